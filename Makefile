@@ -1,0 +1,39 @@
+# Needs Python >= 3.11 and make. PYTHON chooses another interpreter, VENV another place for the environment.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
+
+.PHONY: run test check unit integration clean
+
+run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
+	$(BIN)/pybroker start --data-dir data
+
+test: check unit integration  ## all checks and all tests, stock clients included
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.test
+	$(BIN)/python -m pytest tests
+
+integration: $(VENV)/.test
+	$(BIN)/python -m pytest integration
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.run: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Kafka's configuration: one table behind parsing, checks and documentation."""

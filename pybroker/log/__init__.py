@@ -1,0 +1,1 @@
+"""The durable log, in Kafka's format on disk; synchronous."""

@@ -1,0 +1,1 @@
+"""Counters as plain integers, and their Prometheus form."""

@@ -1,0 +1,41 @@
+"""Names and ids that every layer shares."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final, NamedTuple, NewType
+
+TopicId = NewType("TopicId", bytes)
+"""A topic's UUID as its 16 bytes on the wire. KIP-516."""
+
+ProducerId = NewType("ProducerId", int)
+
+ZERO_TOPIC_ID: Final = TopicId(bytes(16))
+NO_PRODUCER_ID: Final = ProducerId(-1)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; sorts by name, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Kafka's text form: 22 characters of URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def topic_id_parse(text: str) -> TopicId:
+    """The inverse of `topic_id_text`. Raises ValueError when the text is not a UUID in that form."""
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not a topic id: {text!r}") from error
+    if len(raw) != 16:
+        raise ValueError(f"not a topic id: {text!r}")
+    return TopicId(raw)

@@ -1,0 +1,1 @@
+"""Sockets: connections, memory-bounded requests, muting; asynchronous."""

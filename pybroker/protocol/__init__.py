@@ -1,0 +1,1 @@
+"""The wire protocol: a declared, compiled codec; pure."""

@@ -1,0 +1,1 @@
+"""One declaration file per API; nothing else."""
