@@ -1,0 +1,37 @@
+"""What a request handler is given: the broker's services and where the request came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.controller import Controller
+    from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.network.context import ConnectionContext
+    from pybroker.replication.fetch_session import FetchSessionCache
+    from pybroker.replication.replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Broker:
+    """The services of one broker, built by the composition root; the same for every request."""
+
+    config: BrokerConfig
+    clock: Clock
+    metrics: BrokerMetrics
+    controller: Controller
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessionCache
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request. `connection` outlives it; the rest is from the request's header."""
+
+    connection: ConnectionContext
+    api_version: int
+    correlation_id: int
+    client_id: str | None
