@@ -1,0 +1,61 @@
+"""The pieces of a message on its way out: bytes that exist, and bytes that are made when the socket can take them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+
+class SendPart(abc.ABC):
+    """A piece of a response with a known size whose bytes are made late: a slice of a log, or its conversion to an old format.
+
+    Attributes:
+        size: exact number of bytes that `pull` yields in all; it never changes after creation.
+    """
+
+    __slots__ = ()
+
+    size: int
+
+    @abc.abstractmethod
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        """The next bytes: about `bytes_max` of them, at least one while any are left, nothing once all `size` bytes are out.
+
+        A piece that cannot be divided (a converted chunk) may be larger. The views stay valid until they are sent.
+        """
+
+    def cold(self) -> Callable[[], None] | None:
+        """A blocking function to run in a thread before the next pull, when its bytes are not in the page cache; else None."""
+        return None
+
+    def close(self) -> None:  # noqa: B027  (most parts hold nothing)
+        """Give back what the part holds, when everything was sent or the connection died. May be called again."""
+
+
+Part: TypeAlias = bytes | bytearray | memoryview | SendPart
+
+
+def parts_size(parts: Sequence[Part]) -> int:
+    """Bytes of all parts together."""
+    size = 0
+    for part in parts:
+        if isinstance(part, SendPart):
+            size += part.size
+        elif isinstance(part, memoryview):
+            size += part.nbytes
+        else:
+            size += len(part)
+    return size
+
+
+def parts_bytes(parts: Sequence[Part]) -> bytes:
+    """The bytes of all parts, pulling the late ones to their end. For clients and tests, and for messages known to be small."""
+    pieces: list[bytes | bytearray | memoryview] = []
+    for part in parts:
+        if isinstance(part, SendPart):
+            while pulled := part.pull(1 << 20):
+                pieces.extend(pulled)
+        else:
+            pieces.append(part)
+    return b"".join(pieces)
