@@ -1,0 +1,115 @@
+"""Drives one timing wheel from a clock and one pending wake-up.
+
+The wheel says when it has something to do next; this object asks for one call at that time and no other. A timer that is added
+later than the pending wake-up changes nothing; only an earlier one re-arms it. So the cost on the event loop is a call per
+non-empty bucket, not per timer, and an idle timer costs nothing.
+
+`call_at(when_ms, callback)` is injected, because this layer knows no event loop: `when_ms` is in the clock's monotonic
+milliseconds. With asyncio it is `lambda when_ms, callback: loop.call_at(when_ms / 1000, callback)`. A test may give one that
+does nothing and call `advance` after moving its manual clock.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pybroker.purgatory.timing_wheel import Timer, TimingWheel
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class WakeUp(Protocol):
+    """What `call_at` returns; asyncio's TimerHandle is one."""
+
+    def cancel(self) -> None:
+        """Do not call back."""
+
+
+CallAt = Callable[[int, Callable[[], None]], WakeUp]
+
+
+class TimerTask(Timer, abc.ABC):
+    """A timer that knows what to do when its time has come."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def expire(self) -> None:
+        """Called once, after the task has left the wheel, unless it was cancelled before."""
+
+
+class PurgatoryTimer(Protocol):
+    """What a purgatory needs of a timer."""
+
+    def add(self, task: TimerTask, delay_ms: int) -> None:
+        """Have `task` expire `delay_ms` from now, or at once when that is not positive."""
+
+
+class OperationTimer:
+    """A timing wheel on a clock. Belongs to the loop, like the tasks in it."""
+
+    __slots__ = ("_call_at", "_clock", "_wake_up", "_wake_up_ms", "_wheel")
+
+    def __init__(self, clock: Clock, call_at: CallAt) -> None:
+        self._clock = clock
+        self._call_at = call_at
+        self._wheel = TimingWheel(clock.monotonic_ms())
+        self._wake_up: WakeUp | None = None
+        self._wake_up_ms = 0
+
+    @property
+    def next_expiration_ms(self) -> int | None:
+        """When `advance` has something to do, in monotonic ms; None when idle."""
+        return self._wheel.next_expiration_ms
+
+    def add(self, task: TimerTask, delay_ms: int) -> None:
+        """Have `task` expire `delay_ms` from now; not positive: it expires before this returns."""
+        wheel = self._wheel
+        now_ms = self._clock.monotonic_ms()
+        if wheel.next_expiration_ms is None:
+            wheel.advance(now_ms)  # an idle wheel stood still; from here the delay finds its finest bucket
+        if delay_ms <= 0 or not wheel.add(task, now_ms + delay_ms):
+            _expire(task)
+        else:
+            self._arm()
+
+    def advance(self) -> int:
+        """Expire what is due by the clock, and return how many tasks that were."""
+        expired = self._wheel.advance(self._clock.monotonic_ms())
+        for task in expired:
+            assert isinstance(task, TimerTask)
+            _expire(task)
+        self._arm()
+        return len(expired)
+
+    def close(self) -> None:
+        """Drop the pending wake-up; tasks still in the wheel never expire."""
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+
+    def _arm(self) -> None:
+        next_ms = self._wheel.next_expiration_ms
+        if next_ms is None or (self._wake_up is not None and self._wake_up_ms <= next_ms):
+            return
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        self._wake_up = self._call_at(next_ms, self._woken)
+        self._wake_up_ms = next_ms
+
+    def _woken(self) -> None:
+        self._wake_up = None
+        self.advance()
+
+
+def _expire(task: TimerTask) -> None:
+    try:
+        task.expire()
+    except Exception:  # a bug in one task must not cost the others their time
+        logger.exception("a timer task failed: %r", task)

@@ -1,0 +1,143 @@
+"""A hierarchical timing wheel: timers that are almost always cancelled before they expire.
+
+Idea
+    A wheel of 20 buckets covers 20 ticks. A timer further away than that goes to an overflow wheel, made on demand, whose one
+    bucket covers the whole wheel below it: 1 ms, 20 ms, 400 ms, 8 s, 160 s... When a coarse bucket comes due, its timers are
+    placed again and fall into finer buckets, or expire. A bucket is a doubly linked list through the timers themselves.
+
+Cost
+    add O(number of wheels), cancel O(1), both without allocating. Nothing ticks: a heap holds the non-empty *buckets*, so the
+    caller sleeps until `next_expiration_ms` and an idle wheel costs nothing. A cancelled timer is gone at once; its bucket may
+    stay in the heap, empty, until its time: at most 20 per wheel.
+
+Example
+    At 0 ms, a timer for 45 ms overflows into the second wheel's bucket [40, 60). `advance(40)` empties that bucket and places
+    the timer again, now 5 ms away, into the first wheel's bucket [45, 46). `advance(45)` returns it.
+
+Time is whatever the caller's clock says, in integer milliseconds; it never goes back.
+
+Source: seed document on the purgatory (2015); G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+TICK_MS: Final = 1
+BUCKETS: Final = 20
+
+
+class Timer:
+    """One entry of a wheel. Subclass it and override nothing: what expires is returned by `advance`, not called back.
+
+    The links are the bucket's list; a timer that is in no bucket has `_bucket` None and may be added again.
+    """
+
+    __slots__ = ("_bucket", "_next", "_previous", "expiration_ms")
+
+    def __init__(self) -> None:
+        self.expiration_ms = 0
+        self._bucket: _Bucket | None = None
+        self._previous: Timer = self
+        self._next: Timer = self
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the timer is in a bucket: it can still be cancelled, and has not expired."""
+        return self._bucket is not None
+
+    def cancel(self) -> bool:
+        """Leave the wheel at once. Returns whether the timer was still pending, so that only one of cancel and expiry wins."""
+        if self._bucket is None:
+            return False
+        self._bucket = None
+        self._previous._next = self._next
+        self._next._previous = self._previous
+        return True
+
+
+class _Bucket(Timer):
+    """The sentinel of a circular list of timers that fall into [expiration_ms, expiration_ms + the wheel's tick)."""
+
+    __slots__ = ("is_queued",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_queued = False  # in the heap, which holds a bucket at most once
+
+    def __lt__(self, other: _Bucket) -> bool:  # the heap's order
+        return self.expiration_ms < other.expiration_ms
+
+    def append(self, timer: Timer) -> None:
+        last = self._previous
+        timer._bucket, timer._previous, timer._next = self, last, self
+        last._next = self._previous = timer
+
+
+class _Wheel:
+    __slots__ = ("buckets", "now_ms", "overflow", "span_ms", "tick_ms")
+
+    def __init__(self, tick_ms: int, now_ms: int) -> None:
+        self.tick_ms = tick_ms
+        self.span_ms = tick_ms * BUCKETS
+        self.now_ms = now_ms - now_ms % tick_ms  # start of the current bucket
+        self.buckets = [_Bucket() for _ in range(BUCKETS)]
+        self.overflow: _Wheel | None = None
+
+
+class TimingWheel:
+    """All timers of one owner. Not thread-safe: it belongs to the loop."""
+
+    __slots__ = ("_due", "_wheel")
+
+    def __init__(self, now_ms: int) -> None:
+        self._wheel = _Wheel(TICK_MS, now_ms)
+        self._due: list[_Bucket] = []
+
+    @property
+    def next_expiration_ms(self) -> int | None:
+        """When `advance` has something to do next, in ms of the caller's clock; None when idle. May be early, never late."""
+        return self._due[0].expiration_ms if self._due else None
+
+    def add(self, timer: Timer, expiration_ms: int) -> bool:
+        """Start `timer`. Returns False, and leaves it out, when its time has already come: the caller expires it then."""
+        assert not timer.is_pending, "a timer is in at most one bucket"
+        timer.expiration_ms = expiration_ms
+        wheel = self._wheel
+        if expiration_ms < wheel.now_ms + wheel.tick_ms:
+            return False
+        while expiration_ms >= wheel.now_ms + wheel.span_ms:
+            if wheel.overflow is None:
+                wheel.overflow = _Wheel(wheel.span_ms, wheel.now_ms)
+            wheel = wheel.overflow
+        slot = expiration_ms // wheel.tick_ms
+        bucket = wheel.buckets[slot % BUCKETS]
+        if not bucket.is_queued:
+            bucket.expiration_ms, bucket.is_queued = slot * wheel.tick_ms, True
+            heapq.heappush(self._due, bucket)
+        bucket.append(timer)
+        return True
+
+    def advance(self, now_ms: int) -> list[Timer]:
+        """Move the time to `now_ms` and return the timers that expired, no longer pending, in order of their buckets."""
+        expired: list[Timer] = []
+        while self._due and self._due[0].expiration_ms <= now_ms:
+            bucket = heapq.heappop(self._due)
+            bucket.is_queued = False
+            self._move_to(bucket.expiration_ms)  # before placing again: the finer wheels must stand where this bucket begins
+            timer = bucket._next
+            while timer is not bucket:
+                following = timer._next
+                timer.cancel()
+                if not self.add(timer, timer.expiration_ms):
+                    expired.append(timer)
+                timer = following
+        self._move_to(now_ms)
+        return expired
+
+    def _move_to(self, now_ms: int) -> None:
+        wheel: _Wheel | None = self._wheel
+        while wheel is not None and now_ms >= wheel.now_ms + wheel.tick_ms:
+            wheel.now_ms = now_ms - now_ms % wheel.tick_ms
+            wheel = wheel.overflow

@@ -1,0 +1,316 @@
+"""The purgatory against a model: a dict of waiting operations and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pybroker.clock import ManualClock
+from pybroker.purgatory.delayed_operation import DelayedOperation
+from pybroker.purgatory.purgatory import Purgatory
+from pybroker.purgatory.timer import OperationTimer, WakeUp
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class NoWakeUp:
+    def cancel(self) -> None:
+        pass
+
+
+def never(_when_ms: int, _callback: Callable[[], None]) -> WakeUp:
+    return NoWakeUp()
+
+
+class Waiting(DelayedOperation):
+    """Complete once `is_ready`; counts what happens to it."""
+
+    def __init__(self, *, is_ready: bool = False) -> None:
+        super().__init__()
+        self.is_ready = is_ready
+        self.tries = self.completions = self.expirations = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        return self.is_ready and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.completions += 1
+        assert not self.is_pending, "a completed operation has left the timer"
+
+    def on_expiration(self) -> None:
+        assert self.completions == 1
+        self.expirations += 1
+
+
+class Setting:
+    def __init__(self, purge_interval: int = 1000) -> None:
+        self.clock = ManualClock(0)
+        self.timer = OperationTimer(self.clock, never)
+        self.purgatory = Purgatory("test", self.timer, purge_interval)
+
+    def pass_time(self, delta_ms: int) -> int:
+        self.clock.advance(delta_ms)
+        return self.timer.advance()
+
+
+def test_a_ready_operation_is_completed_at_once_and_never_watched() -> None:
+    setting = Setting()
+    operation = Waiting(is_ready=True)
+    assert setting.purgatory.try_complete_else_watch(operation, ["a"], 100)
+    assert (operation.tries, operation.completions) == (1, 1)
+    assert (setting.purgatory.watched, setting.purgatory.delayed) == (0, 0)
+    assert setting.timer.next_expiration_ms is None
+
+
+def test_one_that_is_not_ready_is_tried_again_when_it_is_watched() -> None:
+    setting = Setting()
+
+    class ReadyOnceWatched(Waiting):
+        def try_complete(self) -> bool:
+            self.is_ready = setting.purgatory.watched == 2
+            return super().try_complete()
+
+    operation = ReadyOnceWatched()
+    assert setting.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
+    assert (operation.tries, operation.completions) == (2, 1)
+    assert setting.purgatory.delayed == 0
+    assert setting.timer.next_expiration_ms is None
+
+
+def test_an_event_on_any_of_its_keys_completes_it_and_it_leaves_the_timer_at_once() -> None:
+    setting = Setting()
+    operation = Waiting()
+    assert not setting.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
+    assert operation.is_pending
+    assert setting.purgatory.check_and_complete("b") == 0
+    operation.is_ready = True
+    assert setting.purgatory.check_and_complete("c") == 0
+    assert setting.purgatory.check_and_complete("b") == 1
+    assert not operation.is_pending
+    assert (setting.purgatory.watched, setting.purgatory.delayed) == (1, 0)
+    assert setting.purgatory.check_and_complete("a") == 0, "met there, removed, not completed twice"
+    assert setting.purgatory.watched_keys == 0
+    assert setting.pass_time(1000) == 0
+    assert (operation.completions, operation.expirations) == (1, 0)
+
+
+def test_its_time_completes_it_once_and_says_so() -> None:
+    setting = Setting()
+    operation = Waiting()
+    setting.purgatory.try_complete_else_watch(operation, ["a"], 100)
+    setting.pass_time(99)
+    assert not operation.is_completed
+    setting.pass_time(1)
+    operation.is_ready = True
+    assert setting.purgatory.check_and_complete("a") == 0
+    assert (operation.completions, operation.expirations) == (1, 1)
+    assert (setting.purgatory.watched, setting.purgatory.delayed) == (0, 0)
+
+
+def test_no_time_to_wait_expires_it_before_the_call_returns() -> None:
+    setting = Setting()
+    operation = Waiting()
+    assert not setting.purgatory.try_complete_else_watch(operation, ["a"], 0)
+    assert (operation.completions, operation.expirations, setting.purgatory.delayed) == (1, 1, 0)
+
+
+def test_two_that_expire_together_where_the_first_completes_the_second() -> None:
+    setting = Setting()
+    second = Waiting()
+
+    class First(Waiting):
+        def on_complete(self) -> None:
+            super().on_complete()
+            second.is_ready = True
+            assert setting.purgatory.check_and_complete("b") == 1
+
+    first = First()
+    setting.purgatory.try_complete_else_watch(first, ["a"], 50)
+    setting.purgatory.try_complete_else_watch(second, ["b"], 50)
+    setting.pass_time(50)
+    assert (first.completions, first.expirations) == (1, 1)
+    assert (second.completions, second.expirations) == (1, 0), "the event came first"
+    assert setting.purgatory.delayed == 0
+
+
+def test_completing_one_may_watch_another_under_the_same_key_and_set_off_the_same_event() -> None:
+    setting = Setting()
+    follower = Waiting()
+
+    class Leader(Waiting):
+        def on_complete(self) -> None:
+            super().on_complete()
+            setting.purgatory.try_complete_else_watch(follower, ["a"], 50)
+            setting.purgatory.check_and_complete("a")
+
+    bystander, leader, ready = Waiting(), Leader(), Waiting()
+    for operation in (bystander, leader, ready):
+        setting.purgatory.try_complete_else_watch(operation, ["a"], 50)
+    leader.is_ready = ready.is_ready = True
+    assert setting.purgatory.check_and_complete("a") == 1, "the inner event completed the other one"
+    assert [leader.completions, ready.completions, bystander.completions, follower.completions] == [1, 1, 0, 0]
+    assert (setting.purgatory.watched, setting.purgatory.delayed) == (2, 2)
+    follower.is_ready = bystander.is_ready = True
+    assert setting.purgatory.check_and_complete("a") == 2
+    assert setting.purgatory.watched_keys == 0
+
+
+def test_an_operation_that_fails_costs_neither_the_event_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting()
+
+    class Broken(Waiting):
+        def try_complete(self) -> bool:
+            if self.is_ready:
+                raise RuntimeError("a bug")
+            return False
+
+    broken, sound = Broken(), Waiting()
+    for operation in (broken, sound):
+        setting.purgatory.try_complete_else_watch(operation, ["a"], 50)
+        operation.is_ready = True
+    with caplog.at_level(logging.ERROR):
+        assert setting.purgatory.check_and_complete("a") == 1
+    assert "a bug" in caplog.text
+    setting.pass_time(50)
+    assert (broken.expirations, sound.expirations) == (1, 0)
+
+
+def test_cancelled_for_its_key_it_is_handed_back_and_neither_completes_nor_expires() -> None:
+    setting = Setting()
+    waiting, completed = Waiting(), Waiting()
+    setting.purgatory.try_complete_else_watch(waiting, ["a"], 50)
+    setting.purgatory.try_complete_else_watch(completed, ["a", "b"], 50)
+    completed.is_ready = True
+    setting.purgatory.check_and_complete("b")
+    assert setting.purgatory.cancel_for_key("a") == [waiting]
+    assert setting.purgatory.cancel_for_key("a") == []
+    setting.pass_time(1000)
+    assert (waiting.completions, setting.purgatory.watched, setting.purgatory.delayed) == (0, 0, 0)
+
+
+def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
+    setting = Setting()
+    operation = Waiting()
+    setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
+    operation.is_ready = True
+    setting.purgatory.check_and_complete("a")
+    gone = weakref.ref(operation)
+    del operation
+    gc.collect()
+    assert gone() is None, "the wheel, whose bucket is still queued, holds on to nothing"
+
+
+def test_entries_left_under_quiet_keys_are_purged_once_they_exceed_the_interval() -> None:
+    setting = Setting(purge_interval=10)
+    waiting = Waiting()
+    setting.purgatory.try_complete_else_watch(waiting, ["quiet"], 60_000)
+    for number in range(11):
+        operation = Waiting()
+        setting.purgatory.try_complete_else_watch(operation, ["busy", "quiet"], 60_000)
+        operation.is_ready = True
+        assert setting.purgatory.watched == 1 + number + 2
+        setting.purgatory.check_and_complete("busy")
+    assert (setting.purgatory.watched, setting.purgatory.delayed) == (1, 1), "the eleventh exceeded it"
+
+
+def test_pending_operations_alone_never_cause_a_purge() -> None:
+    setting = Setting(purge_interval=10)
+    purges = 0
+
+    class Counted(Purgatory):
+        def _remove_completed(self, key: object, found: list[DelayedOperation]) -> None:
+            nonlocal purges
+            purges += 1
+
+    purgatory = Counted("test", setting.timer, 10)
+    for _ in range(1000):
+        purgatory.try_complete_else_watch(Waiting(), ["a", "b"], 60_000)
+    assert (purgatory.delayed, purgatory.watched, purges) == (1000, 2000, 0)
+
+
+@given(
+    purge_interval=st.integers(0, 20),
+    steps=st.lists(st.tuples(st.sampled_from("wewtx"), st.integers(0, 7), st.integers(0, 30)), max_size=120),
+)
+def test_completed_entries_never_exceed_the_interval_by_more_than_one_operation(
+    purge_interval: int, steps: list[tuple[str, int, int]]
+) -> None:
+    setting = Setting(purge_interval)
+    purgatory = setting.purgatory
+    operations: list[Waiting] = []
+    for step, number, delay_ms in steps:
+        if step == "w":
+            operations.append(Waiting())
+            purgatory.try_complete_else_watch(operations[-1], [number, number + 1], delay_ms)
+        elif step == "e":
+            for operation in operations[number::3]:
+                operation.is_ready = True
+            purgatory.check_and_complete(number)
+        else:
+            setting.pass_time(delay_ms)
+        lists = purgatory._watchers.values()
+        completed = {id(operation) for entries in lists for operation in entries if operation.is_completed}
+        assert len(completed) <= purge_interval, "the estimate is never too low"
+        assert all(lists), "an empty list does not stay"
+
+
+class AgainstTheModel(RuleBasedStateMachine):
+    """Every operation is completed exactly once, by its event or at its millisecond."""
+
+    @initialize(purge_interval=st.integers(0, 5))
+    def start(self, purge_interval: int) -> None:
+        self.setting = Setting(purge_interval)
+        self.operations: list[tuple[Waiting, frozenset[int], int]] = []
+
+    @rule(keys=st.frozensets(st.integers(0, 4), min_size=1), timeout_ms=st.integers(0, 900), is_ready=st.booleans())
+    def watch(self, keys: frozenset[int], timeout_ms: int, is_ready: bool) -> None:
+        operation = Waiting(is_ready=is_ready)
+        self.operations.append((operation, keys, self.setting.clock.monotonic_ms() + timeout_ms))
+        assert self.setting.purgatory.try_complete_else_watch(operation, keys, timeout_ms) == is_ready
+
+    @rule(number=st.integers(0, 30))
+    def make_ready(self, number: int) -> None:
+        if number < len(self.operations):
+            self.operations[number][0].is_ready = True
+
+    @rule(key=st.integers(0, 5))
+    def event(self, key: int) -> None:
+        due = [op for op, keys, _ in self.operations if key in keys and op.is_ready and not op.is_completed]
+        assert self.setting.purgatory.check_and_complete(key) == len(due)
+        assert all(operation.is_completed for operation in due)
+
+    @rule(number=st.integers(0, 30))
+    def force(self, number: int) -> None:
+        if number < len(self.operations):
+            operation = self.operations[number][0]
+            was_completed = operation.is_completed
+            assert operation.force_complete() is not was_completed
+
+    @rule(delta_ms=st.integers(0, 500))
+    def pass_time(self, delta_ms: int) -> None:
+        self.setting.pass_time(delta_ms)
+
+    @invariant()
+    def exactly_once(self) -> None:
+        now_ms = self.setting.clock.monotonic_ms()
+        for operation, _, expiration_ms in self.operations:
+            assert operation.completions == int(operation.is_completed)
+            assert operation.expirations <= operation.completions
+            assert operation.is_completed or expiration_ms > now_ms, "not a millisecond late"
+            assert not operation.expirations or expiration_ms <= now_ms, "nor early"
+            assert operation.is_pending is not operation.is_completed
+        waiting = [keys for operation, keys, _ in self.operations if not operation.is_completed]
+        assert self.setting.purgatory.delayed == len(waiting)
+        assert self.setting.purgatory.watched >= sum(map(len, waiting))
+
+
+TestAgainstTheModel = AgainstTheModel.TestCase
