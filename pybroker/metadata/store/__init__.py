@@ -1,1 +1,30 @@
 """Where the cluster's metadata is kept: in memory or in a durable file."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.store.base import StoreError
+
+if TYPE_CHECKING:
+    from pybroker.metadata.store.base import Store
+
+
+def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | None = None) -> Store:
+    """Open `memory:` or `sqlite:PATH`. `run` is where a durable store's blocking writes go (`asyncio.to_thread`); None: inline.
+
+    Only the chosen kind is imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
+    """
+    kind, _, rest = url.partition(":")
+    if kind == "memory" and not rest:
+        from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415
+
+        return MemoryStore()
+    if kind == "sqlite" and rest:
+        from pathlib import Path  # noqa: PLC0415
+
+        from pybroker.metadata.store.sqlite import SqliteStore, run_inline  # noqa: PLC0415
+
+        return SqliteStore.open(Path(rest), run_inline if run is None else run)
+    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:' or 'sqlite:PATH'")

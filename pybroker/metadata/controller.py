@@ -1,0 +1,204 @@
+"""The one place that changes the cluster: brokers come and go, topics are created and deleted.
+
+Idea
+    An operation plans its changes from the current image, commits them to the store with the revisions that it saw, and plans
+    again if something else was faster. The image follows the store only through the watch, and listeners are called from there,
+    synchronously, before the operation answers. So when a client reads that its topic exists, the logs exist.
+
+Crash order
+    The store first, then the logs. After a crash in between, the broker starts with the store's topics and makes the logs that
+    are missing; a directory whose topic the store does not have, or has under another id, is a stray.
+
+A listener that fails
+    When it fails on new topics (a broken log directory), they are taken out of the store again and the request fails; every
+    listener sees them removed, also the one that did not take all of them. When it fails on a deletion, the topic is deleted all
+    the same: the rest of its directory is a stray at the next start.
+
+Source: ReplicationControlManager, ControllerApis.deleteTopics, AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from pybroker.metadata import names
+from pybroker.metadata.entries import CLUSTER_ID_KEY, apply_changes, broker_key, encode_broker, encode_topic, topic_key
+from pybroker.metadata.image import BrokerRegistration, ClusterImage, ImageDelta, TopicImage, empty_image
+from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
+from pybroker.metadata.producer_ids import ProducerIds
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
+from pybroker.metadata.uninterrupted import Uninterrupted
+from pybroker.model import TopicId, topic_id_text
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[ClusterImage, ClusterImage, ImageDelta], None]
+"""Called with the image before, the image after, and what differs. Raising takes back the topics that the change added."""
+
+
+@dataclass(slots=True, frozen=True)
+class TopicOutcome:
+    """What became of one topic of a request: its image (planned, created or deleted), or the error."""
+
+    topic: TopicImage | None = None
+    error: KafkaError | None = None
+
+
+class Controller:
+    """The cluster's state and its changes, for a broker `broker_id` that is its own controller. Call `start` first."""
+
+    def __init__(self, store: Store, config: BrokerConfig, *, broker_id: int, random: Random | None = None) -> None:
+        self._store, self._config, self._random = store, config, random or Random()  # noqa: S311 - spreads load
+        self.broker_id = broker_id
+        self.image: ClusterImage = empty_image(controller_id=broker_id)
+        self.producer_ids = ProducerIds(store)
+        self._listeners: list[Listener] = []
+        self._listener_failures: list[Exception] = []  # of the commit in work
+        self._one_change = asyncio.Lock()
+        self._uninterrupted = Uninterrupted()
+
+    async def start(self, cluster_id: str | None = None) -> None:
+        """Read the store, and follow it. A new store gets `cluster_id`, or a random one. Raises StoreError."""
+        new_id = topic_id_text(names.random_topic_id()) if cluster_id is None else cluster_id
+        await self._store.commit(puts={CLUSTER_ID_KEY: new_id.encode()}, compare={CLUSTER_ID_KEY: ABSENT})
+        self._store.watch("", self._follow)
+        entries, revision = await self._store.list()
+        self.image, _ = apply_changes(self.image, [Change(*entry) for entry in entries], revision)
+        log.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` at every later change, after the image was replaced and before the change's operation returns."""
+        self._listeners.append(listener)
+
+    async def register_broker(self, registration: BrokerRegistration) -> None:
+        """Make the broker part of the cluster, or change how it is reached. Raises StoreError."""
+        if self.image.brokers.get(registration.broker_id) == registration:
+            return
+        key = broker_key(registration.broker_id)
+        await self._store.commit(puts={key: encode_broker(registration)})
+        log.info("Broker %d registered", registration.broker_id)
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
+        """Create what can be created, all of it in one commit; an outcome for each of `topics`, whose names must be distinct."""
+        return await self._uninterrupted.run(self._create_topics(topics, validate_only=validate_only))
+
+    async def create_missing_topics(self, missing: Sequence[str]) -> dict[str, TopicOutcome]:
+        """Create topics that a client asked about, with the broker's defaults; one that somebody else just created is fine."""
+        outcomes = await self.create_topics([automatic_topic(name, self._config) for name in missing])
+        return {
+            name: TopicOutcome(topic=self.image.topics[name]) if name in self.image.topics else outcome
+            for name, outcome in zip(missing, outcomes, strict=True)
+        }
+
+    async def delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
+        """Delete topics in one commit; an outcome for each of `topic_ids`, which must be distinct."""
+        return await self._uninterrupted.run(self._delete_topics(topic_ids))
+
+    async def _create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool) -> list[TopicOutcome]:
+        async with self._one_change:
+            while True:
+                planned = self._plan(topics)
+                created = [outcome.topic for outcome in planned if outcome.topic is not None]
+                if validate_only or not created:
+                    return planned
+                failure = await self._commit(
+                    puts={topic_key(topic.name): encode_topic(topic) for topic in created},
+                    compare={topic_key(topic.name): ABSENT for topic in created},
+                )
+                if isinstance(failure, Conflict):
+                    continue
+                if failure is not None:
+                    await self._take_back(created)
+                    return [outcome if outcome.topic is None else TopicOutcome(error=failure) for outcome in planned]
+                for topic in created:
+                    log.info("Created topic %s with id %s and %d partitions", *_described(topic))
+                return planned
+
+    def _plan(self, topics: Sequence[NewTopic]) -> list[TopicOutcome]:
+        planner = TopicPlanner(self.image, self._config, self._random)
+        if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
+            refusal = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            return [TopicOutcome(error=refusal)] * len(topics)
+        outcomes = []
+        for topic in topics:
+            try:
+                outcomes.append(TopicOutcome(topic=planner.plan(topic)))
+            except KafkaError as error:
+                outcomes.append(TopicOutcome(error=error))
+        return outcomes
+
+    async def _delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
+        async with self._one_change:
+            while True:
+                found = [self.image.topics_by_id.get(topic_id) for topic_id in topic_ids]
+                deleted = [topic for topic in found if topic is not None]
+                failure = await self._commit(
+                    deletes=[topic_key(topic.name) for topic in deleted],
+                    compare={topic_key(topic.name): topic.revision for topic in deleted},
+                )
+                if isinstance(failure, Conflict):
+                    continue
+                if failure is not None and any(topic.topic_id in self.image.topics_by_id for topic in deleted):
+                    return [TopicOutcome(error=failure) if topic is not None else _unknown_id() for topic in found]
+                for topic in deleted:
+                    log.info("Deleted topic %s with id %s and %d partitions", *_described(topic))
+                return [TopicOutcome(topic=topic) if topic is not None else _unknown_id() for topic in found]
+
+    async def _commit(
+        self, *, compare: dict[str, int], puts: dict[str, bytes] | None = None, deletes: Sequence[str] = ()
+    ) -> Conflict | KafkaError | None:
+        """None when it is done and every listener has taken it; KafkaError when the store or a listener failed."""
+        self._listener_failures.clear()
+        try:
+            outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
+        except StoreError as error:
+            log.exception("The metadata store refused a change")
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        if isinstance(outcome, Conflict):
+            return outcome
+        if not self._listener_failures:
+            return None
+        failure = self._listener_failures[0]
+        if isinstance(failure, KafkaError):
+            return failure
+        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(failure, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return KafkaError(code, str(failure))
+
+    async def _take_back(self, created: Sequence[TopicImage]) -> None:
+        """Delete what a listener could not take. After a failure of the store there is nothing to delete."""
+        standing = [topic for topic in created if topic.topic_id in self.image.topics_by_id]
+        await self._commit(deletes=[topic_key(topic.name) for topic in standing], compare={})
+
+    def _follow(self, changes: Sequence[Change]) -> None:
+        """The store's watch: replace the image and tell the listeners."""
+        old = self.image
+        revision = changes[0].revision
+        if revision <= old.revision:
+            return  # the listing at the start had it already
+        self.image, delta = apply_changes(old, changes, revision)
+        if not delta:
+            return
+        for listener in self._listeners:
+            try:
+                listener(old, self.image, delta)
+            except Exception as error:
+                log.exception("A change of the cluster could not be taken over")
+                self._listener_failures.append(error)
+
+
+def _described(topic: TopicImage) -> tuple[str, str, int]:
+    return topic.name, topic_id_text(topic.topic_id), len(topic.partitions)
+
+
+def _unknown_id() -> TopicOutcome:
+    return TopicOutcome(error=KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))

@@ -1,0 +1,124 @@
+"""The image as entries of the store: which keys there are, and what is in them.
+
+    cluster/id           the cluster's id, text
+    brokers/<id>         JSON: endpoints {listener: [host, port]}, rack
+    topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs
+    producer-ids/next    the first producer id that no broker has been given, decimal
+
+JSON, because a person who repairs a cluster can read it, and because an old broker can skip what a newer one added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.store.base import Change, StoreError
+from pybroker.model import topic_id_parse, topic_id_text
+
+CLUSTER_ID_KEY: Final = "cluster/id"
+PRODUCER_IDS_KEY: Final = "producer-ids/next"
+BROKER_PREFIX: Final = "brokers/"
+TOPIC_PREFIX: Final = "topics/"
+
+
+def topic_key(name: str) -> str:
+    """Where the topic is kept."""
+    return TOPIC_PREFIX + name
+
+
+def broker_key(broker_id: int) -> str:
+    """Where the broker's registration is kept."""
+    return f"{BROKER_PREFIX}{broker_id}"
+
+
+def encode_topic(topic: TopicImage) -> bytes:
+    """The value of `topic_key(topic.name)`."""
+    partitions = [
+        {
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+        }
+        for partition in topic.partitions
+    ]
+    return _dump({"id": topic_id_text(topic.topic_id), "partitions": partitions, "configs": dict(topic.configs)})
+
+
+def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
+    """The inverse of `encode_topic`. Raises StoreError when the entry cannot be one of ours."""
+    try:
+        fields = json.loads(value)
+        return TopicImage(
+            name=name,
+            topic_id=topic_id_parse(fields["id"]),
+            partitions=tuple(
+                PartitionImage(
+                    leader=partition["leader"],
+                    leader_epoch=partition["leader_epoch"],
+                    replicas=tuple(partition["replicas"]),
+                    isr=tuple(partition["isr"]),
+                    partition_epoch=partition["partition_epoch"],
+                )
+                for partition in fields["partitions"]
+            ),
+            configs=fields["configs"],
+            revision=revision,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the store's entry of topic {name} cannot be read: {error!r}") from error
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    """The value of `broker_key(broker.broker_id)`."""
+    return _dump({"endpoints": broker.endpoints, "rack": broker.rack})
+
+
+def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
+    """The inverse of `encode_broker`. Raises StoreError when the entry cannot be one of ours."""
+    try:
+        fields = json.loads(value)
+        endpoints = {listener: Endpoint(host, port) for listener, (host, port) in fields["endpoints"].items()}
+        return BrokerRegistration(broker_id=int(broker_id), endpoints=endpoints, rack=fields["rack"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the store's entry of broker {broker_id} cannot be read: {error!r}") from error
+
+
+def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int) -> tuple[ClusterImage, ImageDelta]:
+    """The image after `changes`, the only way in which an image follows the store: at the start and in each commit.
+
+    Keys that this version does not know are skipped. Raises StoreError for an entry that cannot be read.
+    """
+    topics: list[TopicImage] = []
+    removed_topics: list[str] = []
+    brokers: list[BrokerRegistration] = []
+    removed_brokers: list[int] = []
+    cluster_id = None
+    for key, value, at in changes:
+        kind, _, name = key.partition("/")
+        if kind == "topics" and value is not None:
+            topics.append(decode_topic(name, value, at))
+        elif kind == "topics":
+            removed_topics.append(name)
+        elif kind == "brokers" and value is not None:
+            brokers.append(decode_broker(name, value))
+        elif kind == "brokers":
+            removed_brokers.append(int(name))
+        elif key == CLUSTER_ID_KEY and value is not None:
+            cluster_id = value.decode()
+    return image.changed(
+        revision=revision,
+        topics=topics,
+        removed_topics=removed_topics,
+        brokers=brokers,
+        removed_brokers=removed_brokers,
+        cluster_id=cluster_id,
+    )
+
+
+def _dump(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()

@@ -1,0 +1,154 @@
+"""The cluster as this broker knows it: immutable, so that whoever took it sees one moment for as long as it likes.
+
+A change makes a new image that shares every unchanged topic with the old one, and a delta that says what differs.
+
+Cost
+    Lookup by name or id: one dictionary access. A change copies the two dictionaries of topics: 25 us per 1,000 topics.
+
+Source: MetadataImage, TopicsImage, ClusterImage, PartitionRegistration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.metadata.names import is_internal
+
+if TYPE_CHECKING:
+    from pybroker.model import TopicId
+
+NO_LEADER: Final = -1
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class PartitionImage:
+    """Who has one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TopicImage:
+    """One topic. Partition n is `partitions[n]`; `configs` has what was set for the topic itself, nothing inherited.
+
+    `revision` is the store's for the topic's entry: a commit that depends on the topic compares it.
+    """
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str]
+    revision: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a topic of the coordinators."""
+        return is_internal(self.name)
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker through one listener."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BrokerRegistration:
+    """A live broker. `endpoints` by listener name; one that is missing has no fixed address (see `api.nodes`)."""
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class ImageDelta:
+    """What one change did. A topic that was deleted and created again is in `removed` and in `added`: its id differs."""
+
+    added: tuple[TopicImage, ...] = ()
+    removed: tuple[TopicImage, ...] = ()
+    changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
+    brokers_changed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.brokers_changed)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ClusterImage:
+    """The whole cluster after the store's commit number `revision`.
+
+    `derived` is for answers that are made from the image alone: whoever reads may fill it, and it dies with the image.
+    """
+
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, BrokerRegistration]
+    topics: Mapping[str, TopicImage]
+    topics_by_id: Mapping[TopicId, TopicImage]
+    revision: int
+    derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def changed(
+        self,
+        *,
+        revision: int,
+        topics: Iterable[TopicImage] = (),
+        removed_topics: Iterable[str] = (),
+        brokers: Iterable[BrokerRegistration] = (),
+        removed_brokers: Iterable[int] = (),
+        cluster_id: str | None = None,
+    ) -> tuple[ClusterImage, ImageDelta]:
+        """The image with `topics` and `brokers` put in place of those of the same name or id, others removed.
+
+        Removing what is not there changes nothing.
+        """
+        by_name, by_id, brokers_by_id = dict(self.topics), dict(self.topics_by_id), dict(self.brokers)
+        added: list[TopicImage] = []
+        removed: list[TopicImage] = []
+        altered: list[tuple[TopicImage, TopicImage]] = []
+        for name in removed_topics:
+            if (old := by_name.pop(name, None)) is not None:
+                del by_id[old.topic_id]
+                removed.append(old)
+        for topic in topics:
+            old = by_name.get(topic.name)
+            by_name[topic.name] = topic
+            if old is not None and old.topic_id == topic.topic_id:
+                altered.append((old, topic))
+            else:
+                added.append(topic)
+                if old is not None:
+                    del by_id[old.topic_id]
+                    removed.append(old)
+            by_id[topic.topic_id] = topic
+        for broker_id in removed_brokers:
+            brokers_by_id.pop(broker_id, None)
+        brokers_by_id.update((broker.broker_id, broker) for broker in brokers)
+        image = replace(
+            self,
+            cluster_id=self.cluster_id if cluster_id is None else cluster_id,
+            brokers=MappingProxyType(brokers_by_id),
+            topics=MappingProxyType(by_name),
+            topics_by_id=MappingProxyType(by_id),
+            revision=revision,
+            derived={},
+        )
+        delta = ImageDelta(tuple(added), tuple(removed), tuple(altered), brokers_changed=brokers_by_id != self.brokers)
+        return image, delta
+
+
+def empty_image(controller_id: int) -> ClusterImage:
+    """A cluster without an id, brokers or topics."""
+    nothing: MappingProxyType[Any, Any] = MappingProxyType({})
+    return ClusterImage(
+        cluster_id="", controller_id=controller_id, brokers=nothing, topics=nothing, topics_by_id=nothing, revision=0
+    )

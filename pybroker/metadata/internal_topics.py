@@ -1,0 +1,43 @@
+"""The settings with which a topic is created when nobody gave any: the coordinators' topics have their own.
+
+Source: AutoTopicCreationManager, GroupCoordinatorService, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from pybroker.metadata.new_topic import NewTopic
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+
+
+def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
+    """The topic `name` as the broker itself would create it."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name=name,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return NewTopic(
+            name=name,
+            partition_count=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return NewTopic(name=name, configs={})

@@ -1,0 +1,140 @@
+"""From what a client asks for to the image of the topic that it gets, or the code and text of Kafka's refusal.
+
+Pure: a decision from one image. The order of the checks is Kafka's, since a request with two faults gets one code.
+
+Source: ReplicationControlManager.createTopic, validateNewTopicNames, validateManualPartitionAssignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.setting import ConfigError
+from pybroker.config.topic import TopicConfig
+from pybroker.metadata import names
+from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
+from pybroker.metadata.placement import place_replicas
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from pybroker.config.broker import BrokerConfig
+
+BROKER_DEFAULT: Final = -1
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""A request for more is refused as a whole: one short request must not make the broker open a million files."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NewTopic:
+    """A topic to create. With `assignments`, pairs of a partition and its brokers, both numbers must be BROKER_DEFAULT."""
+
+    name: str
+    partition_count: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None]
+
+
+class TopicPlanner:
+    """Plans the topics of one request; a topic it has planned collides with a later one as an existing one does."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig, random: Random) -> None:
+        self._image, self._config, self._random = image, config, random
+        self._collisions = {names.collision_key(name): name for name in image.topics if names.has_collision_characters(name)}
+
+    def partition_count(self, topic: NewTopic) -> int:
+        """How many partitions `topic` asks for, before any check."""
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config.num_partitions if topic.partition_count == BROKER_DEFAULT else max(topic.partition_count, 0)
+
+    def plan(self, topic: NewTopic) -> TopicImage:
+        """The image of the topic, with a new id. Raises KafkaError."""
+        self._check_name(topic.name)
+        configs = self._checked_configs(topic.configs)
+        replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
+        if names.has_collision_characters(topic.name):
+            self._collisions[names.collision_key(topic.name)] = topic.name
+        partitions = tuple(
+            PartitionImage(leader=brokers[0], leader_epoch=0, replicas=brokers, isr=brokers, partition_epoch=0)
+            for brokers in replicas
+        )
+        return TopicImage(name=topic.name, topic_id=names.random_topic_id(), partitions=partitions, configs=configs)
+
+    def _check_name(self, name: str) -> None:
+        if name in self._image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if name == names.CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        if (reason := names.invalid_name_reason(name)) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if names.has_collision_characters(name) and (other := self._collisions.get(names.collision_key(name))) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+    def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        nulls = [key for key, value in configs.items() if value is None]
+        if nulls:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        overrides = {key: value for key, value in configs.items() if value is not None}
+        try:
+            TopicConfig.resolve(self._config, overrides)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return overrides
+
+    def _placed(self, topic: NewTopic) -> list[tuple[int, ...]]:
+        if topic.replication_factor < BROKER_DEFAULT or topic.replication_factor == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if topic.partition_count < BROKER_DEFAULT or topic.partition_count == 0:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        return place_replicas(
+            self._image.brokers,
+            partition_count=self.partition_count(topic),
+            replication_factor=factor,
+            random=self._random,
+        )
+
+    def _assigned(self, topic: NewTopic) -> list[tuple[int, ...]]:
+        for given, label in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
+            if given != BROKER_DEFAULT:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"A manual partition assignment was specified, but {label} was not set to -1."
+                )
+        by_partition: dict[int, tuple[int, ...]] = {}
+        factor = len(topic.assignments[0][1])
+        for partition, brokers in topic.assignments:
+            if partition in by_partition:
+                raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
+            self._check_assignment(brokers, factor)
+            by_partition[partition] = brokers
+        if by_partition.keys() != {*range(len(by_partition))}:
+            raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        return [by_partition[partition] for partition in range(len(by_partition))]
+
+    def _check_assignment(self, brokers: tuple[int, ...], factor: int) -> None:
+        if not brokers:
+            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+        for before, broker in zip((None, *sorted(brokers)), sorted(brokers), strict=False):
+            if broker not in self._image.brokers:
+                raise _bad_assignment(
+                    f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+                )
+            if broker == before:
+                raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
+        if len(brokers) != factor:
+            raise _bad_assignment(
+                f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
+                f"consistent with previous partitions, which have {factor} replica(s)."
+            )
+
+
+def _bad_assignment(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -1,0 +1,106 @@
+"""A store that lives as long as the process; also the readable half of the file store.
+
+Reads and comparisons are answered from dictionaries. A subclass makes a commit durable in `_persist`, which is the only
+place where a commit waits: others queue behind it, so revisions are in the order of durability. A commit that has begun ends,
+also when the task that waits for it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
+from pybroker.metadata.uninterrupted import Uninterrupted
+
+
+class _PrefixWatch(Watch):
+    __slots__ = ("_watches", "callback", "prefix")
+
+    def __init__(self, prefix: str, callback: WatchCallback, watches: list[_PrefixWatch]) -> None:
+        self.prefix, self.callback, self._watches = prefix, callback, watches
+        watches.append(self)
+
+    def cancel(self) -> None:
+        if self in self._watches:
+            self._watches.remove(self)
+
+
+class MemoryStore(Store):
+    """Not durable: everything is gone with the process."""
+
+    def __init__(self, entries: Sequence[Entry] = (), revision: int = 0) -> None:
+        self._entries = {entry.key: entry for entry in entries}
+        self._revision = revision
+        self._watches: list[_PrefixWatch] = []
+        self._one_commit = asyncio.Lock()
+        self._uninterrupted = Uninterrupted()
+        self._is_closed = False
+
+    async def get(self, key: str) -> Entry | None:
+        """See Store."""
+        return self._entries.get(key)
+
+    async def list(self, prefix: str = "") -> Listing:
+        """See Store."""
+        return Listing(tuple(sorted(entry for key, entry in self._entries.items() if key.startswith(prefix))), self._revision)
+
+    async def commit(
+        self,
+        *,
+        puts: Mapping[str, bytes] | None = None,
+        deletes: Collection[str] = (),
+        compare: Mapping[str, int] | None = None,
+    ) -> int | Conflict:
+        """See Store."""
+        puts = {} if puts is None else puts
+        if not puts.keys().isdisjoint(deletes):
+            raise ValueError("a key is both put and deleted")
+        return await self._uninterrupted.run(self._commit(dict(puts), {*deletes}, {} if compare is None else dict(compare)))
+
+    async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+        async with self._one_commit:
+            if self._is_closed:
+                raise StoreError("the metadata store is closed")
+            for key, expected in compare.items():
+                entry = self._entries.get(key)
+                actual = ABSENT if entry is None else entry.revision
+                if actual != expected:
+                    return Conflict(key, expected, actual)
+            revision = self._revision + 1
+            changes: list[Change] = [Change(key, value, revision) for key, value in puts.items()]
+            changes += [Change(key, None, revision) for key in deletes if key in self._entries]
+            if changes:
+                changes.sort(key=lambda change: change.key)
+                await self._persist(changes, revision)
+                self._apply(changes, revision)
+            return self._revision
+
+    def watch(self, prefix: str, callback: WatchCallback) -> Watch:
+        """See Store."""
+        return _PrefixWatch(prefix, callback, self._watches)
+
+    async def close(self) -> None:
+        """See Store."""
+        async with self._one_commit:
+            if not self._is_closed:
+                self._is_closed = True
+                await self._release()
+
+    async def _persist(self, changes: Sequence[Change], revision: int) -> None:
+        """Make a commit durable. Raises StoreError, and then nothing of it may be found after a restart."""
+
+    async def _release(self) -> None:
+        """Give back what `_persist` uses."""
+
+    def _apply(self, changes: Sequence[Change], revision: int) -> None:
+        self._revision = revision
+        for key, value, _ in changes:
+            if value is None:
+                del self._entries[key]
+            else:
+                self._entries[key] = Entry(key, value, revision)
+        for watch in tuple(self._watches):
+            matching = [change for change in changes if change.key.startswith(watch.prefix)]
+            if matching:
+                watch.callback(matching)

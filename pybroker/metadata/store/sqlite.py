@@ -1,0 +1,129 @@
+"""A durable store in one SQLite file, for a broker that is a cluster by itself.
+
+Durability
+    Write-ahead log with synchronous=FULL: a commit returns after its fsync, and after kill -9 or a power failure at any point the
+    file has every commit that returned and no half of another. The file is `PATH`, with `PATH-wal` beside it while it is open.
+
+Ownership
+    One process at a time (SQLite's exclusive lock, gone with the process). All entries are in memory too, and reads never
+    touch the file. Opening is done in place; a commit takes one to ten milliseconds of fsync and runs through `run`, by which
+    the composition root sends it to a thread.
+
+Layout
+    application_id  0x7062726b, "pbrk": tells our file from any other
+    user_version    1, this layout
+    entries         key (text, primary), value (blob), revision (integer)
+    counter         one row: the revision of the last commit, which no entry may carry any more
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from pybroker.metadata.store.base import Change, Entry, StoreError
+from pybroker.metadata.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APPLICATION_ID: Final = 0x7062726B
+LAYOUT_VERSION: Final = 1
+LOCK_WAIT_S: Final = 1.0  # a predecessor that was told to stop may still be closing the file
+
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a blocking function somewhere and waits for it; `asyncio.to_thread` fits."""
+
+
+async def run_inline(function: Callable[[], None]) -> None:
+    """Run it here, blocking the loop: for tests and command line tools."""
+    function()
+
+
+class SqliteStore(MemoryStore):
+    """See the module. Make it with `open`."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, entries: Sequence[Entry], revision: int, run: RunBlocking
+    ) -> None:
+        super().__init__(entries, revision)
+        self._connection, self._path, self._run = connection, path, run
+
+    @classmethod
+    def open(cls, path: Path, run: RunBlocking = run_inline) -> Self:
+        """Open the store at `path`, or create it and the directories above it.
+
+        Raises StoreError when the file is damaged, is another program's, is of a newer layout, is in use, or cannot be written.
+        """
+        connection: sqlite3.Connection | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
+            _prepare(connection, path)
+            entries = [Entry(*row) for row in connection.execute("SELECT key, value, revision FROM entries")]
+            (revision,) = connection.execute("SELECT revision FROM counter").fetchone()
+        except (sqlite3.Error, OSError, StoreError) as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(_explain(path, error)) from error
+        return cls(connection, path, entries, revision, run)
+
+    async def _persist(self, changes: Sequence[Change], revision: int) -> None:
+        puts = [(key, value, revision) for key, value, _ in changes if value is not None]
+        deletes = [(key,) for key, value, _ in changes if value is None]
+
+        def write() -> None:
+            connection = self._connection
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("REPLACE INTO entries (key, value, revision) VALUES (?, ?, ?)", puts)
+                connection.executemany("DELETE FROM entries WHERE key = ?", deletes)
+                connection.execute("UPDATE counter SET revision = ?", (revision,))
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.rollback()
+                raise StoreError(_explain(self._path, error)) from error
+
+        await self._run(write)
+
+    async def _release(self) -> None:
+        self._connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Take the file for this process, check that it is ours and whole, and lay it out if it is new."""
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application_id != APPLICATION_ID and (application_id or tables):
+        raise StoreError(f"{path} is an SQLite file of another program, not a metadata store")
+    (layout,) = connection.execute("PRAGMA user_version").fetchone()
+    if tables and layout != LAYOUT_VERSION:
+        raise StoreError(f"{path} has layout {layout}; this version reads layout {LAYOUT_VERSION}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")  # takes the write lock, which locking_mode keeps until the end
+    if not tables:
+        connection.execute(
+            "CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID"
+        )
+        connection.execute("CREATE TABLE counter (revision INTEGER NOT NULL)")
+        connection.execute("INSERT INTO counter (revision) VALUES (0)")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
+    connection.execute("COMMIT")
+    (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if finding != "ok":
+        raise StoreError(f"{path} is damaged: {finding}")
+
+
+def _explain(path: Path, error: Exception) -> str:
+    if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+        return f"the metadata store {path} is in use by another process"
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return f"the metadata store {path} is damaged or not a metadata store: {error}"
+    return f"the metadata store {path} cannot be used: {error}"

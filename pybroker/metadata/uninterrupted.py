@@ -1,0 +1,25 @@
+"""Work that has begun ends, also when the request that waits for it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Uninterrupted:
+    """Runs each coroutine in a task of its own. Who waits may be cancelled; the task is not, and its effects are complete."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks weakly
+
+    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Wait for `work`, or, cancelled, leave it running. Raises what `work` raises."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
