@@ -1,0 +1,58 @@
+"""Zigzag varints, as Protocol Buffers have them: small numbers of either sign in few bytes.
+
+Groups of seven bits, lowest first; the top bit of a byte says that more follow. 32 bits take at most 5 bytes, 64 bits 10.
+
+Source: `org.apache.kafka.common.utils.ByteUtils`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pybroker.records.errors import InvalidRecordError
+
+VARINT_BYTES_MAX: Final = 5
+VARLONG_BYTES_MAX: Final = 10
+_INT32_MASK: Final = 0xFFFF_FFFF
+_INT64_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Append `value`, an int32 or int64, to `out`."""
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def varint_size(value: int) -> int:
+    """Bytes that `append_varint` takes."""
+    return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
+
+
+def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
+    """The int32 at `position` and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    raw, position = _read(buffer, position, end, VARINT_BYTES_MAX)
+    raw &= _INT32_MASK
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def read_varlong(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
+    """The int64 at `position` and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    raw, position = _read(buffer, position, end, VARLONG_BYTES_MAX)
+    raw &= _INT64_MASK
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _read(buffer: bytes | memoryview, position: int, end: int, bytes_max: int) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(position, min(position + bytes_max, end)):
+        byte = buffer[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, at + 1
+        shift += 7
+    if end - position < bytes_max:
+        raise InvalidRecordError("a record ends inside a variable-length number")
+    raise InvalidRecordError(f"a variable-length number is longer than {bytes_max} bytes")
