@@ -1,0 +1,104 @@
+"""CPU seconds and memory of a process and all its descendants, read from /proc.
+
+CPU time has the kernel's resolution (10 ms on Linux); memory is in bytes. A process that has gone counts as nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROC = Path("/proc")
+
+
+def tree(pid: int) -> list[int]:
+    """The process and everything it started, directly or not."""
+    children: dict[int, list[int]] = {}
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and (fields := _stat(int(folder.name))):
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += children.get(found[-1], [])
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """User and system seconds so far; those of ended and reaped children too."""
+    return sum(sum(map(int, fields[11:15])) for one in tree(pid) if (fields := _stat(one))) / TICKS_PER_S
+
+
+def machine_cpu_s() -> float:
+    """Seconds that all cores together have been busy so far, time stolen by a hypervisor included."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, (PROC / "stat").read_text().splitlines()[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
+def memory_bytes(pid: int, key: str = "VmRSS") -> int:
+    """A line of /proc/PID/status summed over the process tree: VmRSS, VmHWM (peak), RssAnon, VmData..."""
+    return sum(_status(one, key) for one in tree(pid))
+
+
+def reset_peak(pid: int) -> None:
+    """Let VmHWM start again from the present size."""
+    for one in tree(pid):
+        (PROC / str(one) / "clear_refs").write_text("5")
+
+
+def open_files(pid: int) -> int:
+    """File descriptors of the process itself, sockets included."""
+    return len(list((PROC / str(pid) / "fd").iterdir()))
+
+
+def is_alive(pid: int) -> bool:
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
+class PeakSampler:
+    """Samples one line of /proc/PID/status (summed over the process tree) in a thread; `peak_bytes` is the largest value seen."""
+
+    def __init__(self, pid: int, key: str = "RssAnon", interval_ms: int = 5) -> None:
+        self._pids, self._key, self._interval_s = tree(pid), key, interval_ms / 1000  # the tree is walked once: it costs
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.before_bytes = self.peak_bytes = self._sample()
+
+    def __enter__(self) -> PeakSampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval_s):
+            self.peak_bytes = max(self.peak_bytes, self._sample())
+
+    def _sample(self) -> int:
+        return sum(_status(pid, self._key) for pid in self._pids)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the command name; [0] is the state, [1] the parent, [11:15] the CPU ticks."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return []
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _status(pid: int, key: str) -> int:
+    try:
+        text = (PROC / str(pid) / "status").read_text()
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    return 0

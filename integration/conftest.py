@@ -1,0 +1,66 @@
+"""Fixtures of the integration tests: real brokers, sockets and clients."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from integration.broker import BrokerProcess, external_bootstrap
+
+_numbers = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python loads its message definitions in a deprecated way, some on import and some when first used
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a broker with default settings, shared by all tests that need nothing special of it."""
+    external = external_bootstrap()
+    if external:
+        yield external
+        return
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    try:
+        broker.start()
+        yield broker.bootstrap
+    finally:
+        broker.close()
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Start a broker of the test's own: `start_broker({"key": "value"})`. Skips when the tests are given a running one."""
+    if external_bootstrap():
+        pytest.skip("needs a broker that it may restart or configure")
+    brokers: list[BrokerProcess] = []
+
+    def start(overrides: Mapping[str, str] | None = None) -> BrokerProcess:
+        brokers.append(BrokerProcess(tmp_path / f"broker{len(brokers)}", overrides))
+        brokers[-1].start()
+        return brokers[-1]
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.close()
+
+
+@pytest.fixture
+def new_topic(bootstrap: str) -> Callable[..., str]:
+    """Create a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` -> its name."""
+    from integration.clients import create_topic  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
+
+    def create(partitions: int = 1, **configs: str) -> str:
+        name = f"t{os.getpid()}-{next(_numbers)}"
+        create_topic(bootstrap, name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
+        return name
+
+    return create
