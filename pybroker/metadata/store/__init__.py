@@ -16,11 +16,11 @@ def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | 
 
     Only the chosen kind is imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
     """
-    kind, _, rest = url.partition(":")
-    if kind == "memory" and not rest:
+    if url == "memory:":
         from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415
 
         return MemoryStore()
+    kind, _, rest = url.partition(":")
     if kind == "sqlite" and rest:
         from pathlib import Path  # noqa: PLC0415
 

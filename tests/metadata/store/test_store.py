@@ -1,0 +1,171 @@
+"""Every store against the simplest thing that could be right: a dictionary with a counter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybroker.metadata.store import open_store
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError
+
+KEYS = ["a", "a/1", "a/2", "b", "topics/t", "topics/t2"]
+KINDS = ["memory", "sqlite"]
+
+
+@contextlib.asynccontextmanager
+async def opened(kind: str, directory: Path) -> AsyncIterator[Store]:
+    store = open_store("memory:" if kind == "memory" else f"sqlite:{directory / 'metadata.db'}")
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def drive(kind: str, scenario: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with opened(kind, Path(directory)) as store:
+                await scenario(store)
+
+    asyncio.run(run())
+
+
+@dataclass
+class Model:
+    entries: dict[str, Entry] = field(default_factory=dict)
+    revision: int = 0
+
+    def commit(self, puts: Mapping[str, bytes], deletes: set[str], compare: Mapping[str, int]) -> int | Conflict:
+        for key, expected in compare.items():
+            actual = self.entries[key].revision if key in self.entries else ABSENT
+            if actual != expected:
+                return Conflict(key, expected, actual)
+        existing = deletes & self.entries.keys()
+        if puts or existing:
+            self.revision += 1
+            self.entries |= {key: Entry(key, value, self.revision) for key, value in puts.items()}
+            for key in existing:
+                del self.entries[key]
+        return self.revision
+
+    def list(self, prefix: str) -> Listing:
+        return Listing(tuple(sorted(e for e in self.entries.values() if e.key.startswith(prefix))), self.revision)
+
+
+@dataclass(frozen=True)
+class Commit:
+    puts: dict[str, bytes]
+    deletes: set[str]
+    compare: dict[str, int]  # how far from the current revision: 0 compares well
+
+
+keys = st.sampled_from(KEYS)
+commits = st.builds(
+    Commit,
+    puts=st.dictionaries(keys, st.binary(max_size=8), max_size=3),
+    deletes=st.sets(keys, max_size=3),
+    compare=st.dictionaries(keys, st.sampled_from([0, 0, 0, 1, -1]), max_size=2),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=60)
+@given(steps=st.lists(commits | st.just("reopen"), max_size=12), prefix=st.sampled_from(["", "a", "a/", "topics/", "c"]))
+def test_a_store_is_a_dictionary_with_revisions(kind: str, steps: list[Commit | str], prefix: str) -> None:
+    async def run(directory: Path) -> None:
+        model = Model()
+        seen: list[Sequence[Change]] = []
+        async with contextlib.AsyncExitStack() as stack:
+            store = await stack.enter_async_context(opened(kind, directory))
+            store.watch(prefix, seen.append)
+            for step in steps:
+                if isinstance(step, str):
+                    if kind == "sqlite":  # what is in memory does not outlive it
+                        await store.close()
+                        store = await stack.enter_async_context(opened(kind, directory))
+                        store.watch(prefix, seen.append)
+                    continue
+                deletes = step.deletes - step.puts.keys()
+                before = dict(model.entries)
+                compare = {key: before[key].revision + off if key in before else off for key, off in step.compare.items()}
+                seen.clear()
+                expected = model.commit(step.puts, deletes, compare)
+                assert await store.commit(puts=step.puts, deletes=deletes, compare=compare) == expected
+                happened = (
+                    [] if isinstance(expected, Conflict) else [*step.puts.items(), *((k, None) for k in deletes & before.keys())]
+                )
+                changes = sorted((k, v, model.revision) for k, v in happened if k.startswith(prefix))
+                assert [tuple(change) for commit in seen for change in commit] == changes
+                assert len(seen) == bool(changes)
+            assert await store.list(prefix) == model.list(prefix)
+            for key in KEYS:
+                assert await store.get(key) == model.entries.get(key)
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run(Path(directory)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_many_commits_that_saw_the_same_revision_one_wins(kind: str) -> None:
+    async def scenario(store: Store) -> None:
+        outcomes = await asyncio.gather(*(store.commit(puts={"k": b"%d" % n}, compare={"k": ABSENT}) for n in range(20)))
+        assert [outcome for outcome in outcomes if not isinstance(outcome, Conflict)] == [1]
+        assert outcomes.count(Conflict("k", ABSENT, 1)) == 19
+
+    drive(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_watchers_have_seen_a_commit_when_it_returns_until_they_cancel(kind: str) -> None:
+    async def scenario(store: Store) -> None:
+        seen: list[Change] = []
+        watch = store.watch("a/", seen.extend)
+        await store.commit(puts={"a/1": b"x", "b": b"y"})
+        assert seen == [Change("a/1", b"x", 1)]
+        watch.cancel()
+        watch.cancel()
+        await store.commit(deletes=["a/1"])
+        assert seen == [Change("a/1", b"x", 1)]
+
+    drive(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_goes_on_when_who_waits_is_cancelled(kind: str) -> None:
+    async def scenario(store: Store) -> None:
+        waiting = asyncio.ensure_future(store.commit(puts={"k": b"v"}))
+        await asyncio.sleep(0)  # it has begun
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await store.commit() == 1
+        assert await store.get("k") == Entry("k", b"v", 1)
+
+    drive(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_cannot_be_put_and_deleted_at_once_and_a_closed_store_says_so(kind: str) -> None:
+    async def scenario(store: Store) -> None:
+        with pytest.raises(ValueError, match="both"):
+            await store.commit(puts={"k": b""}, deletes=["k"])
+        await store.close()
+        with pytest.raises(StoreError, match="closed"):
+            await store.commit(puts={"k": b""})
+
+    drive(kind, scenario)
+
+
+@pytest.mark.parametrize("url", ["", "memory", "memory:x", "sqlite:", "etcd:localhost", "/var/lib/x.db"])
+def test_an_unknown_kind_of_store_is_refused_by_name(url: str) -> None:
+    with pytest.raises(StoreError, match="unknown metadata store"):
+        open_store(url)
