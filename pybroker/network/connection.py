@@ -1,0 +1,349 @@
+"""One connection: an asyncio protocol around the receiver, the sender and the mute table.
+
+A turn takes requests one by one, hands each to the handler, and joins the answers into one write. It ends when there is no
+complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
+after TURN_REQUESTS requests or TURN_NS, so that a deep pipeline does not starve other connections. One request is in work per
+connection, so answers go out in the order of the requests.
+
+End of input
+    A peer that closes its sending side gets the answers to what it has sent before; then the connection is closed. Kafka
+    behaves so too: it does not read a connection, and so does not see its end, while a request is in work. Over TLS there is
+    no half-closed state: the connection is closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, RequestHandler, Response
+from pybroker.network.mute import MuteEvent, MuteReason
+from pybroker.network.receiver import Receiver
+from pybroker.network.sender import Sender
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from concurrent.futures import Executor
+
+    from pybroker.network.admission import Admission
+    from pybroker.network.counters import ListenerCounters
+    from pybroker.network.mute import MuteCounters
+
+logger = logging.getLogger(__name__)
+
+TURN_REQUESTS: Final = 64
+TURN_NS: Final = 2_000_000
+OUTPUT_HIGH_WATER_BYTES: Final = 64 * 1024
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections see it."""
+
+    handler: RequestHandler
+    admission: Admission
+    scratch: memoryview
+    request_bytes_max: int
+    mute_counters: MuteCounters
+    executor: Executor | None
+    now_ns: Callable[[], int]
+
+    def opened(self, connection: Connection) -> bool:
+        """A connection was accepted; False when a limit forbids it."""
+
+    def active(self, connection: Connection) -> None:
+        """Bytes came or went."""
+
+    def lost(self, connection: Connection) -> None:
+        """The connection is gone; only called when `opened` said True."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Bytes in, requests to the handler, answers out. Belongs to the loop."""
+
+    __slots__ = (
+        "_is_ending",
+        "_is_turn_scheduled",
+        "_loop",
+        "_mute",
+        "_owner",
+        "_parked",
+        "_receiver",
+        "_sender",
+        "_transport",
+        "active_ns",
+        "context",
+        "counters",
+        "is_open",
+    )
+
+    _receiver: Receiver
+    _sender: Sender
+    _transport: asyncio.Transport
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, context: ConnectionContext, counters: ListenerCounters
+    ) -> None:
+        self._loop = loop
+        self._owner = owner
+        self.context = context
+        self.counters = counters
+        self._mute = 0  # set of MuteReason; reading is paused while it is not empty
+        self._parked: Future[Response] | None = None
+        self._is_turn_scheduled = False
+        self._is_ending = False  # no new requests; closed when nothing is in work
+        self.active_ns = 0  # when bytes last came or went, or an answer was found
+        self.is_open = False
+
+    # -- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accepted: refused at once, or set up."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._owner.opened(self):
+            self._transport.abort()
+            return
+        self.is_open = True
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES)
+        self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
+        self._sender = Sender(self._transport, self, self.counters)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Where the transport receives to."""
+        return self._receiver.get_buffer(is_busy=self._is_busy)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The transport received `nbytes`."""
+        if not self.is_open:
+            return
+        self.context.received_ns = self.active_ns = self._owner.now_ns()
+        self._owner.active(self)
+        self.counters.bytes_in += nbytes
+        self._receiver.received(nbytes)
+        if self._is_busy:
+            self._receiver.leave_scratch()
+            self._mute_data_behind()
+        else:
+            self._turn()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. Returns whether the connection stays open to answer."""
+        if not self.is_open or not self._is_busy or self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self.end()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
+        """Gone, for whatever reason: everything is given back."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._receiver.close()
+        self._sender.close()
+        self._owner.lost(self)
+
+    def pause_writing(self) -> None:
+        """The transport is above its high water mark."""
+        self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """The transport is below its low water mark."""
+        if not self.is_open:
+            return
+        self._touch()
+        self._guarded(self._sender.resume)
+
+    # -- what the server calls
+
+    @property
+    def is_waiting_for_broker(self) -> bool:
+        """Whether it is us who let the peer wait: such a connection is not idle."""
+        return self._parked is not None or self._receiver.is_waiting
+
+    def end(self) -> None:
+        """Take no more requests; close when the one in work is answered."""
+        self._is_ending = True
+        self._mute_event(MuteEvent.CLOSING)
+        if not self._is_busy:
+            self.close()
+
+    def close(self) -> None:
+        """Close after what was handed to the transport is sent."""
+        self._is_ending = True
+        self._receiver.close()  # now: how long the transport takes to send the rest is up to the peer
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; unsent bytes are lost."""
+        self._is_ending = True
+        self._receiver.close()
+        self._transport.abort()
+
+    # -- what receiver and sender call
+
+    def memory_granted(self) -> None:
+        """The next request has its memory."""
+        self._mute_event(MuteEvent.MEMORY_GRANTED)
+        if self._receiver.has_more and not self._is_busy:
+            self._schedule_turn()
+
+    def output_ready(self) -> None:
+        """A response that could not be handed over at once now is."""
+        self._turn()
+
+    def output_failed(self, error: BaseException) -> None:
+        """A response cannot be finished; the peer would take what follows for its rest."""
+        logger.error("Closing %s: its response could not be read: %r", self.context, error)
+        self.abort()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the next iteration of the loop."""
+        self._loop.call_soon(self._guarded, callback)
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run a blocking read in the executor."""
+
+        def finished(future: Future[None]) -> None:
+            error = asyncio.CancelledError() if future.cancelled() else future.exception()
+            self._guarded(lambda: done(error))
+
+        self._loop.run_in_executor(self._owner.executor, function).add_done_callback(finished)
+
+    # -- requests
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._parked is not None or self._sender.is_blocked
+
+    def _turn(self) -> None:
+        self._guarded(self._take_requests)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run `step`; whatever it raises ends this connection only."""
+        try:
+            step()
+        except ProtocolViolation as violation:
+            logger.info("Closing %s: %s", self.context, violation)
+            self.counters.protocol_violations += 1
+            self._sender.flush()
+            self.close()
+        except Exception:
+            logger.exception("Closing %s after an unexpected error. This is a bug.", self.context)
+            self.abort()
+
+    def _take_requests(self) -> None:
+        if self._is_ending:
+            self._finish_ending()
+            return
+        receiver, context, handler = self._receiver, self.context, self._owner.handler
+        deadline_ns, taken = 0, 0
+        while (frame := receiver.next_frame()) is not None:
+            taken += 1
+            response = handler(context, frame)
+            receiver.frame_done()
+            self._answer(response)
+            if self._is_busy or self._is_ending:
+                break
+            if receiver.has_more:
+                if not deadline_ns:
+                    deadline_ns = self._owner.now_ns() + TURN_NS
+                elif taken >= TURN_REQUESTS or self._owner.now_ns() > deadline_ns:
+                    self._schedule_turn()
+                    break
+        self.counters.requests += taken
+        receiver.leave_scratch()
+        self._sender.flush()
+        self._settle()
+
+    def _answer(self, response: Response | Future[Response]) -> None:
+        if isinstance(response, bytes):
+            self._sender.add(response)
+        elif isinstance(response, Outgoing):
+            if response.close_after:
+                self._is_ending = True
+            self._sender.send(response)
+        elif response is not None:
+            self._parked = response
+            response.add_done_callback(self._unpark)
+
+    def _unpark(self, future: Future[Response]) -> None:
+        self._parked = None
+        if future.cancelled():
+            self.abort()
+            return
+        error = future.exception()
+        if not self.is_open:
+            if error is None and isinstance(response := future.result(), Outgoing):
+                response.discard()
+            return
+        self._touch()
+        self._guarded(lambda: self._answer_parked(future))
+
+    def _answer_parked(self, future: Future[Response]) -> None:
+        self._answer(future.result())
+        if self._is_busy:
+            self._sender.flush()
+        else:
+            self._take_requests()
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        self._is_turn_scheduled = False
+        if self.is_open and not self._is_busy:
+            self._turn()
+
+    def _finish_ending(self) -> None:
+        self._sender.flush()
+        if not self._is_busy:
+            self.close()
+
+    def _touch(self) -> None:
+        self.active_ns = self._owner.now_ns()
+        self._owner.active(self)
+
+    # -- reading
+
+    def _settle(self) -> None:
+        """After a turn: pause or resume reading as its outcome demands."""
+        if self._is_ending:
+            self._mute_event(MuteEvent.CLOSING)
+            self._finish_ending()
+            return
+        if self._receiver.is_waiting:
+            self._mute_event(MuteEvent.MEMORY_REFUSED)
+        if self._receiver.has_more:
+            self._mute_data_behind()
+        elif self._mute and not self._is_busy:
+            self._mute_event(MuteEvent.OUTPUT_READY)
+            self._mute_event(MuteEvent.WORK_DONE)
+
+    def _mute_data_behind(self) -> None:
+        if self._receiver.is_waiting:
+            self._mute_event(MuteEvent.MEMORY_REFUSED)
+        if self._receiver.has_more:
+            blocked = self._sender.is_blocked
+            self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
+
+    def _mute_event(self, event: MuteEvent) -> None:
+        before = self._mute
+        self._mute = after = self._owner.mute_counters.after(before, event)
+        if bool(before) != bool(after) and not self._transport.is_closing():
+            if after:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    @property
+    def mute_reasons(self) -> set[MuteReason]:
+        """Why this connection is not read now; empty: it is."""
+        return {reason for reason in MuteReason if self._mute & reason}
+
+    @property
+    def extra(self) -> Callable[[str], Any]:
+        """The transport's get_extra_info."""
+        return self._transport.get_extra_info

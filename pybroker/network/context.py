@@ -1,0 +1,103 @@
+"""What the network hands to the request handler and what it takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.protocol.parts import Part
+
+
+class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
+    """The peer broke the protocol: one log line at info with the reason, and the connection is closed."""
+
+
+class ConnectionContext:
+    """Who is at the other end of a connection. Lives as long as the connection; one object for all of its requests.
+
+    `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
+    `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them. `attributes` is for later
+    layers (the state of an authentication), None until the first of them needs it.
+    """
+
+    __slots__ = (
+        "attributes",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener_name",
+        "local_host",
+        "local_port",
+        "peer_host",
+        "peer_port",
+        "principal",
+        "received_ns",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        listener_name: str = "PLAINTEXT",
+        peer_host: str = "",
+        peer_port: int = 0,
+        local_host: str = "",
+        local_port: int = 0,
+        security_protocol: str = "PLAINTEXT",
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.peer_host = peer_host
+        self.peer_port = peer_port
+        self.local_host = local_host
+        self.local_port = local_port
+        self.security_protocol = security_protocol
+        self.principal = principal
+        self.received_ns = 0
+        self.client_software_name = ""
+        self.client_software_version = ""
+        self.attributes: dict[str, object] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.peer_host}:{self.peer_port} on {self.listener_name}#{self.connection_id}"
+
+
+class Outgoing:
+    """A response that is more than one bytes object. Owned by the network from the moment the handler returns it.
+
+    `parts` go out in order, size prefix included; `size` is their sum in bytes. `on_sent` is called exactly once: when the last
+    byte was handed to the transport and the transport is below its high water mark, or when the connection is lost.
+    `close_after`: the connection is closed once this has been sent.
+    """
+
+    __slots__ = ("close_after", "on_sent", "parts", "size")
+
+    def __init__(
+        self, parts: list[Part], size: int, on_sent: Callable[[], None] | None = None, *, close_after: bool = False
+    ) -> None:
+        self.parts = parts
+        self.size = size
+        self.on_sent = on_sent
+        self.close_after = close_after
+
+    def discard(self, first_part: int = 0) -> None:
+        """The connection is gone: close the parts from index `first_part` on and call `on_sent`."""
+        for part in self.parts[first_part:]:
+            if not isinstance(part, bytes | bytearray | memoryview):
+                part.close()
+        on_sent, self.on_sent = self.on_sent, None
+        if on_sent is not None:
+            on_sent()
+
+
+Response = Outgoing | bytes | None
+"""None: the request has no answer (acks=0)."""
+
+RequestHandler: TypeAlias = "Callable[[ConnectionContext, memoryview], Response | Future[Response]]"
+"""Called with one request without its size prefix. The memoryview is writable and borrowed until the call returns, also when a
+Future (a parked request) is returned. Raises nothing but ProtocolViolation."""

@@ -1,0 +1,49 @@
+"""The network's settings, named as Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+UNLIMITED: Final = 2**31 - 1
+OS_DEFAULT: Final = -1
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NetworkLimits:
+    """Kafka's broker properties of the socket server, with Kafka's defaults.
+
+    `max_connections_per_ip_overrides` maps a peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: never.
+    The socket buffers are in bytes, -1 for the system's.
+    """
+
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    queued_max_requests: int = 500
+    max_connections: int = UNLIMITED
+    max_connections_per_ip: int = UNLIMITED
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    connections_max_idle_ms: int = 600_000
+    socket_send_buffer_bytes: int = 100 * 1024
+    socket_receive_buffer_bytes: int = 100 * 1024
+    socket_listen_backlog_size: int = 50
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Listener:
+    """An address to accept connections at. An empty `host` is every interface, port 0 a free port."""
+
+    name: str = "PLAINTEXT"
+    host: str = ""
+    port: int = 0
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BoundListener:
+    """A listener that accepts connections, with the address it really has."""
+
+    name: str
+    host: str
+    port: int

@@ -1,0 +1,206 @@
+"""The memory of incoming requests, bounded (KIP-72).
+
+Idea
+    A request asks for its memory when its size is known and gives it back when it has been handled. The pool never blocks: it
+    says no. It says yes to *any* size while at least one byte is free, so that large requests do not starve behind small ones;
+    the availability may then be negative, and the true bound is size + socket.request.max.bytes - 1.
+
+Cost
+    O(1) per request; nothing depends on the number of connections.
+
+A buffer that is collected without having been released is a bug of ours; it is logged at error, counted, and its bytes given
+back. Collection can run in any thread and inside any code, so it only notes the loss: the bytes come back at the pool's next use,
+or when the loop runs what `call_soon_threadsafe` was given, whichever is first.
+
+Source: KIP-72; Kafka's SimpleMemoryPool, GarbageCollectedMemoryPool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+UNBOUNDED: Final = 2**62
+"""What an unbounded pool says is available."""
+
+
+class PooledBuffer:
+    """Exactly `size` bytes out of the pool. Owned by who allocated it; given back once with `MemoryPool.release`."""
+
+    __slots__ = ("_pool", "size", "view")
+
+    def __init__(self, pool: MemoryPool, size: int) -> None:
+        self._pool: MemoryPool | None = pool
+        self.size = size
+        self.view = memoryview(bytearray(size))
+
+    def __del__(self) -> None:
+        pool = self._pool
+        if pool is not None:
+            pool._note_lost(self.size)
+
+
+class MemoryPool:
+    """A bound on the bytes of requests that have been received, or are being received, and are not handled yet.
+
+    Args:
+        size: the bound in bytes (queued.max.request.bytes); not positive: unbounded, and only counted.
+        clock: for the time without memory.
+
+    Sensors
+        used                        MemoryPoolUsed, bytes
+        available                   MemoryPoolAvailable, bytes, may be negative
+        average_depleted_percent()  MemoryPoolAvgDepletedPercent, as Kafka a share of 1 over about the last minute
+        depleted_ms_total           MemoryPoolDepletedTimeTotal, ms
+        lost_count, lost_bytes      buffers that were collected without release
+    """
+
+    __slots__ = (
+        "_depleted_since_ms",
+        "_lost",
+        "_window",
+        "call_soon_threadsafe",
+        "clock",
+        "depleted_ms_total",
+        "is_bounded",
+        "lost_bytes",
+        "lost_count",
+        "on_available",
+        "size",
+        "used",
+    )
+
+    def __init__(self, size: int, clock: Clock) -> None:
+        self.is_bounded = size > 0
+        self.size = size if size > 0 else UNBOUNDED
+        self.clock = clock
+        self.used = 0
+        self.depleted_ms_total = 0
+        self.lost_count = 0
+        self.lost_bytes = 0
+        self.on_available: Callable[[], None] | None = None  # told when memory came back after there was none
+        self.call_soon_threadsafe: Callable[[Callable[[], None]], object] | None = None
+        self._lost: deque[int] = deque()  # sizes; appended by the collector, perhaps in another thread
+        self._depleted_since_ms: int | None = None
+        self._window = _DepletedWindow(clock.monotonic_ms())
+
+    @property
+    def available(self) -> int:
+        """Bytes free; negative after the pool gave more than it had."""
+        return self.size - self.used
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether nothing can be allocated before something is released."""
+        return self.used >= self.size
+
+    def try_allocate(self, size: int) -> PooledBuffer | None:
+        """A buffer of exactly `size` (> 0) bytes, owned by the caller until `release`; None when not one byte is free."""
+        if size <= 0:
+            raise ValueError(f"cannot allocate {size} bytes")
+        if self._lost:
+            self.reclaim_lost()
+        if self.used >= self.size:
+            self.note_refused()
+            return None
+        buffer = PooledBuffer(self, size)
+        self.used += size
+        return buffer
+
+    def release(self, buffer: PooledBuffer) -> None:
+        """Take back `buffer`; nobody may use its view any more.
+
+        Raises:
+            ValueError: it was released before, or is another pool's.
+        """
+        if buffer._pool is not self:
+            raise ValueError("the buffer is not on loan from this pool")
+        buffer._pool = None
+        self._give_back(buffer.size)
+
+    def note_refused(self) -> None:
+        """A request was not read for lack of memory: the pool counts as depleted from now until memory is back."""
+        if self._depleted_since_ms is None:
+            self._depleted_since_ms = self.clock.monotonic_ms()
+
+    def reclaim_lost(self) -> None:
+        """Give back the bytes of buffers that were collected without release."""
+        while self._lost:
+            size = self._lost.popleft()
+            self.lost_count += 1
+            self.lost_bytes += size
+            logger.error("A request buffer of %d bytes was lost without release; its memory is given back. This is a bug.", size)
+            self._give_back(size)
+
+    def average_depleted_percent(self) -> float:
+        """Share (0 to 1) of the time in which a request waited for memory, over the last 30 to 60 s."""
+        now_ms = self.clock.monotonic_ms()
+        if self._depleted_since_ms is not None:  # the part of a dry spell that is already over
+            self._end_depletion(now_ms)
+            self._depleted_since_ms = now_ms
+        return self._window.share(now_ms)
+
+    def _give_back(self, size: int) -> None:
+        was_out = self.used >= self.size
+        self.used -= size
+        if was_out and self.used < self.size:
+            if self._depleted_since_ms is not None:
+                self._end_depletion(self.clock.monotonic_ms())
+            if self.on_available is not None:
+                self.on_available()
+
+    def _end_depletion(self, now_ms: int) -> None:
+        assert self._depleted_since_ms is not None
+        spell_ms = now_ms - self._depleted_since_ms
+        self._depleted_since_ms = None
+        self.depleted_ms_total += spell_ms
+        self._window.add(now_ms, spell_ms)
+
+    def _note_lost(self, size: int) -> None:
+        self._lost.append(size)
+        if self.call_soon_threadsafe is not None:
+            try:
+                self.call_soon_threadsafe(self.reclaim_lost)
+            except RuntimeError:
+                self.call_soon_threadsafe = None  # the loop is closed; the pool's next use reclaims it
+
+
+class _DepletedWindow:
+    """Two samples of 30 s, as Kafka's Rate: the total of both over the time since the older one began."""
+
+    __slots__ = ("_current_ms", "_current_start_ms", "_previous_ms", "_previous_start_ms")
+
+    SAMPLE_MS: Final = 30_000
+
+    def __init__(self, now_ms: int) -> None:
+        self._previous_start_ms = self._current_start_ms = now_ms
+        self._previous_ms = self._current_ms = 0
+
+    def add(self, now_ms: int, spell_ms: int) -> None:
+        self._advance(now_ms)
+        self._current_ms += spell_ms
+
+    def share(self, now_ms: int) -> float:
+        self._advance(now_ms)
+        # A fresh window is not taken for a full one: as in Kafka it counts as at least one whole sample.
+        elapsed_ms = max(now_ms - self._previous_start_ms, self.SAMPLE_MS)
+        return min(1.0, (self._previous_ms + self._current_ms) / elapsed_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        age_ms = now_ms - self._current_start_ms
+        if age_ms < self.SAMPLE_MS:
+            return
+        if age_ms < 2 * self.SAMPLE_MS:
+            self._previous_start_ms, self._previous_ms = self._current_start_ms, self._current_ms
+            self._current_start_ms += self.SAMPLE_MS
+        else:  # nothing was recorded for a whole sample: the past is forgotten
+            self._previous_start_ms, self._previous_ms = now_ms - self.SAMPLE_MS, 0
+            self._current_start_ms = now_ms
+        self._current_ms = 0

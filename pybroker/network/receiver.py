@@ -1,0 +1,253 @@
+"""Bytes to requests, without a socket: the receiving half of one connection.
+
+A request on the wire is a size (4 bytes, big-endian, signed) and that many bytes.
+
+Where the bytes lie
+    scratch   One buffer for all connections of the process; whatever is received first lands here, and requests that are complete
+              are handled right from it. It is nobody's between two calls: what cannot be handled at once leaves it.
+    prefix    Up to 4 bytes of a size, kept by the connection: all that an idle or a trickling connection holds.
+    kept      A buffer from the pool: one request that is being received, of exactly its size, the rest coming straight into
+              it; or complete requests that wait behind one in work.
+    refused   What had come of a request when the pool said no: nothing as a rule, because while there is no memory, or a
+              request is in work, only the 4 bytes of a size are received.
+
+Requests that are handled right from the scratch take nothing from the pool, as nobody could see it, but wait like all others
+while it is empty. So the pool's bound holds for all bytes of requests except the scratch and what `refused` holds: never more
+than one scratch, and that only on a connection whose pipeline was cut in two by a parked request.
+
+Source: Kafka's NetworkReceive; KIP-72.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pybroker.network.context import ProtocolViolation
+
+if TYPE_CHECKING:
+    from pybroker.network.admission import Admission
+    from pybroker.network.memory_pool import PooledBuffer
+
+SCRATCH_BYTES: Final = 128 * 1024
+PREFIX: Final = struct.Struct(">i")
+_unpack_size = PREFIX.unpack_from
+_SIZE_UNKNOWN: Final = -1
+assert PREFIX.size == 4
+
+
+class MemoryListener(Protocol):
+    """Told when the memory that `next_frame` had to wait for is there."""
+
+    def memory_granted(self) -> None:
+        """Reading may go on. Must not take frames before it returns: it may run inside another connection's handling."""
+
+
+def new_scratch(socket_request_max_bytes: int) -> memoryview:
+    """The receive buffer that all connections of a process share; never larger than a request may be."""
+    return memoryview(bytearray(max(PREFIX.size, min(SCRATCH_BYTES, socket_request_max_bytes))))
+
+
+class Receiver:
+    """Takes what the socket gives and yields requests one by one.
+
+    Use: `get_buffer`, fill it, `received`, then `next_frame` and `frame_done` until there is none, then `leave_scratch`.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_end",
+        "_frame_size",
+        "_kept",
+        "_listener",
+        "_position",
+        "_prefix",
+        "_queued",
+        "_refused",
+        "_request_bytes_max",
+        "_scratch",
+        "_source",
+        "bytes_wanted",
+    )
+
+    def __init__(self, scratch: memoryview, admission: Admission, request_bytes_max: int, listener: MemoryListener) -> None:
+        self._scratch = scratch
+        self._admission = admission
+        self._request_bytes_max = request_bytes_max
+        self._listener = listener
+        self._prefix = b""
+        self._source = scratch  # unparsed bytes are source[position:end]
+        self._position = 0
+        self._end = 0
+        self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
+        self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
+        self._queued = 0  # complete requests in it
+        self._refused: bytes | None = None  # waits for memory
+        self.bytes_wanted = 0  # for the admission
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits for its memory: reading must pause."""
+        return self._refused is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `next_frame` has something to look at; a half-read request is not more."""
+        here = self._end - self._position
+        if self._frame_size >= 0:
+            return here >= self._frame_size
+        return here > 0 or len(self._prefix) == PREFIX.size
+
+    def get_buffer(self, *, is_busy: bool) -> memoryview:
+        """Where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in work."""
+        if self._kept is not None:
+            return self._source[self._end :]
+        prefix = self._prefix
+        if not is_busy and self._admission.is_open:
+            if not prefix:
+                return self._scratch
+            self._scratch[: len(prefix)] = prefix
+            return self._scratch[len(prefix) :]
+        assert len(prefix) < PREFIX.size, "the transport ignores pause_reading"
+        self._scratch[: len(prefix)] = prefix
+        return self._scratch[len(prefix) : PREFIX.size]
+
+    def received(self, count: int) -> None:
+        """`count` bytes came into the buffer of `get_buffer`."""
+        if self._kept is not None:
+            self._end += count
+            return
+        self._position = 0
+        self._end = len(self._prefix) + count
+        self._prefix = b""
+
+    def next_frame(self) -> memoryview | None:
+        """The next complete request without its prefix, borrowed until `frame_done`; None: more bytes, or memory, are needed.
+
+        Raises:
+            ProtocolViolation: the size is not positive, or exceeds socket.request.max.bytes.
+        """
+        if self._refused is not None:
+            return None
+        if len(self._prefix) == PREFIX.size:  # of a request that began to arrive while another one was in work
+            self._scratch[: PREFIX.size] = self._prefix
+            self._prefix, self._position, self._end = b"", 0, PREFIX.size
+        position, size = self._position, self._frame_size
+        if size < 0:
+            if self._end - position < PREFIX.size:
+                self._keep_prefix()
+                return None
+            (size,) = _unpack_size(self._source, position)
+            if not 0 < size <= self._request_bytes_max:
+                raise ProtocolViolation(_size_reason(size, self._request_bytes_max))
+            self._frame_size = size
+            self._position = position = position + PREFIX.size
+        end = position + size
+        if end <= self._end and (self._kept is not None or not self._admission.pool.is_out_of_memory):
+            self._position, self._frame_size = end, _SIZE_UNKNOWN
+            if self._queued:
+                self._queued -= 1
+                self._admission.unqueue(1)
+            return self._source[position:end]
+        if end > len(self._source) or self._kept is None:
+            self._keep_request(size)
+        return None
+
+    def frame_done(self) -> None:
+        """The handler has returned: the memory goes back, unless it holds more requests."""
+        if self._kept is not None and self._position == self._end:
+            self._release()
+
+    def leave_scratch(self) -> None:
+        """No more requests are taken for now: what is left in the scratch moves to memory of its own."""
+        if self._kept is not None or self._refused is not None:
+            return
+        rest = self._source[self._position : self._end]
+        if len(rest) <= PREFIX.size:
+            self._keep_prefix()
+            return
+        self._position = self._end = 0
+        # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either: this
+        # much was received because it was not empty.
+        buffer = self._admission.pool.try_allocate(len(rest))
+        if buffer is None:
+            self._wait(rest, len(rest))
+            return
+        self._queued = _count_requests(rest)
+        self._admission.queue(self._queued)
+        self._adopt(buffer, rest)
+
+    def granted(self, buffer: PooledBuffer) -> None:
+        """The memory that was waited for is there."""
+        assert self._refused is not None
+        self._adopt(buffer, self._refused)
+        self._refused = None
+        self._listener.memory_granted()
+
+    def close(self) -> None:
+        """The connection is gone: give everything back. No other method may be called afterwards."""
+        if self._refused is not None:
+            self._admission.leave(self)
+            self._refused = None
+        if self._queued:
+            self._admission.unqueue(self._queued)
+            self._queued = 0
+        if self._kept is not None:
+            self._release()
+        self._prefix, self._position, self._end, self._frame_size = b"", 0, 0, _SIZE_UNKNOWN
+
+    def _keep_prefix(self) -> None:
+        self._prefix = bytes(self._source[self._position : self._end])
+        self._position = self._end = 0
+        if self._kept is not None:
+            self._release()
+
+    def _keep_request(self, size: int) -> None:
+        """Get memory for the request of `size` bytes that is incomplete, or for all that has come when there is no memory."""
+        rest: bytes | memoryview = self._source[self._position : self._end]
+        self._position = self._end = 0
+        if self._kept is not None:
+            rest = bytes(rest)
+            self._release()  # first: it may be the memory that is missing
+        wanted = max(size, len(rest))
+        buffer = self._admission.try_allocate(wanted)
+        if buffer is None:
+            self._wait(rest, wanted)
+        else:
+            self._adopt(buffer, rest)
+
+    def _wait(self, rest: bytes | memoryview, wanted: int) -> None:
+        self._refused = bytes(rest)
+        self.bytes_wanted = wanted
+        self._admission.wait(self)
+
+    def _adopt(self, buffer: PooledBuffer, content: bytes | memoryview) -> None:
+        self._kept = buffer
+        self._source = buffer.view
+        self._source[: len(content)] = content
+        self._position, self._end = 0, len(content)
+
+    def _release(self) -> None:
+        assert self._kept is not None
+        buffer, self._kept = self._kept, None
+        self._source = self._scratch
+        self._position = self._end = 0
+        self._admission.pool.release(buffer)
+
+
+def _count_requests(buffer: memoryview) -> int:
+    """How many complete requests `buffer` begins with."""
+    count = position = 0
+    while len(buffer) - position >= PREFIX.size:
+        (size,) = _unpack_size(buffer, position)
+        position += PREFIX.size + size
+        if size <= 0 or position > len(buffer):
+            break
+        count += 1
+    return count
+
+
+def _size_reason(size: int, request_bytes_max: int) -> str:
+    if size <= 0:
+        return f"a request of {size} bytes"
+    return f"a request of {size} bytes is larger than socket.request.max.bytes ({request_bytes_max})"

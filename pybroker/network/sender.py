@@ -1,0 +1,241 @@
+"""Responses to bytes, without a socket: the sending half of one connection.
+
+Small responses are joined into one write per turn of the connection. A large one is pulled in pieces of about 1 MB, each handed
+to the transport in one `writelines` (header and first views together), the next only when the transport is below its high water
+mark again. So what a consumer that never reads can make us hold is one such piece, whatever it asked for. Views into a mapped
+log file are handed over as they are; the transport keeps them alive until they are sent.
+
+A part whose bytes are not in the page cache says so (`SendPart.cold`) and is read in a thread before its pull.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pybroker.network.context import Outgoing
+    from pybroker.network.counters import ListenerCounters
+    from pybroker.protocol.parts import SendPart
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 1024 * 1024
+"""Of a large response, at most about this much is with the transport at a time."""
+TURN_BYTES: Final = 4 * PIECE_BYTES
+"""After this much other connections have their turn, even if the socket takes more."""
+JOINED_BYTES: Final = 256 * 1024
+"""Small responses are joined until they are this many bytes."""
+
+
+class Output(Protocol):
+    """What the sender needs of a transport."""
+
+    def write(self, data: bytes) -> None:
+        """Send a copy, or keep a reference."""
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """The same for several."""
+
+
+class SenderOwner(Protocol):
+    """The connection, as its sender sees it."""
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run `function` in a thread, then `done` in the loop with what it raised."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's next iteration."""
+
+    def output_ready(self) -> None:
+        """The sender is not blocked any more; not called for what ends within the caller's own `send` or `flush`."""
+
+    def output_failed(self, error: BaseException) -> None:
+        """A part could not give the bytes it had promised: the response cannot be finished."""
+
+
+class Sender:
+    """The responses of one connection, in order.
+
+    `is_blocked`: a response is not wholly handed over, or the transport is above its high water mark; then nothing may be added.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_chunks_bytes",
+        "_counters",
+        "_is_in_thread",
+        "_is_paused",
+        "_on_sent",
+        "_outgoing",
+        "_output",
+        "_owner",
+        "_part_index",
+        "_part_left",
+        "is_blocked",
+        "is_closed",
+    )
+
+    def __init__(self, output: Output, owner: SenderOwner, counters: ListenerCounters) -> None:
+        self._output = output
+        self._owner = owner
+        self._counters = counters
+        self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
+        self._chunks_bytes = 0
+        self._outgoing: Outgoing | None = None  # in hand
+        self._part_index = 0  # of its next part
+        self._part_left = -1  # bytes that part has yet to give; -1 when it was not begun
+        self._on_sent: Callable[[], None] | None = None  # waits for the high water mark
+        self._is_paused = False
+        self._is_in_thread = False
+        self.is_blocked = False
+        self.is_closed = False
+
+    def add(self, response: bytes) -> None:
+        """Send `response`, joined with others, at the next `flush` at the latest."""
+        self._chunks.append(response)
+        self._chunks_bytes += len(response)
+        if self._chunks_bytes >= JOINED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what `add` collected."""
+        chunks = self._chunks
+        if not chunks:
+            return
+        self._chunks = []
+        self._counters.bytes_out += self._chunks_bytes
+        self._chunks_bytes = 0
+        self._output.write(b"".join(chunks) if len(chunks) > 1 else bytes(chunks[0]))
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Send `outgoing`, owned from now on, after what was added."""
+        assert self._outgoing is None
+        self._outgoing = outgoing
+        self._part_index, self._part_left = 0, -1
+        self.is_blocked = True
+        self._pump()
+
+    def pause(self) -> None:
+        """The transport is above its high water mark."""
+        self._is_paused = self.is_blocked = True
+
+    def resume(self) -> None:
+        """The transport is below its low water mark."""
+        self._is_paused = False
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+        self._continue()
+
+    def close(self) -> None:
+        """The connection is gone: close all parts, call `on_sent`."""
+        self.is_closed = self.is_blocked = True
+        self._chunks = []
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+        if not self._is_in_thread:
+            self._discard()  # else when the thread is done with the part
+
+    def _discard(self) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        if outgoing is not None:
+            outgoing.discard(self._part_index)
+
+    def _continue(self) -> None:
+        """Go on after a wait of any kind."""
+        if self.is_closed or self._is_in_thread:
+            return
+        self._pump()
+        if not self.is_blocked:
+            self._owner.output_ready()
+
+    def _pump(self) -> None:
+        turn_bytes = 0
+        while self._outgoing is not None and not self._is_paused:
+            if turn_bytes >= TURN_BYTES:
+                self._owner.call_soon(self._continue)
+                return
+            try:
+                cold = self._gather(self._outgoing)
+            except Exception as error:  # a file that cannot be read, or our bug: either way the peer waits for these bytes
+                self._owner.output_failed(error)
+                return
+            turn_bytes += self._chunks_bytes
+            is_last = cold is None and self._part_index == len(self._outgoing.parts)
+            self._write()
+            if is_last:
+                self._finish()
+            elif cold is not None:
+                self._is_in_thread = True
+                self._owner.run_in_thread(cold, self._thread_done)
+                return
+        self.is_blocked = self._is_paused or self._outgoing is not None
+
+    def _gather(self, outgoing: Outgoing) -> Callable[[], None] | None:
+        """Collect the next piece from the parts, up to the end of the last one, or a part that must be read in a thread first."""
+        parts = outgoing.parts
+        while self._part_index < len(parts) and self._chunks_bytes < PIECE_BYTES:
+            part = parts[self._part_index]
+            if isinstance(part, bytes | bytearray | memoryview):
+                self._chunks.append(part)
+                self._chunks_bytes += len(part)
+            elif (cold := self._pull(part)) is not None:
+                return cold
+            elif self._part_left > 0:
+                continue
+            else:
+                part.close()
+            self._part_index += 1
+            self._part_left = -1
+        return None
+
+    def _pull(self, part: SendPart) -> Callable[[], None] | None:
+        if self._part_left < 0:
+            self._part_left = part.size
+        if self._part_left == 0:
+            return None
+        cold = part.cold()
+        if cold is not None:
+            return cold
+        pulled = part.pull(PIECE_BYTES - self._chunks_bytes)
+        count = sum(map(len, pulled))
+        if not 0 < count <= self._part_left:
+            raise ValueError(f"{type(part).__name__} gave {count} bytes where {self._part_left} were left")
+        self._chunks.extend(pulled)
+        self._chunks_bytes += count
+        self._part_left -= count
+        return None
+
+    def _write(self) -> None:
+        chunks = self._chunks
+        if not chunks:
+            return
+        self._chunks = []
+        self._counters.bytes_out += self._chunks_bytes
+        self._chunks_bytes = 0
+        self._output.writelines(chunks)
+
+    def _finish(self) -> None:
+        assert self._outgoing is not None
+        outgoing, self._outgoing = self._outgoing, None
+        on_sent, outgoing.on_sent = outgoing.on_sent, None
+        if on_sent is None:
+            return
+        if self._is_paused:
+            self._on_sent = on_sent
+        else:
+            on_sent()
+
+    def _thread_done(self, error: BaseException | None) -> None:
+        self._is_in_thread = False
+        if self.is_closed:
+            self._discard()
+        elif error is not None:
+            self._owner.output_failed(error)
+        else:
+            self._continue()

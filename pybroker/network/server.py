@@ -1,0 +1,270 @@
+"""The socket server: listeners, limits on connections, idle connections, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pybroker.network.admission import Admission
+from pybroker.network.connection import Connection
+from pybroker.network.context import ConnectionContext, RequestHandler
+from pybroker.network.counters import ListenerCounters
+from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits
+from pybroker.network.mute import MuteCounters
+from pybroker.network.receiver import new_scratch
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pybroker.network.memory_pool import MemoryPool
+
+logger = logging.getLogger(__name__)
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class SocketServer:
+    """Accepts connections and hands their requests to `handler`.
+
+    Args:
+        listeners: where to listen.
+        handler: called with each request, in the loop.
+        memory_pool: of requests; the server makes it wake its own connections.
+        limits: see NetworkLimits.
+        executor: for cold reads; None: the loop's default.
+        now_ns: monotonic time in ns.
+
+    What the metrics exporter may read
+        listener_counters   per listener name: see ListenerCounters
+        mute_counters       see MuteCounters
+        memory_pool         see MemoryPool
+        admission           queued_requests (gauge), waiting (connections without memory, gauge)
+        connections_open    gauge over all listeners
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        handler: RequestHandler,
+        memory_pool: MemoryPool,
+        limits: NetworkLimits,
+        *,
+        executor: Executor | None = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.listeners = tuple(listeners)
+        self.handler = handler
+        self.memory_pool = memory_pool
+        self.limits = limits
+        self.executor = executor
+        self.now_ns = now_ns
+        self.admission = Admission(memory_pool, limits.queued_max_requests)
+        self.request_bytes_max = limits.socket_request_max_bytes
+        self.scratch = new_scratch(limits.socket_request_max_bytes)
+        self.mute_counters = MuteCounters()
+        self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
+        self._servers: list[asyncio.Server] = []
+        self._connections: OrderedDict[Connection, None] = OrderedDict()  # least recently active first
+        self._per_ip: dict[str, int] = {}
+        self._last_connection_id = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._all_lost: asyncio.Event | None = None  # while stopping
+
+    @property
+    def connections_open(self) -> int:
+        """Connections of all listeners."""
+        return len(self._connections)
+
+    async def start(self) -> list[BoundListener]:
+        """Bind and listen at every listener, or at none.
+
+        Raises:
+            OSError: an address cannot be bound; its text names the listener.
+        """
+        loop = asyncio.get_running_loop()
+        self.memory_pool.call_soon_threadsafe = loop.call_soon_threadsafe
+        bound: list[tuple[Listener, socket.socket]] = []
+        try:
+            for listener in self.listeners:
+                bound.append((listener, await self._bind(loop, listener)))  # noqa: PERF401  (what is bound must be closed on failure)
+        except OSError:
+            for _, listening in bound:
+                listening.close()
+            raise
+        result = []
+        for listener, listening in bound:
+            host, port = listening.getsockname()[:2]
+            server = await loop.create_server(
+                self._factory(loop, listener), sock=listening, backlog=self.limits.socket_listen_backlog_size
+            )
+            self._servers.append(server)
+            result.append(BoundListener(name=listener.name, host=host, port=port))
+            logger.info("Listening at %s:%d (%s)", host, port, listener.name)
+        if self.limits.connections_max_idle_ms > 0:
+            self._schedule_idle_check(loop, self.limits.connections_max_idle_ms)
+        return result
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept nothing more, let requests in work be answered, close everything, within `grace_ms`."""
+        for server in self._servers:
+            server.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._all_lost = asyncio.Event()
+        for connection in list(self._connections):
+            connection.end()
+        if self._connections:
+            try:
+                await asyncio.wait_for(self._all_lost.wait(), grace_ms / 1000)
+            except TimeoutError:
+                logger.info(
+                    "Closing %d connections whose requests are not answered within %d ms", self.connections_open, grace_ms
+                )
+                for connection in list(self._connections):
+                    connection.abort()
+                await self._all_lost.wait()
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()
+
+    # -- what connections call
+
+    def opened(self, connection: Connection) -> bool:
+        """Count and admit a connection, unless a limit forbids it."""
+        context, counters = connection.context, connection.counters
+        extra = connection.extra
+        context.peer_host, context.peer_port = _address(extra("peername"))
+        context.local_host, context.local_port = _address(extra("sockname"))
+        refusal = self._refusal(context.peer_host)
+        if refusal is not None:
+            counters.connections_refused += 1
+            logger.info("Refusing a connection from %s at %s: %s", context.peer_host, context.listener_name, refusal)
+            return False
+        # The listening socket's other options are inherited; this one is not on every system.
+        extra("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._last_connection_id += 1
+        context.connection_id = self._last_connection_id
+        connection.active_ns = self.now_ns()
+        counters.connections_created += 1
+        counters.connections_open += 1
+        self._per_ip[context.peer_host] = self._per_ip.get(context.peer_host, 0) + 1
+        self._connections[connection] = None
+        return True
+
+    def active(self, connection: Connection) -> None:
+        """The connection is not idle."""
+        self._connections.move_to_end(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection."""
+        del self._connections[connection]
+        connection.counters.connections_open -= 1
+        connection.counters.connections_closed += 1
+        peer_host = connection.context.peer_host
+        left = self._per_ip[peer_host] - 1
+        if left:
+            self._per_ip[peer_host] = left
+        else:
+            del self._per_ip[peer_host]
+        if self._all_lost is not None and not self._connections:
+            self._all_lost.set()
+
+    # -- idle connections
+
+    def _schedule_idle_check(self, loop: asyncio.AbstractEventLoop, delay_ms: float) -> None:
+        self._idle_timer = loop.call_later(max(delay_ms, 1) / 1000, self._check_idle, loop)
+
+    def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what has been idle for connections.max.idle.ms; O(1) plus the closed ones, as the longest idle come first."""
+        now_ns = self.now_ns()
+        idle_ns = self.limits.connections_max_idle_ms * _NS_PER_MS
+        next_ns = idle_ns
+        for connection in list(itertools.takewhile(lambda c: now_ns - c.active_ns >= idle_ns, self._connections)):
+            connection.active_ns = now_ns
+            self._connections.move_to_end(connection)
+            if not connection.is_waiting_for_broker:
+                logger.debug("Closing %s: idle for %d ms", connection.context, self.limits.connections_max_idle_ms)
+                connection.counters.connections_expired += 1
+                connection.abort()
+        oldest = next(iter(self._connections), None)
+        if oldest is not None:
+            next_ns = oldest.active_ns + idle_ns - now_ns
+        self._schedule_idle_check(loop, next_ns / _NS_PER_MS)
+
+    # -- accepting
+
+    def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> Callable[[], Connection]:
+        counters = self.listener_counters[listener.name]
+
+        def connection() -> Connection:
+            context = ConnectionContext(
+                connection_id=0, listener_name=listener.name, security_protocol=listener.security_protocol
+            )
+            return Connection(loop, self, context, counters)
+
+        return connection
+
+    def _refusal(self, peer_host: str) -> str | None:
+        limits = self.limits
+        if len(self._connections) >= limits.max_connections:
+            return f"max.connections ({limits.max_connections}) reached"
+        per_ip = limits.max_connections_per_ip_overrides.get(peer_host, limits.max_connections_per_ip)
+        if self._per_ip.get(peer_host, 0) >= per_ip:
+            return f"max.connections.per.ip ({per_ip}) reached"
+        return None
+
+    async def _bind(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> socket.socket:
+        """A bound socket, not yet listening."""
+        try:
+            family, address = await _resolve(loop, listener)
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                self._set_options(bound, family, is_wildcard=not listener.host)
+                bound.bind(address)
+            except BaseException:
+                bound.close()
+                raise
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot listen at {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror or error}",
+            ) from error
+        return bound
+
+    def _set_options(self, bound: socket.socket, family: int, *, is_wildcard: bool) -> None:
+        """Accepted connections inherit them; the receive buffer must be set before the handshake to widen the window."""
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_wildcard)
+        for option, size in (
+            (socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes),
+            (socket.SO_RCVBUF, self.limits.socket_receive_buffer_bytes),
+        ):
+            if size != OS_DEFAULT:
+                bound.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, listener: Listener) -> tuple[int, tuple[str, int]]:
+    """Address family and address; as Java does, IPv4 is preferred where a name has both."""
+    if not listener.host:
+        if socket.has_dualstack_ipv6():
+            return socket.AF_INET6, ("::", listener.port)
+        return socket.AF_INET, ("0.0.0.0", listener.port)  # noqa: S104  (asked for)
+    found = await loop.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, (str(address[0]), listener.port)
+
+
+def _address(name: object) -> tuple[str, int]:
+    """Host and port of a socket name; an IPv4 peer of a dual-stack socket is shown as IPv4."""
+    if not isinstance(name, tuple):  # the peer is gone already
+        return "", 0
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])
