@@ -1,0 +1,63 @@
+"""ListOffsets (key 2): offsets by timestamp. v0 answers with a list of segment starts."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int8, Int16, Int32, Int64
+
+
+@struct
+class ListOffsetsPartition:
+    """A question about one partition."""
+
+    partition_index: Int32 = field()
+    current_leader_epoch: Int32 = field("4+", default=-1, ignorable=True)  # -1: unknown, not checked
+    timestamp: Int64 = field()  # in ms; negative: a special offset, see the handler
+    max_num_offsets: Int32 = field("0", default=1)
+
+
+@struct
+class ListOffsetsTopic:
+    """The partitions of one topic."""
+
+    name: str = field()
+    partitions: list[ListOffsetsPartition] = field()
+
+
+@request(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
+class ListOffsetsRequest:
+    """Which offset has the first record at or after a timestamp."""
+
+    replica_id: Int32 = field()  # -1: a consumer
+    isolation_level: Int8 = field("2+")  # 0: read uncommitted, 1: read committed
+    topics: list[ListOffsetsTopic] = field()
+    timeout_ms: Int32 = field("10+", ignorable=True)
+
+
+@struct
+class ListOffsetsPartitionResponse:
+    """The answer for one partition."""
+
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    old_style_offsets: list[Int64] = field("0")
+    timestamp: Int64 = field("1+", default=-1)
+    offset: Int64 = field("1+", default=-1)  # -1: none found
+    leader_epoch: Int32 = field("4+", default=-1)
+
+
+@struct
+class ListOffsetsTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = field()
+    partitions: list[ListOffsetsPartitionResponse] = field()
+
+
+@response(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
+class ListOffsetsResponse:
+    """Offsets, with their timestamps from v1."""
+
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[ListOffsetsTopicResponse] = field()

@@ -1,0 +1,170 @@
+"""The wire's types, and the few pieces of the encoding that generated code calls.
+
+    type                what the attribute holds        on the wire (classic; compact, in flexible versions)
+    Bool                bool                            1 byte, zero is false
+    Int8 .. Int64       int                             big endian, two's complement
+    UInt16, UInt32      int                             big endian
+    Float64             float                           IEEE 754, big endian
+    Uuid                bytes, exactly 16               16 bytes
+    str                 str                             int16 length, UTF-8; compact: varint of length + 1
+    bytes               bytes                           int32 length, bytes; compact: varint of length + 1
+    Records             see `Records`                   as bytes
+    list[X]             list                            int32 count, elements; compact: varint of count + 1
+    a struct            the class                       its fields in order; flexible: then its tagged fields
+    X | None            None for null                   length -1; compact: varint 0
+    a struct | None     None for null                   1 byte: -1 for null, 1 before the struct
+
+A varint is at most 5 bytes of 7 bits, lowest first, the top bit says that more follow. Tagged fields are a varint count, then
+for each a varint tag, a varint size and so many bytes. Source: KIP-482; Kafka's protocol guide, "Protocol Primitive Types".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from pybroker.protocol.parts import Part, SendPart
+
+
+class DecodeError(Exception):
+    """The bytes are not a message of that kind and version. The peer breaks the protocol."""
+
+
+class EncodeError(Exception):
+    """The message cannot be written in that version: a value out of range, or one that the version has no place for."""
+
+
+class Wire(NamedTuple):
+    """How a type that is not a struct or an array stands on the wire.
+
+    Attributes:
+        code: its letter for the struct module, or "" when its size varies.
+        kind: what the generated code has to know: "number", "bool", "uuid" or "records".
+    """
+
+    code: str
+    kind: str
+
+
+Bool: TypeAlias = Annotated[bool, Wire("?", "bool")]
+Int8: TypeAlias = Annotated[int, Wire("b", "number")]
+Int16: TypeAlias = Annotated[int, Wire("h", "number")]
+UInt16: TypeAlias = Annotated[int, Wire("H", "number")]
+Int32: TypeAlias = Annotated[int, Wire("i", "number")]
+UInt32: TypeAlias = Annotated[int, Wire("I", "number")]
+Int64: TypeAlias = Annotated[int, Wire("q", "number")]
+Float64: TypeAlias = Annotated[float, Wire("d", "number")]
+Uuid: TypeAlias = Annotated[bytes, Wire("16s", "uuid")]
+Records: TypeAlias = Annotated[Part | list[Part] | None, Wire("", "records")]
+"""Record batches. Decoded: a memoryview into the frame, borrowed from it, or None. To encode: any part, or a list of parts."""
+
+ZERO_UUID: Final = bytes(16)
+VARINT_BYTES_MAX: Final = 5
+JOIN_BYTES_MAX: Final = 4096
+"""Records up to this size are copied into the bytes around them: that costs less than one more buffer for the socket."""
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The unsigned varint at `position`, and the position after it. Raises IndexError at the buffer's end."""
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift == VARINT_BYTES_MAX * 7:
+            raise DecodeError("a varint of more than 5 bytes")
+    if value > 0xFFFF_FFFF:
+        raise DecodeError("a varint of more than 32 bits")
+    return value, position
+
+
+def skip_tagged(buffer: bytes | memoryview, position: int, count: int) -> int:
+    """The position after `count` tagged fields that nobody here knows."""
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+        if position > len(buffer):
+            raise too_short(size)
+    return position
+
+
+def too_short(wanted: int) -> DecodeError:
+    """The error for a length or a count that reaches beyond the end."""
+    return DecodeError(f"{wanted} bytes or elements do not fit into what is left")
+
+
+def bad_length(length: int) -> DecodeError:
+    """The error for null where it is not allowed, and for other negative lengths."""
+    return DecodeError("null for a field that cannot be null" if length == -1 else f"a length of {length}")
+
+
+def no_place(name: str, version: int) -> EncodeError:
+    """The error for a value that would be lost: the version has no such field and it is not one that may be left out."""
+    return EncodeError(f"version {version} has no place for {name}")
+
+
+def bad_uuid(name: str) -> EncodeError:
+    """The error for a UUID that is not 16 bytes."""
+    return EncodeError(f"{name} is not 16 bytes")
+
+
+def records_size(records: Part | list[Part]) -> int:
+    """Bytes of a records field, without its length."""
+    if isinstance(records, memoryview):
+        return records.nbytes
+    if isinstance(records, SendPart):
+        return records.size
+    if isinstance(records, list):
+        return sum(map(records_size, records))
+    return len(records)
+
+
+def put_records(records: Part | list[Part], pieces: list[Part], large: list[int]) -> None:
+    """Append records to the pieces of a message; note the indexes of those that are sent as they are, not joined."""
+    if isinstance(records, list):
+        for part in records:
+            put_records(part, pieces, large)
+        return
+    if isinstance(records, SendPart) or len(records) > JOIN_BYTES_MAX:
+        large.append(len(pieces))
+    pieces.append(records)
+
+
+class Numbers:
+    """Packers and unpackers for arrays of numbers, by count: `pack(count)(*numbers)`, `unpack(count)(buffer, position)`.
+
+    The first few are made ahead; a longer array makes its own each time.
+    """
+
+    __slots__ = ("_code", "_pack", "_unpack")
+
+    READY = 17
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        ready = [struct.Struct(f">{count}{code}") for count in range(self.READY)]
+        self._pack = [one.pack for one in ready]
+        self._unpack = [one.unpack_from for one in ready]
+
+    def pack(self, count: int) -> Callable[..., bytes]:
+        """A function of so many numbers."""
+        return self._pack[count] if count < self.READY else struct.Struct(f">{count}{self._code}").pack
+
+    def unpack(self, count: int) -> Callable[[bytes | memoryview, int], tuple[int, ...]]:
+        """A function of a buffer and a position. The caller has checked that so many fit."""
+        return self._unpack[count] if count < self.READY else struct.Struct(f">{count}{self._code}").unpack_from
