@@ -1,0 +1,317 @@
+"""The broker's configuration: one typed attribute per row of the table.
+
+pydantic-settings joins the sources and checks the types; texts become values by the table's rows, which also hold the checks. The
+class body repeats only names and types, for mypy and for readers; a test compares it with the table.
+
+Cost: a plain required field per property keeps pydantic's schema cheap, about 10 ms for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import model_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from pybroker.config.listeners import Endpoint, Listeners, parse_connection_overrides, resolve_listeners
+from pybroker.config.setting import ConfigError, Value
+from pybroker.config.table import BROKER_SETTINGS
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_DEFAULTS: Final[dict[str, Value]] = {setting.attribute: setting.default for setting in BROKER_SETTINGS.values()}
+
+
+class Layer(PydanticBaseSettingsSource):
+    """A source of values that are known already, by attribute."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Value]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        """One value, for pydantic's own use."""
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """The values."""
+        return dict(self._values)
+
+
+class DefaultsLayer(Layer):
+    """The table's defaults, of which two depend on what the stronger sources say."""
+
+    def __call__(self) -> dict[str, Any]:
+        """The defaults, given what `current_state` has from the stronger sources."""
+        values: dict[str, Any] = dict(self._values)
+        given = {**values, **self.current_state}
+        values["log_dirs"] = tuple(part.strip() for part in given["log_dir"].split(","))
+        if given["broker_id"] >= 0:
+            values["node_id"] = given["broker_id"]
+        return values
+
+
+class BrokerConfig(BaseSettings):
+    """The configuration of one broker; immutable. `BrokerConfig()` has the defaults, `load` reads all sources.
+
+    Keyword arguments are attributes with values of their types. `node_id` and `log_dirs` are filled in from their older names
+    `broker_id` and `log_dir` where only those are set; use the newer names.
+
+    Raises ConfigError for a value that its row's check refuses and for values that do not go together.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    origins: dict[str, str]
+    """Of each property that is not a default: where its value comes from, by Kafka's name."""
+
+    advertised_listeners: str | None
+    alter_config_policy_class_name: str | None
+    authorizer_class_name: str
+    auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
+    background_threads: int
+    broker_heartbeat_interval_ms: int
+    broker_id: int
+    broker_rack: str | None
+    broker_session_timeout_ms: int
+    cluster_id: str | None
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    connection_failed_authentication_delay_ms: int
+    connections_max_idle_ms: int
+    connections_max_reauth_ms: int
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
+    controller_listener_names: tuple[str, ...] | None
+    create_topic_policy_class_name: str | None
+    default_replication_factor: int
+    delete_records_purgatory_purge_interval_requests: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    fetch_purgatory_purge_interval_requests: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_session_timeout_ms: int
+    group_coordinator_append_linger_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_coordinator_threads: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    inter_broker_listener_name: str | None
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+    listener_security_protocol_map: str
+    listeners: str
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_max_compaction_lag_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_threads: int
+    log_cleanup_policy: tuple[str, ...]
+    log_dir: str
+    log_dir_failure_timeout_ms: int
+    log_dirs: tuple[str, ...]
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int | None
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_index_interval_bytes: int
+    log_index_size_max_bytes: int
+    log_initial_task_delay_ms: int
+    log_local_retention_bytes: int
+    log_local_retention_ms: int
+    log_message_downconversion_enable: bool
+    log_message_format_version: str
+    log_message_timestamp_after_max_ms: int
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_difference_max_ms: int
+    log_message_timestamp_type: str
+    log_preallocate: bool
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_retention_hours: int
+    log_retention_minutes: int | None
+    log_retention_ms: int | None
+    log_roll_hours: int
+    log_roll_jitter_hours: int
+    log_roll_jitter_ms: int | None
+    log_roll_ms: int | None
+    log_segment_bytes: int
+    log_segment_delete_delay_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    metadata_store: str
+    metrics_listener: str
+    min_insync_replicas: int
+    node_id: int
+    num_io_threads: int
+    num_network_threads: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    num_replica_alter_log_dirs_threads: int | None
+    num_replica_fetchers: int
+    offset_metadata_max_bytes: int
+    offsets_commit_required_acks: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    process_roles: tuple[str, ...]
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    producer_purgatory_purge_interval_requests: int
+    queued_max_request_bytes: int
+    queued_max_requests: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
+    request_timeout_ms: int
+    security_inter_broker_protocol: str
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_load_buffer_size: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
+    unclean_leader_election_enable: bool
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # Kafka's names, not pydantic's: see `load`
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Strongest first: the arguments, the mappings in the argument `layers`, the defaults."""
+        assert isinstance(init_settings, InitSettingsSource)
+        layers: tuple[Mapping[str, Value], ...] = init_settings.init_kwargs.pop("layers", ())
+        defaults = DefaultsLayer(settings_cls, {**_DEFAULTS, "origins": {}})  # type: ignore[dict-item]  # not a property
+        return (init_settings, *(Layer(settings_cls, layer) for layer in layers), defaults)
+
+    @model_validator(mode="after")
+    def _check(self) -> BrokerConfig:
+        for setting in BROKER_SETTINGS.values():
+            value = getattr(self, setting.attribute)
+            if setting.check is not None and value is not None and not setting.check.accepts(value):
+                raise ConfigError(setting.name, setting.format(value), f"must be {setting.check.text}")
+        _check_together(self)
+        return self
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where to listen."""
+        return self._listeners().bound
+
+    @property
+    def advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """What to tell clients; an empty host means the machine's name, port 0 the port that the listener of that name has got."""
+        return self._listeners().advertised
+
+    @property
+    def connection_limits(self) -> dict[str, int]:
+        """max.connections.per.ip.overrides by host."""
+        return parse_connection_overrides(self.max_connections_per_ip_overrides)
+
+    @property
+    def dropped_listeners(self) -> tuple[str, ...]:
+        """Names of listeners that were left out because they are for Kafka's controller."""
+        return self._listeners().dropped
+
+    def _listeners(self) -> Listeners:
+        return resolve_listeners(
+            listeners=self.listeners,
+            advertised=self.advertised_listeners,
+            protocol_map=self.listener_security_protocol_map,
+            controller_names=self.controller_listener_names or (),
+            inter_broker_name=self.inter_broker_listener_name,
+        )
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """What no single row can check. Raises ConfigError."""
+    if 0 < config.queued_max_request_bytes <= config.socket_request_max_bytes:
+        reason = f"must be larger than socket.request.max.bytes ({config.socket_request_max_bytes}), or not positive for no bound"
+        raise ConfigError("queued.max.request.bytes", config.queued_max_request_bytes, reason)
+    if config.broker_id not in (-1, config.node_id):
+        raise ConfigError("broker.id", config.broker_id, f"must equal node.id ({config.node_id}) when both are set")
+    if config.process_roles and "broker" not in config.process_roles:
+        raise ConfigError("process.roles", ",".join(config.process_roles), "must name broker: there is no controller apart")
+    if not config.log_dirs or not all(config.log_dirs):
+        raise ConfigError("log.dirs", ",".join(config.log_dirs), "must name a directory at every place")
+    if len({*config.log_dirs}) != len(config.log_dirs):
+        raise ConfigError("log.dirs", ",".join(config.log_dirs), "must not name a directory twice")
+    if (
+        config.log_roll_jitter_ms is not None
+        and config.log_roll_ms is not None
+        and config.log_roll_jitter_ms > config.log_roll_ms
+    ):
+        raise ConfigError(
+            "log.roll.jitter.ms", config.log_roll_jitter_ms, f"must not be above log.roll.ms ({config.log_roll_ms})"
+        )
+    _check_retention(config)
+    if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
+        reason = f"must not be above log.cleaner.max.compaction.lag.ms ({config.log_cleaner_max_compaction_lag_ms})"
+        raise ConfigError("log.cleaner.min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms, reason)
+    parse_connection_overrides(config.max_connections_per_ip_overrides)
+    config._listeners()
+
+
+def _check_retention(config: BrokerConfig) -> None:
+    retention = {
+        "log.retention.ms": config.log_retention_ms,
+        "log.retention.minutes": config.log_retention_minutes,
+        "log.retention.hours": config.log_retention_hours,
+    }
+    for name, value in retention.items():
+        if value == 0:
+            raise ConfigError(name, value, "must be above 0, or -1 for no limit")

@@ -1,0 +1,147 @@
+"""The table of broker properties, third part: groups, offsets and transactions; and the families of names that are only accepted.
+
+Source: GroupCoordinatorConfig, TransactionLogConfig, TransactionStateManagerConfig.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pybroker.config.setting import INT_MAX, Effect, Kind, Setting, Update, all_of, at_least
+
+_B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
+_LATER = Effect.LATER
+
+GROUP_SETTINGS: Final = (
+    # classic groups
+    Setting("group.min.session.timeout.ms", _I, 6000, "Shortest session timeout that a member may ask for, in ms.", None, _LATER),
+    Setting(
+        "group.max.session.timeout.ms", _I, 1_800_000, "Longest session timeout that a member may ask for, in ms.", None, _LATER,
+    ),
+    Setting(
+        "group.initial.rebalance.delay.ms", _I, 3000, "Wait for more members before the first assignment, in ms.", None, _LATER,
+    ),
+    Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _LATER),
+    Setting(
+        "group.coordinator.rebalance.protocols", _T, ("classic",), "The kinds of groups that are served.",
+        all_of("classic", "consumer", "share", "streams", "unknown"), _LATER,
+    ),
+    Setting("group.coordinator.threads", _I, 1, "Threads of Kafka's coordinator.", at_least(1), Effect.NEVER),
+    Setting(
+        "group.coordinator.append.linger.ms", _I, 10, "Wait to write changes of groups together, in ms.", at_least(-1), _LATER,
+    ),
+    # offsets
+    Setting("offset.metadata.max.bytes", _I, 4096, "Largest text beside a committed offset, in bytes.", None, _LATER),
+    Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1), _LATER),
+    Setting("offsets.topic.replication.factor", Kind.SHORT, 3, "Replicas of the topic of offsets.", at_least(1), _LATER),
+    Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1), _LATER),
+    Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1), _LATER),
+    Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", None, _LATER),
+    Setting(
+        "offsets.retention.minutes", _I, 10_080, "How long offsets of an empty group are kept, in minutes.", at_least(1), _LATER,
+    ),
+    Setting("offsets.retention.check.interval.ms", _L, 600_000, "How often to look for old offsets, in ms.", at_least(1), _LATER),
+    Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1), _LATER),
+    Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", None, _LATER),
+    # consumer groups of KIP-848
+    Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1), _LATER),
+    Setting(
+        "group.consumer.min.session.timeout.ms", _I, 45_000,
+        "Lower bound of the group's own setting, in ms.", at_least(1), _LATER,
+    ),
+    Setting(
+        "group.consumer.max.session.timeout.ms", _I, 60_000,
+        "Upper bound of the group's own setting, in ms.", at_least(1), _LATER,
+    ),
+    Setting("group.consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1), _LATER),
+    Setting(
+        "group.consumer.min.heartbeat.interval.ms", _I, 5000,
+        "Lower bound of the group's own setting, in ms.", at_least(1), _LATER,
+    ),
+    Setting(
+        "group.consumer.max.heartbeat.interval.ms", _I, 15_000,
+        "Upper bound of the group's own setting, in ms.", at_least(1), _LATER,
+    ),
+    Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _LATER),
+    Setting("group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.", None, _LATER),
+    Setting("group.consumer.migration.policy", _S, "disabled", "Which groups may change their kind in place.", None, _LATER),
+    # transactions
+    Setting(
+        "transactional.id.expiration.ms", _I, 604_800_000,
+        "How long an idle transactional id is kept, in ms.", at_least(1), _LATER,
+    ),
+    Setting(
+        "transaction.max.timeout.ms", _I, 900_000, "Longest timeout that a producer may ask for, in ms.", at_least(1), _LATER,
+    ),
+    Setting(
+        "transaction.state.log.replication.factor", Kind.SHORT, 3, "Replicas of the topic of transactions.", at_least(1), _LATER,
+    ),
+    Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1), _LATER),
+    Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1), _LATER),
+    Setting(
+        "transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1), _LATER,
+    ),
+    Setting(
+        "transaction.state.log.load.buffer.size", _I, 5_242_880, "Bytes read at once when they are loaded.", at_least(1), _LATER,
+    ),
+    Setting(
+        "transaction.partition.verification.enable", _B, True, "Check that a partition was added before its batches are taken.",
+        None, _LATER, Update.CLUSTER_WIDE,
+    ),
+    Setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000,
+        "How often to look for transactions to abort, in ms.",
+        at_least(1), _LATER,
+    ),
+    Setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000, "How often to look for expired ids, in ms.",
+        at_least(1), _LATER,
+    ),
+)  # fmt: skip
+
+
+class Family(NamedTuple):
+    """Names that are accepted unread: those that begin with `prefix`, or `prefix` itself where it does not end in a dot."""
+
+    prefix: str
+    doc: str
+    effect: Effect = Effect.NEVER
+
+
+FAMILIES: Final = (
+    Family("ssl.", "TLS.", _LATER),
+    Family("sasl.", "SASL.", _LATER),
+    Family("listener.name.", "Properties of one listener.", _LATER),
+    Family("quota.", "Quotas.", _LATER),
+    Family("client.quota.callback.class", "Quotas.", _LATER),
+    Family("delegation.token.", "Delegation tokens.", _LATER),
+    Family("principal.builder.class", "The name of a connection's user.", _LATER),
+    Family("remote.", "Tiered storage.", _LATER),
+    Family("group.share.", "Share groups.", _LATER),
+    Family("share.", "Share groups.", _LATER),
+    Family("group.streams.", "Streams groups.", _LATER),
+    Family("telemetry.", "Metrics pushed by clients.", _LATER),
+    Family("zookeeper.", "ZooKeeper: pybroker keeps its metadata in metadata.store."),
+    Family("controller.", "Kafka's controller quorum: see metadata.store."),
+    Family("metadata.", "Kafka's metadata log: see metadata.store."),
+    Family("initial.broker.registration.timeout.ms", "Kafka's controller quorum."),
+    Family("control.plane.listener.name", "Kafka's listener for its controller."),
+    Family("early.start.listeners", "Kafka's listener for its controller."),
+    Family("inter.broker.protocol.version", "Rolling upgrades of Kafka."),
+    Family("broker.id.generation.enable", "Ids given by ZooKeeper."),
+    Family("reserved.broker.max.id", "Ids given by ZooKeeper."),
+    Family("password.encoder.", "Passwords kept in ZooKeeper."),
+    Family("replication.quota.", "Windows of Kafka's own metrics."),
+    Family("alter.log.dirs.replication.quota.", "Windows of Kafka's own metrics."),
+    Family("metrics.", "Kafka's own metrics: see metrics.listener."),
+    Family("metric.reporters", "Java classes for metrics: see metrics.listener."),
+    Family("kafka.metrics.", "Java classes for metrics: see metrics.listener."),
+    Family("auto.include.jmx.reporter", "Java's metrics."),
+    Family("socket.connection.setup.timeout.", "Connections between brokers.", _LATER),
+    Family("security.providers", "Java's security providers."),
+    Family("eligible.leader.replicas.enable", "A feature of Kafka's controller."),
+    Family("unclean.leader.election.interval.ms", "A task of Kafka's controller.", _LATER),
+    Family("unstable.", "Unreleased versions of Kafka's protocol."),
+    Family("alter.config.policy.kraft.compatibility.enable", "Kafka's move away from ZooKeeper."),
+    Family("config.providers", "Java classes for values from elsewhere."),
+)

@@ -1,0 +1,183 @@
+"""The syntax of `listeners` and its companions.
+
+    listeners                       NAME://host:port , NAME://[ipv6]:port , NAME://:port
+    listener.security.protocol.map  NAME:PROTOCOL , NAME:PROTOCOL
+
+Names are compared in upper case, as Kafka does. An empty host is every interface; port 0 is any free port.
+
+Source: CoreUtils.listenerListToEndPoints, SocketServerConfigs, KafkaConfig.validateValues.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from pybroker.config.server_settings import SECURITY_PROTOCOLS
+from pybroker.config.setting import ConfigError
+
+SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
+
+_LISTENER: Final = re.compile(
+    r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|(?P<host>[^\[\]/:,\s]*)):(?P<port>[0-9]+)"
+)
+_UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, never bound
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Endpoint:
+    """One listener, or what clients are told about it. `host` is without brackets and may be empty, `port` 0 to 65535."""
+
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.listener_name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Listeners:
+    """All listeners of a broker, in the order of the property."""
+
+    bound: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class _Address:
+    name: str
+    host: str
+    port: int
+
+
+def resolve_listeners(
+    *, listeners: str, advertised: str | None, protocol_map: str, controller_names: tuple[str, ...], inter_broker_name: str | None
+) -> Listeners:
+    """The listeners that these properties describe, without the controller's. Raises ConfigError naming the property at fault."""
+    protocols = parse_protocol_map(protocol_map)
+    controllers = {name.upper() for name in controller_names}
+    addresses = _parse("listeners", listeners)
+    dropped = tuple(address.name for address in addresses if address.name in controllers)
+    addresses = [address for address in addresses if address.name not in controllers]
+    if not addresses:
+        raise ConfigError("listeners", listeners, "names no listener for clients, only those in controller.listener.names")
+    _check_ports_differ(listeners, addresses)
+    bound = tuple(_endpoint("listeners", listeners, address, protocols) for address in addresses)
+    names = {address.name for address in addresses}
+    if inter_broker_name is not None and inter_broker_name.upper() not in names:
+        raise ConfigError(
+            "inter.broker.listener.name", inter_broker_name, f"must be one of the listeners: {', '.join(sorted(names))}"
+        )
+    if advertised is None:
+        for endpoint in bound:
+            if endpoint.host in _UNSPECIFIED:
+                reason = f"clients cannot connect to {endpoint.host}: set advertised.listeners, or leave the host empty"
+                raise ConfigError("listeners", listeners, reason)
+        return Listeners(bound=bound, advertised=bound, dropped=dropped)
+    return Listeners(bound=bound, advertised=_advertised(advertised, names, controllers, protocols), dropped=dropped)
+
+
+def _advertised(text: str, names: set[str], controllers: set[str], protocols: dict[str, str]) -> tuple[Endpoint, ...]:
+    addresses = [address for address in _parse("advertised.listeners", text) if address.name not in controllers]
+    for address in addresses:
+        if address.name not in names:
+            raise ConfigError("advertised.listeners", text, f"{address.name} is not in listeners")
+        if address.host in _UNSPECIFIED:
+            raise ConfigError("advertised.listeners", text, f"clients cannot connect to {address.host}")
+    if not addresses:
+        raise ConfigError("advertised.listeners", text, "names no listener for clients")
+    return tuple(_endpoint("advertised.listeners", text, address, protocols) for address in addresses)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Listener name to security protocol, both in upper case. Raises ConfigError."""
+    key = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in _entries(key, text):
+        name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not name or not protocol:
+            raise ConfigError(key, text, f"{entry!r} is not NAME:PROTOCOL")
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(key, text, f"{protocol!r} is not one of {', '.join(SECURITY_PROTOCOLS)}")
+        if name in protocols:
+            raise ConfigError(key, text, f"{name} is there twice")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """The limits of max.connections.per.ip.overrides by host or address. Raises ConfigError."""
+    key = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for entry in _entries(key, text):
+        host, _, count = entry.rpartition(":")
+        if not host or re.fullmatch(r"[0-9]+", count, re.ASCII) is None:
+            raise ConfigError(key, text, f"{entry!r} is not host:count")
+        limits[host.strip().removeprefix("[").removesuffix("]")] = int(count)
+    return limits
+
+
+def _entries(key: str, text: str) -> list[str]:
+    if not text.strip():
+        return []
+    entries = [entry.strip() for entry in text.split(",")]
+    if not all(entries):
+        raise ConfigError(key, text, "has an empty entry")
+    return entries
+
+
+def _parse(key: str, text: str) -> list[_Address]:
+    addresses = []
+    for entry in _entries(key, text):
+        match = _LISTENER.fullmatch(entry)
+        if match is None:
+            raise ConfigError(key, text, f"{entry!r} is not NAME://host:port")
+        if int(match["port"]) > 65535:
+            raise ConfigError(key, text, f"port {match['port']} is not between 0 and 65535")
+        if match["ipv6"] is not None:
+            _check_ipv6(key, text, match["ipv6"])
+        addresses.append(_Address(match["name"].upper(), match["ipv6"] or match["host"] or "", int(match["port"])))
+    for name, count in Counter(address.name for address in addresses).items():
+        if count > 1:
+            raise ConfigError(key, text, f"{name} is there twice")
+    return addresses
+
+
+def _check_ipv6(key: str, text: str, host: str) -> None:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        raise ConfigError(key, text, f"{host!r} is not an IPv6 address") from None
+
+
+def _check_ports_differ(text: str, addresses: list[_Address]) -> None:
+    """Two listeners may share a port only as one IPv4 and one IPv6 address, and any free port is never the same one."""
+    taken: dict[int, list[_Address]] = {}
+    for address in addresses:
+        if address.port:
+            taken.setdefault(address.port, []).append(address)
+    for port, sharing in taken.items():
+        if len(sharing) > 2 or (len(sharing) == 2 and {_ip_version(address.host) for address in sharing} != {4, 6}):
+            raise ConfigError("listeners", text, f"port {port} is used by {' and '.join(address.name for address in sharing)}")
+
+
+def _ip_version(host: str) -> int:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+
+
+def _endpoint(key: str, text: str, address: _Address, protocols: dict[str, str]) -> Endpoint:
+    protocol = protocols.get(address.name)
+    if protocol is None:
+        raise ConfigError(key, text, f"{address.name} has no security protocol in listener.security.protocol.map")
+    if protocol not in SUPPORTED_PROTOCOLS:
+        raise ConfigError(key, text, f"{address.name} needs {protocol}, which is not supported yet; only PLAINTEXT is")
+    return Endpoint(listener_name=address.name, host=address.host, port=address.port, security_protocol=protocol)

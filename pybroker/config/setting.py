@@ -1,0 +1,169 @@
+"""One row of the configuration table: what a property is called, how its text becomes a value, which values it accepts.
+
+Every user of the configuration reads the same rows: start-up parsing, topic overrides, the generated `config/server.properties`
+and `docs/configuration.md`. A row is plain data, so that building the whole table costs about a millisecond at start-up.
+
+Source: ConfigDef (parseType and its validators).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_COMMA: Final = re.compile(r"\s*,\s*")
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigError(Exception):
+    """A property whose value cannot be used. The message names the property and the value; a person reads it."""
+
+    def __init__(self, key: str, value: object, reason: str) -> None:
+        super().__init__(f"{key}={'' if value is None else value}: {reason}")
+        self.key = key
+        self.value = value
+        self.reason = reason
+
+
+class Kind(Enum):
+    """A property's type, by Kafka's name."""
+
+    BOOLEAN = "boolean"
+    SHORT = "short"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+    CLASS = "class"
+    PASSWORD = "password"  # noqa: S105  # the name of a type
+
+
+class Effect(Enum):
+    """What a property does in this version."""
+
+    YES = "yes"
+    LATER = "not yet"
+    NEVER = "accepted, ignored"
+
+
+class Update(Enum):
+    """Whether a running broker may change a property, by Kafka's name for it."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Check(NamedTuple):
+    """Which values of the right type are accepted. `text` completes the sentence "must be"."""
+
+    text: str
+    accepts: Callable[[Any], bool]
+
+
+def at_least(low: float) -> Check:
+    """A number from `low` up."""
+    return Check(f"at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Check:
+    """A number from `low` to `high`, both included."""
+    return Check(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def between_or(low: int, high: int, special: int) -> Check:
+    """A number from `low` to `high`, or the one special value outside of it."""
+    return Check(f"between {low} and {high}, or {special}", lambda value: low <= value <= high or value == special)
+
+
+def one_of(*names: str) -> Check:
+    """One of the names, case counts."""
+    return Check(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def all_of(*names: str) -> Check:
+    """A list without an entry other than the names."""
+    return Check(f"a list of {', '.join(names)}", lambda value: set(value) <= set(names))
+
+
+NOT_EMPTY: Final = Check("not empty", bool)
+
+
+class Setting(NamedTuple):
+    """A property. `default` has the property's type; None is Kafka's null, "not set"."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    check: Check | None = None
+    effect: Effect = Effect.YES
+    update: Update = Update.READ_ONLY
+
+    @property
+    def attribute(self) -> str:
+        """The name of the property's attribute of `BrokerConfig` or `TopicConfig`."""
+        return self.name.replace(".", "_")
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` means; an empty text is null where null is the default. Raises ConfigError."""
+        text = text.strip()
+        if not text and self.default is None:
+            return None
+        value = self._convert(text)
+        if self.check is not None and not self.check.accepts(value):
+            raise ConfigError(self.name, self.shown(text), f"must be {self.check.text}")
+        return value
+
+    def shown(self, text: str) -> str:
+        """The text as a message may show it: never a password."""
+        return "[hidden]" if self.kind is Kind.PASSWORD else text
+
+    def format(self, value: Value) -> str:
+        """The text that `parse` turns into `value`; null is the empty text."""
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    def _convert(self, text: str) -> Value:
+        kind = self.kind
+        if kind in _BITS:
+            return self._integer(text, _BITS[kind])
+        if kind is Kind.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(self.name, text, "must be true or false")
+            return text.lower() == "true"
+        if kind is Kind.DOUBLE:
+            try:
+                value = float(text)
+            except ValueError:
+                value = float("nan")
+            if value != value:  # noqa: PLR0124  # NaN
+                raise ConfigError(self.name, text, "must be a number")
+            return value
+        if kind is Kind.LIST:
+            return tuple(_COMMA.split(text)) if text else ()
+        return text
+
+    def _integer(self, text: str, bits: int) -> int:
+        if _INTEGER.fullmatch(text) is None:
+            raise ConfigError(self.name, text, "must be a whole number")
+        value = int(text)
+        if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            raise ConfigError(self.name, text, f"must fit into {bits} bits")
+        return value
+
+
+_BITS: Final = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
