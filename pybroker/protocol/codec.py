@@ -1,10 +1,10 @@
 """Messages to bytes and back: headers, bodies, and the one place where errors of the generated code become ours.
 
-    request     size | key int16 | version int16 | correlation id int32 | client id (header v1+) | tagged fields (v2) | body
-    response    size | correlation id int32 | tagged fields (header v1) | body
+    request     size | key int16 | version int16 | correlation id int32 | client id (v1+) | tagged fields (v2) | body
+    response    size | correlation id int32 | tagged fields (v1) | body
 
-Flexible messages have request header v2 and response header v1, all others v1 and v0. There are two exceptions: ControlledShutdown
-v0 has request header v0, and the response to ApiVersions has header v0 always, since a client reads it before it knows what the
+Flexible messages have request header v2 and response header v1, all others v1 and v0. Two exceptions: ControlledShutdown v0 has
+request header v0, and the response to ApiVersions has header v0 always, since a client reads it before it knows what the
 broker speaks.
 
 Source: Kafka's `RequestHeader.json`, `ResponseHeader.json`, `ApiMessageTypeGenerator`; KIP-482, KIP-511.

@@ -7,7 +7,13 @@ Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/test_protocol_declarati
 from __future__ import annotations
 
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pybroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pybroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -17,6 +23,12 @@ MESSAGES: tuple[tuple[type, type], ...] = (
     (FetchRequest, FetchResponse),
     (ListOffsetsRequest, ListOffsetsResponse),
     (MetadataRequest, MetadataResponse),
+    (FindCoordinatorRequest, FindCoordinatorResponse),
     (ApiVersionsRequest, ApiVersionsResponse),
+    (CreateTopicsRequest, CreateTopicsResponse),
+    (DeleteTopicsRequest, DeleteTopicsResponse),
+    (InitProducerIdRequest, InitProducerIdResponse),
+    (DescribeClusterRequest, DescribeClusterResponse),
+    (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )
 """Request and response of every API that this package can speak, in order of their keys."""

@@ -1,0 +1,42 @@
+"""DeleteTopics (key 20): delete topics by name or, from v6, by id."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int16, Int32, Uuid
+
+
+@struct
+class DeleteTopicState:
+    """A topic by name or by id."""
+
+    name: str | None = field("6+", default=None)
+    topic_id: Uuid = field("6+")  # zero: by name
+
+
+@request(api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+")
+class DeleteTopicsRequest:
+    """Topics to delete, each on its own."""
+
+    topics: list[DeleteTopicState] = field("6+")
+    topic_names: list[str] = field("0-5", ignorable=True)
+    timeout_ms: Int32 = field()
+
+
+@struct
+class DeletableTopicResult:
+    """What became of one topic."""
+
+    name: str | None = field(nullable="6+")
+    topic_id: Uuid = field("6+", ignorable=True)
+    error_code: Int16 = field()
+    error_message: str | None = field("5+", default=None, ignorable=True)
+
+
+@response(api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+")
+class DeleteTopicsResponse:
+    """One result per topic."""
+
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    responses: list[DeletableTopicResult] = field()
