@@ -1,0 +1,81 @@
+"""A fetch that found too little to read and waits for more.
+
+It is complete when one of these holds for one of its partitions, or the last but one for all of them together:
+
+    Case A: this broker no longer leads the partition, and the request may read from the leader only. Case B: this broker no
+    longer has a replica of it. Case C: this broker no longer knows it: the topic was deleted. Case D: its log directory failed.
+    Case E: the leader epoch that the request named is now fenced. Case F: the fetch offset does not lie in the segment where
+    reading ends: the log has rolled, so there is all that a segment still had
+            to give, or was truncated to before it.
+    Case G: the bytes that became available in all partitions, each counted up to its own limit, reach the request's minimum.
+    Case H: the log was truncated so that its epochs no longer agree with the fetcher's: it must truncate too.
+
+Then, as when its time comes, all partitions are read anew and whatever is there is answered: errors too, so the cases need no
+answers of their own. Deciding reads nothing: it compares offsets and file positions that are at hand.
+
+Source: kafka.server.DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.purgatory.delayed_operation import DelayedOperation
+
+if TYPE_CHECKING:
+    from pybroker.replication.fetch_data import FetchParams, FetchResults
+    from pybroker.replication.replica_manager import ReplicaManager
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits under each of its partitions. Keeps where the fetch offsets lie in the logs, but no records."""
+
+    __slots__ = ("_on_complete", "_params", "_replicas", "_waiting")
+
+    def __init__(
+        self, replicas: ReplicaManager, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]
+    ) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._params = params
+        self._waiting = [(wanted, data.fetch_offset_metadata) for wanted, data in results]
+        self._on_complete = on_complete
+
+    def try_complete(self) -> bool:
+        """See the module's cases."""
+        params = self._params
+        isolation, require_leader = params.isolation, params.fetch_only_leader
+        bytes_available = 0
+        for wanted, start in self._waiting:
+            partition = self._replicas.partition(wanted.topic_partition)
+            if isinstance(partition, ErrorCode):
+                return self.force_complete()  # Case B, C, D
+            if partition.refusal(wanted.current_leader_epoch, require_leader=require_leader) is not None:
+                return self.force_complete()  # Case A, E
+            end = partition.end_metadata(isolation)
+            if start is not None and start.offset != end.offset:
+                # Equal offsets may lie in different segments when the log has just rolled: that is no Case F. Nor is an offset
+                # that the high watermark or an open transaction still hides.
+                if start.offset > end.offset:
+                    if start.offset > partition.log.log_end_offset:
+                        return self.force_complete()  # Case F
+                elif start.segment_base_offset != end.segment_base_offset:
+                    return self.force_complete()  # Case F
+                else:
+                    bytes_available += min(end.position - start.position, wanted.max_bytes)
+            if wanted.last_fetched_epoch >= 0 and partition.is_diverging(wanted):
+                return self.force_complete()  # Case H
+        return bytes_available >= params.min_bytes and self.force_complete()  # Case G
+
+    def on_complete(self) -> None:
+        """Read what is there by now, and answer."""
+        self._on_complete(self._replicas.read(self._params, [wanted for wanted, _ in self._waiting]))
+
+    def on_expiration(self) -> None:
+        """Count it."""
+        if self._params.is_from_follower:
+            self._replicas.follower_fetch_expirations += 1
+        else:
+            self._replicas.consumer_fetch_expirations += 1

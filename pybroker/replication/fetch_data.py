@@ -1,0 +1,204 @@
+"""What passes between the fetch and produce handlers and the replicas: plain data, cheap to make.
+
+One object per partition and request is the budget here, so these are mutable slotted dataclasses; treat them as immutable all
+the same: an answer that says "nothing new" is shared between requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.log.file_records import FileRecords
+    from pybroker.log.results import LogOffsetMetadata
+    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.records.errors import RecordError
+
+CONSUMER_REPLICA_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+NO_PREFERRED_REPLICA: Final = -1
+
+HARD_LIMIT_VERSION_MAX: Final = 2
+"""Up to this Fetch version a partition's limit cuts even its first message; there is no limit on the response (KIP-74)."""
+
+UNLIMITED_RESPONSE_BYTES: Final = 2_000_000_000
+"""What "no limit" means for those: a response's size prefix ends at 2 GiB - 1, and the rest of it needs room too."""
+
+
+class FetchIsolation(IntEnum):
+    """Up to where a fetch may read."""
+
+    LOG_END = 0  # followers
+    HIGH_WATERMARK = 1  # read_uncommitted
+    TXN_COMMITTED = 2  # read_committed
+
+
+class ClientMetadata(NamedTuple):
+    """Who fetches, for choosing a replica near it (KIP-392); from Fetch v11."""
+
+    rack_id: str
+    client_id: str
+    host: str
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchParams:
+    """What a fetch request asks for as a whole. See `fetch_params` for the limits' rules."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: FetchIsolation
+    hard_max_bytes_limit: bool
+    client: ClientMetadata | None = None
+
+    @property
+    def is_from_follower(self) -> bool:
+        """Whether a broker replicates, rather than a client reads."""
+        return self.replica_id >= 0
+
+    @property
+    def fetch_only_leader(self) -> bool:
+        """Whether a follower must refuse: to other brokers, and to clients that know nothing of reading from followers."""
+        return self.replica_id >= 0 or self.client is None
+
+
+def fetch_params(
+    *,
+    version: int,
+    replica_id: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    is_read_committed: bool,
+    broker_fetch_max_bytes: int,
+    client: ClientMetadata | None = None,
+) -> FetchParams:
+    """The request's wishes within the broker's limits.
+
+    From version 3 the response is limited by the smaller of the request's `max_bytes` and the broker's `fetch.max.bytes`.
+    Before, it is not limited at all. `min_bytes` is never more than that limit, or the fetch could only time out.
+    """
+    hard = version <= HARD_LIMIT_VERSION_MAX
+    limit = UNLIMITED_RESPONSE_BYTES if hard else max(0, min(max_bytes, broker_fetch_max_bytes))
+    if replica_id >= 0:
+        isolation = FetchIsolation.LOG_END
+    else:
+        isolation = FetchIsolation.TXN_COMMITTED if is_read_committed else FetchIsolation.HIGH_WATERMARK
+    return FetchParams(
+        replica_id=replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min(min_bytes, limit),
+        max_bytes=limit,
+        isolation=isolation,
+        hard_max_bytes_limit=hard,
+        client=client,
+    )
+
+
+class FetchPartition:
+    """One partition of a fetch request. Immutable.
+
+    Attributes:
+        topic: None when the request names a topic id that this broker does not know: answer UNKNOWN_TOPIC_ID, do not read.
+        topic_id: ZERO_TOPIC_ID before version 13.
+        log_start_offset: the follower's; -1 from a client.
+        max_bytes: the partition's own limit.
+        current_leader_epoch, last_fetched_epoch: -1 when unknown.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: TopicId,
+        partition: int,
+        *,
+        fetch_offset: int,
+        max_bytes: int,
+        log_start_offset: int = NO_OFFSET,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.topic_partition = TopicPartition(topic or "", partition)
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.log_start_offset = log_start_offset
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+
+    @property
+    def session_key(self) -> tuple[str | bytes | None, int]:
+        """What names the partition within a fetch session: the topic's id where the request uses ids, else its name."""
+        return (self.topic if self.topic_id == ZERO_TOPIC_ID else self.topic_id, self.partition)
+
+    def __repr__(self) -> str:
+        return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest epoch up to a requested one, and the offset where it ends."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class FetchPartitionData:
+    """The answer for one partition. `records` is owned by whoever gets the answer; None when there are none.
+
+    `fetch_offset_metadata` is where in the log the fetch offset lies, for a fetch that has to wait; no part of the answer.
+    """
+
+    error_code: ErrorCode = ErrorCode.NONE
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    records: FileRecords | None = None
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    diverging_epoch: EpochEndOffset | None = None
+    preferred_read_replica: int = NO_PREFERRED_REPLICA
+    fetch_offset_metadata: LogOffsetMetadata | None = None
+
+
+FetchResults = list[tuple[FetchPartition, FetchPartitionData]]
+
+
+@dataclass(slots=True)
+class PartitionProduceResult:
+    """The answer for one partition of a produce request.
+
+    `log_append_time_ms` is -1 for CreateTime topics; `record_errors` says which records of a refused batch were at fault.
+    """
+
+    error_code: ErrorCode = ErrorCode.NONE
+    base_offset: int = NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: int = NO_OFFSET
+    record_errors: Sequence[RecordError] = ()
+    error_message: str | None = None
+
+
+ProduceResults = dict[TopicPartition, PartitionProduceResult]

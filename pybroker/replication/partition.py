@@ -1,0 +1,277 @@
+"""One replica of a partition on this broker: who leads it, how far it is replicated, and reading and writing within that.
+
+High watermark
+    Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the
+    in-sync replicas: this broker's own, and what each follower's fetches have told (a fetch from offset n says that all before
+    n is there). With no other replica in sync it moves with the log end on every append. It never goes back, and stands still
+    while fewer replicas are in sync than `min.insync.replicas`. It is kept with its place in the log, so that a waiting fetch
+    can count the bytes before it without reading.
+
+Errors
+    Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the request's
+    epoch is older or newer than ours), NOT_ENOUGH_REPLICAS, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and what the log finds
+    wrong with records.
+
+Source: kafka.cluster.Partition; KIP-101, KIP-320, KIP-595.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.results import AppendOrigin
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.replication.fetch_data import (
+    NO_EPOCH,
+    NO_OFFSET,
+    EpochEndOffset,
+    FetchIsolation,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionData,
+)
+
+if TYPE_CHECKING:
+    from pybroker.log.log import Log
+    from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
+    from pybroker.metadata.image import PartitionImage
+    from pybroker.model import TopicId, TopicPartition
+
+ACKS_ALL: Final = -1
+
+
+class Partition:
+    """The local replica. Belongs to the loop; owns its log's high watermark, not the log."""
+
+    __slots__ = (
+        "_follower_end_offsets",
+        "_nothing_new",
+        "broker_id",
+        "high_watermark_metadata",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, log: Log, broker_id: int, image: PartitionImage, high_watermark: int = 0
+    ) -> None:
+        """`high_watermark` is the one of the last checkpoint; it only matters while other replicas are in sync."""
+        self.topic_partition = topic_partition
+        self.log = log
+        self.broker_id = broker_id
+        self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
+        self.leader_epoch_start_offset = NO_OFFSET
+        self._follower_end_offsets: dict[int, LogOffsetMetadata | None] = {}  # of the other replicas; None until one has fetched
+        self._nothing_new: FetchPartitionData | None = None
+        self._set_state(image)
+        self._advance_high_watermark()
+
+    def _set_state(self, image: PartitionImage) -> None:
+        self.leader_id = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        self.replicas = image.replicas
+        self.isr = image.isr
+        self.is_leader = image.leader == self.broker_id
+        if self.is_leader:
+            self.leader_epoch_start_offset = self.log.log_end_offset
+        followers = (replica for replica in image.replicas if replica != self.broker_id) if self.is_leader else ()
+        self._follower_end_offsets = {replica: self._follower_end_offsets.get(replica) for replica in followers}
+
+    def apply_image(self, image: PartitionImage) -> bool:
+        """Take over what the cluster decided. Returns whether the leader, its epoch or the high watermark changed."""
+        before = (self.leader_id, self.leader_epoch, self.high_watermark)
+        if image.leader_epoch != self.leader_epoch:
+            self._follower_end_offsets = {}  # what followers told the leader of an older epoch proves nothing
+        epoch_start_offset = self.leader_epoch_start_offset
+        is_same_leader = self.is_leader and image.leader_epoch == self.leader_epoch
+        self._set_state(image)
+        if is_same_leader:
+            self.leader_epoch_start_offset = epoch_start_offset
+        self._advance_high_watermark()
+        return before != (self.leader_id, self.leader_epoch, self.high_watermark)
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The id that the log was made with."""
+        return self.log.topic_id
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record that every in-sync replica has."""
+        return self.high_watermark_metadata.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Before this offset every transaction is decided: the first open one's start, at most the high watermark."""
+        unstable = self.log.producers.first_unstable_offset
+        high_watermark = self.high_watermark_metadata.offset
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log.log_start_offset)
+
+    @property
+    def min_isr(self) -> int:
+        """In-sync replicas that acks=all needs: the topic's setting, but never more than there are replicas."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    def refusal(self, current_leader_epoch: int, *, require_leader: bool) -> ErrorCode | None:
+        """Why a request with this idea of the leader's epoch (-1: none) is not for this replica, or None if it is.
+
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+        """
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            is_older = current_leader_epoch < self.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        if require_leader and not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None
+
+    def end_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
+        """Where reading ends for `isolation`, with its place in the log."""
+        if isolation is FetchIsolation.LOG_END:
+            return self.log.end_offset_metadata
+        high_watermark = self.high_watermark_metadata
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return high_watermark
+        stable = self.last_stable_offset
+        return high_watermark if stable == high_watermark.offset else self.log.offset_metadata(stable)
+
+    # Writing
+
+    def append_records_to_leader(
+        self,
+        records: memoryview,
+        *,
+        acks: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        request_version: int | None = None,
+    ) -> LogAppendInfo:
+        """Append what a client or coordinator sent. `records` is borrowed, and patched in place where it is writable.
+
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), and what the log raises; see its
+        `append_as_leader`.
+        """
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
+            )
+        info = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
+        )
+        self._advance_high_watermark()
+        return info
+
+    def check_replicated(self, required_offset: int) -> ErrorCode | None:
+        """Whether every in-sync replica has all before `required_offset`: NONE or the error to answer; None when not yet."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark_metadata.offset < required_offset:
+            return None
+        return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def _advance_high_watermark(self) -> None:
+        if not self.is_leader or len(self.isr) < self.min_isr:
+            return
+        target = self.log.end_offset_metadata
+        if len(self.isr) > 1:
+            for replica, end_offset in self._follower_end_offsets.items():
+                if replica in self.isr:
+                    if end_offset is None:
+                        return
+                    if end_offset.offset < target.offset:
+                        target = end_offset
+        current = self.high_watermark_metadata
+        # The same offset may have moved to the front of a new segment.
+        if target.offset > current.offset or (target.offset == current.offset and target != current):
+            self.high_watermark_metadata = target
+            self.log.producers.on_high_watermark(target.offset)
+
+    def update_follower(self, replica_id: int, end_offset: LogOffsetMetadata) -> bool:
+        """A follower fetched from `end_offset`. Returns whether that moved the high watermark."""
+        before = self.high_watermark
+        self._follower_end_offsets[replica_id] = end_offset
+        self._advance_high_watermark()
+        return self.high_watermark != before
+
+    # Reading
+
+    def fetch_records(
+        self, params: FetchParams, wanted: FetchPartition, *, bytes_max: int, min_one_batch: bool
+    ) -> FetchPartitionData:
+        """Read from `wanted.fetch_offset`, at most `bytes_max` bytes, but with `min_one_batch` never less than one whole batch.
+
+        Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and else left out.
+        Raises what the module's text lists.
+        """
+        if (refusal := self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)) is not None:
+            raise KafkaError(refusal)
+        isolation = params.isolation
+        log = self.log
+        if isolation is FetchIsolation.LOG_END:
+            if params.replica_id not in self._follower_end_offsets:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is no replica of {self.topic_partition}"
+                )
+            end = log.end_offset_metadata
+        else:
+            end = self.high_watermark_metadata
+        end_offset = end.offset if isolation is not FetchIsolation.TXN_COMMITTED else self.last_stable_offset
+        if wanted.last_fetched_epoch >= 0:
+            last = self._end_of_last_fetched_epoch(wanted)
+            if last.epoch < 0 or last.end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset:
+                return self._answer(diverging_epoch=last)
+        if wanted.fetch_offset == end.offset and end_offset == end.offset:
+            return self._nothing(end)
+        fetched = log.read(wanted.fetch_offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=min_one_batch)
+        answer = self._answer()
+        answer.fetch_offset_metadata = fetched.offset_metadata
+        records = fetched.records
+        if not isinstance(records, bytes) and (params.hard_max_bytes_limit or not fetched.is_first_incomplete):
+            answer.records = records
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
+        return answer
+
+    def _answer(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
+        return FetchPartitionData(
+            high_watermark=self.high_watermark_metadata.offset,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+            diverging_epoch=diverging_epoch,
+        )
+
+    def _nothing(self, end: LogOffsetMetadata) -> FetchPartitionData:
+        """The answer to a fetch from the very end: the most frequent one of all, so it is made once and shared."""
+        answer = self._nothing_new
+        if (
+            answer is None
+            or answer.fetch_offset_metadata is not end
+            or answer.high_watermark != self.high_watermark_metadata.offset
+            or answer.log_start_offset != self.log.log_start_offset
+            or answer.last_stable_offset != self.last_stable_offset
+        ):
+            answer = self._nothing_new = self._answer()
+            answer.fetch_offset_metadata = end
+        return answer
+
+    def _end_of_last_fetched_epoch(self, wanted: FetchPartition) -> EpochEndOffset:
+        return EpochEndOffset(*self.log.end_offset_for_epoch(wanted.last_fetched_epoch))
+
+    def is_diverging(self, wanted: FetchPartition) -> bool:
+        """Whether the fetcher's log and ours part before its fetch offset, or nothing is known of its last epoch. KIP-595."""
+        last = self._end_of_last_fetched_epoch(wanted)
+        return last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset

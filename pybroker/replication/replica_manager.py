@@ -1,0 +1,359 @@
+"""The partitions that this broker has, and the three things asked of them: to follow the cluster's image, to append, to fetch.
+
+How a fetch is limited (KIP-74)
+    Partitions are read in the request's order, each up to the smaller of its own limit and what is left of the request's. The
+    first one that has anything gives at least one whole batch, whatever the limits; a later one whose first batch does not fit
+    gives nothing. So the records of a response never exceed max(the request's limit, that first batch). Versions 0 to 2 know no
+    limit on the request and no such promise: a first batch that does not fit its partition's limit is cut there.
+
+Waiting
+    What cannot be answered at once waits in one of two purgatories, under its partitions. Whatever moves a log's end, a high
+    watermark or a replica's role tells both (`_wake`), which costs two lookups when nobody waits.
+
+Answers are given by calling back exactly once, often before the call returns.
+
+Source: kafka.server.ReplicaManager; KIP-74, KIP-392, KIP-516.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.topic import TopicConfig
+from pybroker.log.results import AppendOrigin
+from pybroker.metadata.names import is_internal
+from pybroker.model import ZERO_TOPIC_ID, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.errors import RecordValidationError
+from pybroker.replication.delayed_fetch import DelayedFetch
+from pybroker.replication.delayed_produce import DelayedProduce
+from pybroker.replication.fetch_data import (
+    FetchIsolation,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionData,
+    FetchResults,
+    PartitionProduceResult,
+    ProduceResults,
+)
+from pybroker.replication.partition import ACKS_ALL, Partition
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.manager import LogManager
+    from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+    from pybroker.purgatory.purgatory import Purgatory
+
+logger = logging.getLogger(__name__)
+
+_NOTHING_KNOWN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors of a produce that are answered without the partition's log start offset."""
+
+
+class ReplicaManager:
+    """Belongs to the loop. Owns the partitions; the log manager owns their logs."""
+
+    __slots__ = (
+        "_broker_id",
+        "_clock",
+        "_config",
+        "_image",
+        "_log_manager",
+        "_offline",
+        "_partitions",
+        "consumer_fetch_expirations",
+        "fetch_purgatory",
+        "follower_fetch_expirations",
+        "produce_expirations",
+        "produce_purgatory",
+    )
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        log_manager: LogManager,
+        image: ClusterImage,
+        fetch_purgatory: Purgatory,
+        produce_purgatory: Purgatory,
+    ) -> None:
+        """`image` is what the cluster looks like before the first `apply_image`; its topics get their partitions by `start`."""
+        self._broker_id = broker_id
+        self._config = config
+        self._clock = clock
+        self._log_manager = log_manager
+        self._image = image
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._offline: set[TopicPartition] = set()
+        self.fetch_purgatory = fetch_purgatory
+        self.produce_purgatory = produce_purgatory
+        self.consumer_fetch_expirations = 0
+        self.follower_fetch_expirations = 0
+        self.produce_expirations = 0
+
+    # The cluster's image
+
+    def start(self) -> None:
+        """Make the partitions that the image gives this broker. One whose log cannot be had is offline; the others go on."""
+        for topic in self._image.topics.values():
+            for topic_partition, partition_image in self._own_partitions(topic):
+                try:
+                    self._add(topic, topic_partition, partition_image)
+                except (OSError, KafkaError):
+                    logger.exception("the log of %s cannot be opened; the partition is offline", topic_partition)
+                    self._offline.add(topic_partition)
+
+    def apply_image(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change: by its return the logs of new topics exist and those of removed ones are gone.
+
+        Raises OSError or KafkaError when a log cannot be made. What was made by then is kept until the change is taken back.
+        """
+        self._image = new
+        for topic in delta.removed:
+            for partition in range(len(topic.partitions)):
+                self._remove(TopicPartition(topic.name, partition))
+        for old_topic, topic in delta.changed:
+            self._change(old_topic, topic)
+        for topic in delta.added:
+            for topic_partition, partition_image in self._own_partitions(topic):
+                self._add(topic, topic_partition, partition_image)
+
+    def _own_partitions(self, topic: TopicImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        for number, partition_image in enumerate(topic.partitions):
+            if self._broker_id in partition_image.replicas:
+                yield TopicPartition(topic.name, number), partition_image
+
+    def _add(self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage) -> None:
+        config = TopicConfig.resolve(self._config, topic.configs)
+        log = self._log_manager.create(topic_partition, topic.topic_id, config)
+        self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image)
+
+    def _change(self, old_topic: TopicImage, topic: TopicImage) -> None:
+        owned = dict(self._own_partitions(topic))
+        for topic_partition, image in owned.items():
+            partition = self._partitions.get(topic_partition)
+            if partition is not None:
+                if partition.apply_image(image):
+                    self._wake(topic_partition)
+            elif topic_partition not in self._offline:
+                self._add(topic, topic_partition, image)
+        for topic_partition, _ in self._own_partitions(old_topic):
+            if topic_partition not in owned:
+                self._remove(topic_partition)
+        if old_topic.configs != topic.configs:
+            config = TopicConfig.resolve(self._config, topic.configs)
+            for topic_partition in owned:
+                if (partition := self._partitions.get(topic_partition)) is not None:
+                    partition.log.config = config
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
+        self._offline.discard(topic_partition)
+        if self._partitions.pop(topic_partition, None) is not None:
+            self._log_manager.delete(topic_partition)
+        self._wake(topic_partition)
+
+    def mark_offline(self, topic_partition: TopicPartition) -> None:
+        """The log's directory failed: KAFKA_STORAGE_ERROR from now on, for those who wait too."""
+        if self._partitions.pop(topic_partition, None) is not None:
+            self._offline.add(topic_partition)
+            self._wake(topic_partition)
+
+    # Looking up
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The replica, or why there is none: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
+        found = self._partitions.get(topic_partition)
+        if found is not None:
+            return found
+        if topic_partition in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        topic = self._image.topics.get(topic_partition.topic)
+        if topic is not None and 0 <= topic_partition.partition < len(topic.partitions):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def partition_or_raise(self, topic_partition: TopicPartition) -> Partition:
+        """The replica. Raises KafkaError with the code of `partition`."""
+        found = self.partition(topic_partition)
+        if isinstance(found, ErrorCode):
+            raise KafkaError(found)
+        return found
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, Partition]:
+        """All replicas of this broker that are online."""
+        return self._partitions
+
+    @property
+    def offline_count(self) -> int:
+        """Replicas whose log directory failed."""
+        return len(self._offline)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What the checkpoint of high watermarks keeps."""
+        return {topic_partition: partition.high_watermark for topic_partition, partition in self._partitions.items()}
+
+    # Producing
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        acks: int,
+        entries: Mapping[TopicPartition, memoryview],
+        on_complete: Callable[[ProduceResults], None],
+        *,
+        request_version: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        is_internal_allowed: bool = False,
+    ) -> None:
+        """Append to the leaders here; with acks -1 the answer waits, at most `timeout_ms`, until the records are replicated.
+
+        `request_version` is the Produce request's, which decides what the records may be; None for the broker's own. The memory
+        of `entries` is borrowed until this returns, which may be before the answer, and may be patched in place.
+        """
+        if not -1 <= acks <= 1:
+            on_complete({tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
+            return
+        results: ProduceResults = {}
+        unsettled: dict[TopicPartition, int] = {}
+        appended: list[TopicPartition] = []
+        now_ms = self._clock.time_ms()
+        for topic_partition, records in entries.items():
+            if not is_internal_allowed and is_internal(topic_partition.topic):
+                results[topic_partition] = PartitionProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                continue
+            partition = self.partition(topic_partition)
+            if isinstance(partition, ErrorCode):
+                results[topic_partition] = PartitionProduceResult(partition)
+                continue
+            try:
+                info = partition.append_records_to_leader(
+                    records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
+                )
+            except Exception as error:
+                results[topic_partition] = self._failed_append(partition, error)
+                continue
+            results[topic_partition] = PartitionProduceResult(
+                ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
+            )
+            appended.append(topic_partition)
+            if acks == ACKS_ALL and (settled := partition.check_replicated(info.last_offset + 1)) is not ErrorCode.NONE:
+                if settled is None:
+                    unsettled[topic_partition] = info.last_offset + 1
+                else:
+                    results[topic_partition].error_code = settled
+        for topic_partition in appended:
+            self._wake(topic_partition)
+        if unsettled:
+            self.produce_purgatory.try_complete_else_watch(
+                DelayedProduce(self, results, unsettled, on_complete), list(unsettled), timeout_ms
+            )
+        else:
+            on_complete(results)
+
+    def _failed_append(self, partition: Partition, error: Exception) -> PartitionProduceResult:
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message if error.message != error.code.message else None
+        elif isinstance(error, OSError):
+            logger.error("append to %s failed", partition.topic_partition, exc_info=error)
+            code, message = ErrorCode.KAFKA_STORAGE_ERROR, None
+        else:
+            logger.error("append to %s failed", partition.topic_partition, exc_info=error)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        return PartitionProduceResult(
+            code,
+            log_start_offset=-1 if code in _NOTHING_KNOWN else partition.log.log_start_offset,
+            record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
+            error_message=message,
+        )
+
+    def _wake(self, topic_partition: TopicPartition) -> None:
+        self.produce_purgatory.check_and_complete(topic_partition)
+        self.fetch_purgatory.check_and_complete(topic_partition)
+
+    # Fetching
+
+    def fetch_messages(
+        self, params: FetchParams, partitions: Sequence[FetchPartition], on_complete: Callable[[FetchResults], None]
+    ) -> None:
+        """Answer at once what does not want to wait, has enough to read, or got an answer to act upon; else when that is so.
+
+        Such an answer is an error, a diverging epoch or a better replica. After `params.max_wait_ms` the request is answered in
+        any case. The results are in the order of `partitions`, all of which have a topic name.
+        """
+        results = self.read(params, partitions, is_first=True)
+        if params.max_wait_ms <= 0 or not results:
+            on_complete(results)
+            return
+        bytes_readable = 0
+        for _, data in results:
+            if data.records is not None:
+                bytes_readable += data.records.size
+            elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
+                on_complete(results)
+                return
+        if bytes_readable >= params.min_bytes:
+            on_complete(results)
+            return
+        operation = DelayedFetch(self, params, results, on_complete)
+        keys = [wanted.topic_partition for wanted in partitions]
+        self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
+
+    def read(self, params: FetchParams, partitions: Sequence[FetchPartition], *, is_first: bool = False) -> FetchResults:
+        """Read what is there, within the limits, without waiting. `is_first`: not read again for the same request."""
+        bytes_left = params.max_bytes
+        min_one_batch = not params.hard_max_bytes_limit
+        results: FetchResults = []
+        for wanted in partitions:
+            data = self._read_one(params, wanted, min(wanted.max_bytes, bytes_left), min_one_batch)
+            results.append((wanted, data))
+            records = data.records
+            if records is not None and records.size:
+                min_one_batch = False
+                bytes_left = max(0, bytes_left - records.size)
+        if is_first and params.isolation is FetchIsolation.LOG_END:
+            self._note_follower(params.replica_id, results)
+        return results
+
+    def _read_one(self, params: FetchParams, wanted: FetchPartition, bytes_max: int, min_one_batch: bool) -> FetchPartitionData:
+        topic_partition = wanted.topic_partition
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            code = self.partition(topic_partition)
+            assert isinstance(code, ErrorCode)
+            return FetchPartitionData(code)
+        if wanted.topic_id not in (ZERO_TOPIC_ID, partition.log.topic_id):
+            return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if bytes_max < 0:
+            return FetchPartitionData(ErrorCode.INVALID_FETCH_SIZE)
+        try:
+            return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=min_one_batch)
+        except KafkaError as error:
+            return FetchPartitionData(error.code)
+        except OSError:
+            logger.exception("fetch from %s failed", topic_partition)
+            return FetchPartitionData(ErrorCode.KAFKA_STORAGE_ERROR)
+        except Exception:
+            logger.exception("fetch from %s failed", topic_partition)
+            return FetchPartitionData(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _note_follower(self, replica_id: int, results: FetchResults) -> None:
+        """A follower that fetches from an offset has everything before it."""
+        for wanted, data in results:
+            if data.error_code or data.fetch_offset_metadata is None:
+                continue
+            if self._partitions[wanted.topic_partition].update_follower(replica_id, data.fetch_offset_metadata):
+                self._wake(wanted.topic_partition)

@@ -1,0 +1,140 @@
+"""A log that is a list of batch sizes: what the replicas see of the real one, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pybroker.config.topic import TopicConfig
+from pybroker.log.file_records import FileRecords
+from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.model import TopicId, TopicPartition
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    last_offset: int
+    segment: int
+    position: int
+    size: int
+
+
+class ModelProducers:
+    def __init__(self) -> None:
+        self.first_unstable_offset: int | None = None
+        self.high_watermark = 0
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+
+
+class ModelLog:
+    """`append_as_leader` takes any bytes for one batch of one record; `add` makes batches of any size without bytes."""
+
+    def __init__(self, topic_id: TopicId, config: TopicConfig | None = None) -> None:
+        self.topic_id = topic_id
+        self.config = config or TopicConfig()
+        self.log_start_offset = 0
+        self.producers = ModelProducers()
+        self.batches: list[Batch] = []
+        self.segments = [0]
+        self.epochs: list[tuple[int, int]] = []  # epoch, end offset
+        self.reads = 0
+        self.error: Exception | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.end_offset_metadata.offset
+
+    @property
+    def end_offset_metadata(self) -> LogOffsetMetadata:
+        segment = self.segments[-1]
+        if not self.batches:
+            return LogOffsetMetadata(segment, segment, 0)
+        last = self.batches[-1]
+        position = last.position + last.size if last.segment == segment else 0
+        return LogOffsetMetadata(last.last_offset + 1, segment, position)
+
+    def add(self, size: int, record_count: int = 1) -> None:
+        end = self.end_offset_metadata
+        self.batches.append(Batch(end.offset, end.offset + record_count - 1, end.segment_base_offset, end.position, size))
+
+    def roll(self) -> None:
+        if self.segments[-1] != self.log_end_offset:
+            self.segments.append(self.log_end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.last_offset < offset]
+        self.segments = [segment for segment in self.segments if segment <= offset] or [offset]
+
+    def append_as_leader(self, records: memoryview, *, leader_epoch: int, now_ms: int, **_: Any) -> LogAppendInfo:
+        if self.error is not None:
+            raise self.error
+        self.add(len(records))
+        offset = self.batches[-1].base_offset
+        return LogAppendInfo(
+            first_offset=offset,
+            last_offset=offset,
+            max_timestamp=now_ms,
+            log_append_time=-1,
+            log_start_offset=self.log_start_offset,
+            record_count=1,
+            size=len(records),
+        )
+
+    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        for batch in self.batches:
+            if batch.last_offset >= offset:
+                return LogOffsetMetadata(offset, batch.segment, batch.position)
+        return self.end_offset_metadata
+
+    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        return [(fetch_offset, upper_offset)]
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        known = [entry for entry in self.epochs if entry[0] <= epoch]
+        return known[-1] if known else (-1, -1)
+
+    def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        found = next((batch for batch in self.batches if batch.last_offset >= offset), None)
+        if found is None or offset >= upper_offset:
+            return FetchedRecords(records=EMPTY, size=0, offset_metadata=self.offset_metadata(offset))
+        start = LogOffsetMetadata(offset, found.segment, found.position)
+        limit = max(bytes_max, found.size) if min_one_batch else bytes_max
+        in_segment = [batch for batch in self.batches if batch.segment == found.segment and batch.base_offset < upper_offset]
+        size = min(limit, sum(batch.size for batch in in_segment if batch.position >= found.position))
+        records: Any = FileRecords(None, found.position, size) if size else EMPTY  # type: ignore[arg-type]  # nothing reads it
+        return FetchedRecords(
+            records=records,
+            size=size,
+            offset_metadata=start,
+            first_batch_size=found.size,
+            is_first_incomplete=limit < found.size,
+        )
+
+
+class ModelLogManager:
+    """Makes model logs, and fails on request."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, ModelLog] = {}
+        self.failing: set[TopicPartition] = set()
+        self.deleted: list[TopicPartition] = []
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> ModelLog:
+        if topic_partition in self.failing:
+            raise OSError("no space left")
+        if topic_partition not in self.logs:
+            self.logs[topic_partition] = ModelLog(topic_id, config)
+        return self.logs[topic_partition]
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        self.deleted.append(topic_partition)
+        del self.logs[topic_partition]
