@@ -254,7 +254,7 @@ class BrokerConfig(BaseSettings):
 
     @property
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """What to tell clients; an empty host means the machine's name, port 0 the port that the listener of that name has got."""
+        """What to tell clients; an empty host is the machine's name, port 0 the port that the listener of that name has got."""
         return self._listeners().advertised
 
     @property

@@ -95,6 +95,17 @@ def _advertised(text: str, names: set[str], controllers: set[str], protocols: di
     return tuple(_endpoint("advertised.listeners", text, address, protocols) for address in addresses)
 
 
+def with_port(listeners: str, controller_names: tuple[str, ...], port: int) -> str:
+    """`listeners` with another port for its first listener that is not a controller's. Raises ConfigError."""
+    controllers = {name.upper() for name in controller_names}
+    entries = _entries("listeners", listeners)
+    for index, address in enumerate(_parse("listeners", listeners)):
+        if address.name not in controllers:
+            entries[index] = f"{entries[index].rpartition(':')[0]}:{port}"
+            break
+    return ",".join(entries)
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """Listener name to security protocol, both in upper case. Raises ConfigError."""
     key = "listener.security.protocol.map"

@@ -99,7 +99,8 @@ LOG_SETTINGS: Final = (
     ),
     Setting(
         "compression.type", _S,
-        "producer", "Compression of batches on disk; producer keeps what the producer chose.", one_of(*COMPRESSION_TYPES), _YES, _ALL,
+        "producer",
+        "Compression of batches on disk; producer keeps what the producer chose.", one_of(*COMPRESSION_TYPES), _YES, _ALL,
     ),
     Setting("compression.gzip.level", _I, -1, "Level of gzip; -1 is the library's default.", between_or(1, 9, -1), _YES, _ALL),
     Setting("compression.lz4.level", _I, 9, "Level of lz4.", between(1, 17), _YES, _ALL),

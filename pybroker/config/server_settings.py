@@ -25,7 +25,9 @@ SERVER_SETTINGS: Final = (
     # the server
     Setting("broker.id", _I, -1, "The broker's number, by its older name; -1 means the one in node.id.", at_least(-1)),
     Setting("node.id", _I, 1, "The broker's number in the cluster. (Kafka has no default.)", at_least(0)),
-    Setting("cluster.id", _S, None, "The cluster's id; when not set, it is made at the first start and kept in the data directory."),
+    Setting(
+        "cluster.id", _S, None, "The cluster's id; when not set, it is made at the first start and kept in the data directory.",
+    ),
     Setting("broker.rack", _S, None, "Where the broker stands; sent to clients that choose by rack."),
     Setting(
         "log.dir", _S, "pybroker-data",
@@ -34,7 +36,7 @@ SERVER_SETTINGS: Final = (
     Setting("log.dirs", _T, None, "The data directories, separated by commas."),
     Setting(
         "metadata.store", _S, "sqlite:",
-        "pybroker's own: where topics and ids are kept: sqlite: is a file in the first data directory, memory: forgets at the end.",
+        "pybroker's own: where topics and ids are kept; sqlite: is a file in the first data directory, memory: lasts a run.",
         METADATA_STORE,
     ),
     Setting(
@@ -53,7 +55,8 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "listener.security.protocol.map", _S, ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only PLAINTEXT works so far.", update=_EACH,
+        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only PLAINTEXT works so far.",
+        update=_EACH,
     ),
     Setting("inter.broker.listener.name", _S, None, "The listener for traffic between brokers; must be one of listeners."),
     Setting(
@@ -70,62 +73,104 @@ SERVER_SETTINGS: Final = (
     ),
     # sockets
     Setting("socket.send.buffer.bytes", _I, 102_400, "Send buffer of a connection; -1 is the system's default.", BUFFER_BYTES),
-    Setting("socket.receive.buffer.bytes", _I, 102_400, "Receive buffer of a connection; -1 is the system's default.", BUFFER_BYTES),
-    Setting("socket.request.max.bytes", _I, 104_857_600, "Largest request; the connection of a larger one is closed.", at_least(1)),
+    Setting(
+        "socket.receive.buffer.bytes", _I, 102_400, "Receive buffer of a connection; -1 is the system's default.", BUFFER_BYTES,
+    ),
+    Setting(
+        "socket.request.max.bytes", _I, 104_857_600, "Largest request; the connection of a larger one is closed.", at_least(1),
+    ),
     Setting("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least(1)),
     Setting("queued.max.requests", _I, 500, "Requests in work at once; above it, no further ones are read.", at_least(1)),
     Setting(
         "queued.max.request.bytes", _L, -1,
-        "Bytes of requests in memory at once, above which no further ones are read; larger than socket.request.max.bytes, or <= 0: no bound.",
+        "Bytes of requests in memory at once, above which no further ones are read; <= 0 is no bound."
+        " Must be larger than socket.request.max.bytes.",
     ),
     Setting("max.connections", _I, INT_MAX, "Connections at once; further ones are closed.", at_least(0), update=_ALL),
     Setting("max.connections.per.ip", _I, INT_MAX, "Connections at once from one address.", at_least(0), update=_ALL),
     Setting(
         "max.connections.per.ip.overrides", _S, "",
-        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon parts, for IPv6.", update=_ALL,
+        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon parts, for IPv6.",
+        update=_ALL,
     ),
     Setting("max.connection.creation.rate", _I, INT_MAX, "New connections per second.", at_least(0), _LATER, _ALL),
-    Setting("connections.max.idle.ms", _L, 600_000, "Time without a request after which a connection is closed, in ms; below 0: never."),
-    Setting("connection.failed.authentication.delay.ms", _I, 100, "Delay of the answer to a failed login, in ms.", at_least(0), _LATER),
-    Setting("connections.max.reauth.ms", _L, 0, "Time after which a SASL connection must log in again, in ms; 0 is never.", None, _LATER),
+    Setting(
+        "connections.max.idle.ms", _L, 600_000,
+        "Time without a request after which a connection is closed, in ms; below 0: never.",
+    ),
+    Setting(
+        "connection.failed.authentication.delay.ms", _I, 100,
+        "Delay of the answer to a failed login, in ms.", at_least(0), _LATER,
+    ),
+    Setting(
+        "connections.max.reauth.ms", _L, 0,
+        "Time after which a SASL connection must log in again, in ms; 0 is never.", None, _LATER,
+    ),
     # topics
     Setting("num.partitions", _I, 1, "Partitions of a topic that is created without a number.", at_least(1)),
     Setting("default.replication.factor", _I, 1, "Replicas of a topic that is created without a number.", at_least(1)),
     Setting("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata for the first time."),
     Setting("delete.topic.enable", _B, True, "Allow topics to be deleted."),
-    Setting("message.max.bytes", _I, 1_048_588, "Largest batch, in bytes, compressed size with its header.", at_least(0), update=_ALL),
+    Setting(
+        "message.max.bytes", _I, 1_048_588, "Largest batch, in bytes, compressed size with its header.", at_least(0), update=_ALL,
+    ),
     Setting("min.insync.replicas", _I, 1, "Replicas that must be in sync for acks=all.", at_least(1), update=_ALL),
     Setting("unclean.leader.election.enable", _B, False, "Let a replica that lags behind become leader.", None, _LATER, _ALL),
     # requests
-    Setting("fetch.max.bytes", _I, 57_671_680, "Largest answer to a fetch, in bytes, whatever the client asks for.", at_least(1024)),
+    Setting(
+        "fetch.max.bytes", _I, 57_671_680, "Largest answer to a fetch, in bytes, whatever the client asks for.", at_least(1024),
+    ),
     Setting("max.incremental.fetch.session.cache.slots", _I, 1000, "Incremental fetch sessions kept at once.", at_least(0)),
     Setting("fetch.purgatory.purge.interval.requests", _I, 1000, "Completed fetches still watched that start a purge."),
-    Setting("producer.purgatory.purge.interval.requests", _I, 1000, "Completed produce requests still watched that start a purge."),
+    Setting(
+        "producer.purgatory.purge.interval.requests", _I, 1000, "Completed produce requests still watched that start a purge.",
+    ),
     Setting("delete.records.purgatory.purge.interval.requests", _I, 1, "The same for requests to delete records.", None, _LATER),
-    Setting("max.request.partition.size.limit", _I, 2000, "Partitions in one answer to DescribeTopicPartitions.", at_least(1), _LATER),
+    Setting(
+        "max.request.partition.size.limit", _I, 2000, "Partitions in one answer to DescribeTopicPartitions.", at_least(1), _LATER,
+    ),
     Setting("request.timeout.ms", _I, 30_000, "Longest wait for an answer of another broker, in ms.", None, _LATER),
-    Setting("producer.id.expiration.ms", _I, 86_400_000, "Time after which an idle producer's state is dropped, in ms.", at_least(1), update=_ALL),
+    Setting(
+        "producer.id.expiration.ms", _I, 86_400_000,
+        "Time after which an idle producer's state is dropped, in ms.", at_least(1), update=_ALL,
+    ),
     Setting("producer.id.expiration.check.interval.ms", _I, 600_000, "How often to look for such producers, in ms.", at_least(1)),
     # threads
-    Setting("num.network.threads", _I, 3, "Network threads in Kafka; pybroker serves all connections from one loop.", at_least(1), _NEVER, _ALL),
-    Setting("num.io.threads", _I, 8, "Request threads in Kafka; pybroker handles requests in one loop.", at_least(1), _NEVER, _ALL),
+    Setting(
+        "num.network.threads", _I, 3,
+        "Network threads in Kafka; pybroker serves all connections from one loop.", at_least(1), _NEVER, _ALL,
+    ),
+    Setting(
+        "num.io.threads", _I, 8, "Request threads in Kafka; pybroker handles requests in one loop.", at_least(1), _NEVER, _ALL,
+    ),
     Setting("background.threads", _I, 10, "Threads of Kafka's background work.", at_least(1), _NEVER, _ALL),
-    Setting("num.recovery.threads.per.data.dir", _I, 1, "Threads that recover a data directory's logs at start.", at_least(1), _LATER, _ALL),
+    Setting(
+        "num.recovery.threads.per.data.dir", _I, 1,
+        "Threads that recover a data directory's logs at start.", at_least(1), _LATER, _ALL,
+    ),
     Setting("num.replica.alter.log.dirs.threads", _I, None, "Threads that move replicas between data directories.", None, _LATER),
     # replication
     Setting("num.replica.fetchers", _I, 1, "Fetchers per source broker.", None, _LATER, _ALL),
     Setting("replica.fetch.max.bytes", _I, 1_048_576, "Bytes per partition in one fetch of a follower.", at_least(0), _LATER),
-    Setting("replica.fetch.response.max.bytes", _I, 10_485_760, "Bytes in one whole answer to a fetch of a follower.", at_least(0), _LATER),
+    Setting(
+        "replica.fetch.response.max.bytes", _I, 10_485_760,
+        "Bytes in one whole answer to a fetch of a follower.", at_least(0), _LATER,
+    ),
     Setting("replica.fetch.min.bytes", _I, 1, "Bytes that a follower's fetch waits for.", None, _LATER),
     Setting("replica.fetch.wait.max.ms", _I, 500, "Longest wait of a follower's fetch, in ms.", None, _LATER),
     Setting("replica.fetch.backoff.ms", _I, 1000, "Pause of a follower after an error, in ms.", at_least(0), _LATER),
-    Setting("replica.lag.time.max.ms", _L, 30_000, "Time behind the leader after which a follower is out of sync, in ms.", None, _LATER),
+    Setting(
+        "replica.lag.time.max.ms", _L, 30_000,
+        "Time behind the leader after which a follower is out of sync, in ms.", None, _LATER,
+    ),
     Setting("replica.socket.timeout.ms", _I, 30_000, "Longest wait for a leader's answer, in ms.", None, _LATER),
     Setting("replica.socket.receive.buffer.bytes", _I, 65_536, "Receive buffer of a follower's connection.", None, _LATER),
     Setting("replica.high.watermark.checkpoint.interval.ms", _L, 5000, "How often high watermarks are written to disk, in ms."),
     Setting("replica.selector.class", _S, None, "Chooses the replica that a consumer reads from.", None, _LATER),
     Setting("auto.leader.rebalance.enable", _B, True, "Move leaders back to the preferred replicas.", None, _LATER),
-    Setting("leader.imbalance.per.broker.percentage", _I, 10, "Imbalance from which leaders are moved back.", between(0, 100), _LATER),
+    Setting(
+        "leader.imbalance.per.broker.percentage", _I, 10, "Imbalance from which leaders are moved back.", between(0, 100), _LATER,
+    ),
     Setting("leader.imbalance.check.interval.seconds", _L, 300, "How often to look for imbalance, in s.", at_least(1), _LATER),
     # the cluster
     Setting("broker.heartbeat.interval.ms", _I, 2000, "How often a broker reports to the controller, in ms.", None, _LATER),

@@ -1,4 +1,4 @@
-"""The whole table of broker properties, by name."""
+"""The whole table of broker properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from pybroker.config.server_settings import SERVER_SETTINGS
 if TYPE_CHECKING:
     from pybroker.config.setting import Setting
 
-BROKER_SETTINGS: Final[dict[str, Setting]] = {s.name: s for s in (*SERVER_SETTINGS, *LOG_SETTINGS, *GROUP_SETTINGS)}
+SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
+    ("The server, its sockets, topics and replication", SERVER_SETTINGS),
+    ("The log", LOG_SETTINGS),
+    ("Groups, offsets and transactions", GROUP_SETTINGS),
+)
+BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for setting in settings}
 
 
 def family_of(name: str) -> Family | None:

@@ -58,7 +58,8 @@ _TABLE: Final = (
         all_of(*CLEANUP_POLICIES), "log.cleanup.policy",
     ),
     _topic(
-        "compression.gzip.level", Kind.INT, -1, "Level of a batch that the broker compresses with gzip; -1 is the library's default.",
+        "compression.gzip.level", Kind.INT, -1,
+        "Level of a batch that the broker compresses with gzip; -1 is the library's default.",
         between_or(1, 9, -1), "compression.gzip.level",
     ),
     _topic(
@@ -75,15 +76,18 @@ _TABLE: Final = (
         between(-131072, 22), "compression.zstd.level",
     ),
     _topic(
-        "delete.retention.ms", Kind.LONG, 86_400_000, "How long a compacted topic keeps tombstones and transaction markers, in ms.",
+        "delete.retention.ms", Kind.LONG, 86_400_000,
+        "How long a compacted topic keeps tombstones and transaction markers, in ms.",
         at_least(0), "log.cleaner.delete.retention.ms", effect=Effect.LATER,
     ),
     _topic(
-        "file.delete.delay.ms", Kind.LONG, 60_000, "How long a deleted segment's files stay on disk for readers under way, in ms.",
+        "file.delete.delay.ms", Kind.LONG, 60_000,
+        "How long a deleted segment's files stay on disk for readers under way, in ms.",
         at_least(0), "log.segment.delete.delay.ms",
     ),
     _topic(
-        "flush.messages", Kind.LONG, LONG_MAX, "Force data to disk after this many records; by default the operating system decides.",
+        "flush.messages", Kind.LONG, LONG_MAX,
+        "Force data to disk after this many records; by default the operating system decides.",
         at_least(1), "log.flush.interval.messages",
     ),
     _topic(
@@ -91,7 +95,8 @@ _TABLE: Final = (
         at_least(0), "log.flush.interval.ms", "log.flush.scheduler.interval.ms",
     ),
     _topic(
-        "follower.replication.throttled.replicas", Kind.LIST, (), "Replicas whose replication is throttled on the follower's side.",
+        "follower.replication.throttled.replicas", Kind.LIST, (),
+        "Replicas whose replication is throttled on the follower's side.",
         THROTTLED_REPLICAS, effect=Effect.LATER,
     ),
     _topic(
@@ -103,11 +108,13 @@ _TABLE: Final = (
         THROTTLED_REPLICAS, effect=Effect.LATER,
     ),
     _topic(
-        "local.retention.bytes", Kind.LONG, -2, "Bytes to keep on the local disk once segments are in remote storage; -2 is retention.bytes.",
+        "local.retention.bytes", Kind.LONG, -2,
+        "Bytes to keep on the local disk once segments are in remote storage; -2 is retention.bytes.",
         at_least(-2), "log.local.retention.bytes", effect=Effect.LATER,
     ),
     _topic(
-        "local.retention.ms", Kind.LONG, -2, "Time to keep segments on the local disk once they are in remote storage; -2 is retention.ms.",
+        "local.retention.ms", Kind.LONG, -2,
+        "Time to keep segments on the local disk once they are in remote storage; -2 is retention.ms.",
         at_least(-2), "log.local.retention.ms", effect=Effect.LATER,
     ),
     _topic(
@@ -115,7 +122,8 @@ _TABLE: Final = (
         at_least(1), "log.cleaner.max.compaction.lag.ms", effect=Effect.LATER,
     ),
     _topic(
-        "max.message.bytes", Kind.INT, 1_048_588, "Largest batch that the topic takes, in bytes, compressed size with its header.",
+        "max.message.bytes", Kind.INT, 1_048_588,
+        "Largest batch that the topic takes, in bytes, compressed size with its header.",
         at_least(0), "message.max.bytes",
     ),
     _topic(
@@ -124,15 +132,18 @@ _TABLE: Final = (
         None, "log.message.downconversion.enable",
     ),
     _topic(
-        "message.format.version", Kind.STRING, "3.0-IV1", "Accepted for old scripts and ignored: batches are always stored in format 2.",
+        "message.format.version", Kind.STRING,
+        "3.0-IV1", "Accepted for old scripts and ignored: batches are always stored in format 2.",
         MESSAGE_FORMAT_VERSION, "log.message.format.version", effect=Effect.NEVER,
     ),
     _topic(
-        "message.timestamp.after.max.ms", Kind.LONG, LONG_MAX, "How far a record's CreateTime may lie after the broker's clock, in ms.",
+        "message.timestamp.after.max.ms", Kind.LONG, LONG_MAX,
+        "How far a record's CreateTime may lie after the broker's clock, in ms.",
         at_least(0), "log.message.timestamp.after.max.ms",
     ),
     _topic(
-        "message.timestamp.before.max.ms", Kind.LONG, LONG_MAX, "How far a record's CreateTime may lie before the broker's clock, in ms.",
+        "message.timestamp.before.max.ms", Kind.LONG, LONG_MAX,
+        "How far a record's CreateTime may lie before the broker's clock, in ms.",
         at_least(0), "log.message.timestamp.before.max.ms",
     ),
     _topic(
@@ -141,7 +152,8 @@ _TABLE: Final = (
         at_least(0), "log.message.timestamp.difference.max.ms",
     ),
     _topic(
-        "message.timestamp.type", Kind.STRING, "CreateTime", "Whose clock a record's timestamp is: the producer's or the broker's.",
+        "message.timestamp.type", Kind.STRING,
+        "CreateTime", "Whose clock a record's timestamp is: the producer's or the broker's.",
         one_of(*TIMESTAMP_TYPES), "log.message.timestamp.type",
     ),
     _topic(
@@ -164,14 +176,17 @@ _TABLE: Final = (
         effect=Effect.LATER,
     ),
     _topic(
-        "remote.log.delete.on.disable", Kind.BOOLEAN, False, "Delete the remote data of a topic when its tiering is switched off.", None,
+        "remote.log.delete.on.disable", Kind.BOOLEAN, False,
+        "Delete the remote data of a topic when its tiering is switched off.", None,
         effect=Effect.LATER,
     ),
     _topic(
-        "remote.storage.enable", Kind.BOOLEAN, False, "Keep old segments of the topic in remote storage.", None, effect=Effect.LATER,
+        "remote.storage.enable", Kind.BOOLEAN, False,
+        "Keep old segments of the topic in remote storage.", None, effect=Effect.LATER,
     ),
     _topic(
-        "retention.bytes", Kind.LONG, -1, "Size of a partition above which its oldest segments are deleted, in bytes; -1 is no limit.",
+        "retention.bytes", Kind.LONG, -1,
+        "Size of a partition above which its oldest segments are deleted, in bytes; -1 is no limit.",
         None, "log.retention.bytes",
     ),
     _topic(
@@ -179,10 +194,12 @@ _TABLE: Final = (
         at_least(-1), "log.retention.ms", Synonym("log.retention.minutes", _MINUTE_MS), Synonym("log.retention.hours", _HOUR_MS),
     ),
     _topic(
-        "segment.bytes", Kind.INT, 1_073_741_824, "Size at which a new segment is begun, in bytes.", at_least(14), "log.segment.bytes",
+        "segment.bytes", Kind.INT, 1_073_741_824,
+        "Size at which a new segment is begun, in bytes.", at_least(14), "log.segment.bytes",
     ),
     _topic(
-        "segment.index.bytes", Kind.INT, 10_485_760, "Largest size of an index file, in bytes; a full index begins a new segment.",
+        "segment.index.bytes", Kind.INT, 10_485_760,
+        "Largest size of an index file, in bytes; a full index begins a new segment.",
         at_least(4), "log.index.size.max.bytes",
     ),
     _topic(
@@ -194,7 +211,8 @@ _TABLE: Final = (
         at_least(1), "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS),
     ),
     _topic(
-        "unclean.leader.election.enable", Kind.BOOLEAN, False, "Let a replica that lags behind become leader when no other is left.",
+        "unclean.leader.election.enable", Kind.BOOLEAN, False,
+        "Let a replica that lags behind become leader when no other is left.",
         None, "unclean.leader.election.enable", effect=Effect.LATER,
     ),
 )  # fmt: skip
