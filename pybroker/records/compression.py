@@ -14,7 +14,7 @@
 A codec's package is imported when the first batch in that codec comes, so a broker without such clients starts faster.
 Everything here may run in a thread: no state is shared between calls.
 
-Source: `org.apache.kafka.common.compress`; KAFKA-3160 on the checksum.
+Source: `org.apache.kafka.common.compress`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,279 @@
+"""The pure Python twins of `_native`: the same functions, results and errors, for installs without a compiler.
+
+They go over bytes one record at a time, varints inline while they fit one byte: about 1 us per record.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+from pybroker.records.errors import record_fault
+
+_INT64_MAX: Final = (1 << 63) - 1
+_INT64_MIN: Final = -(1 << 63)
+_SECTION_MAX: Final = 0x7FFF_0000
+
+_HEAD_0: Final = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
+_HEAD_1: Final = struct.Struct(">qiIbbqi")  # with the timestamp
+_CHECKED_0: Final = struct.Struct(">bbi")  # what of the head the checksum covers
+_CHECKED_1: Final = struct.Struct(">bbqi")
+_INT32: Final = struct.Struct(">i")
+_OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
+_INT64: Final = struct.Struct(">q")
+
+# Keep in step with RECORD_FAULTS.
+_CUT_NUMBER: Final = 0
+_LONG_NUMBER: Final = 1
+_RECORD_SIZE: Final = 2
+_LONG_FIELD: Final = 3
+_HEADER_COUNT: Final = 4
+_NULL_HEADER_KEY: Final = 5
+_LONG_RECORD: Final = 6
+_BYTES_LEFT: Final = 7
+_OUT_OF_RANGE: Final = 8
+_SMALL_MESSAGE: Final = 9
+_WRONG_MAGIC: Final = 10
+_NESTED: Final = 11
+_MESSAGE_FIELDS: Final = 12
+_CHECKSUM: Final = 13
+_TOO_LARGE: Final = 14
+
+crc32 = zlib.crc32
+
+
+def _unsigned(section: bytes, position: int, end: int, bytes_max: int) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(position, min(position + bytes_max, end)):
+        byte = section[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, at + 1
+        shift += 7
+    raise record_fault(_CUT_NUMBER if end - position < bytes_max else _LONG_NUMBER)
+
+
+def _varint(section: bytes, position: int, end: int) -> tuple[int, int]:
+    if position < end and (raw := section[position]) < 0x80:
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw, position = _unsigned(section, position, end, 5)
+    raw &= 0xFFFF_FFFF
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _varlong(section: bytes, position: int, end: int) -> tuple[int, int]:
+    if position < end and (raw := section[position]) < 0x80:
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw, position = _unsigned(section, position, end, 10)
+    raw &= 0xFFFF_FFFF_FFFF_FFFF
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _field(section: bytes, position: int, end: int) -> tuple[int, int]:
+    size, position = _varint(section, position, end)
+    if size > end - position:
+        raise record_fault(_LONG_FIELD)
+    return size, position
+
+
+def _skip_headers(section: bytes, position: int, end: int, count: int) -> int:
+    if not 0 <= count <= end - position:
+        raise record_fault(_HEADER_COUNT)
+    for _ in range(count):
+        size, position = _field(section, position, end)
+        if size < 0:
+            raise record_fault(_NULL_HEADER_KEY)
+        size, position = _field(section, position + size, end)
+        position += max(size, 0)
+    return position
+
+
+def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int, int]:
+    """One record: timestamp delta, offset delta, key position and size, value position and size, position of the next record."""
+    size, position = _varint(section, position, len(section))
+    if not 1 <= size <= len(section) - position:
+        raise record_fault(_RECORD_SIZE)
+    end = position + size
+    timestamp_delta, position = _varlong(section, position + 1, end)
+    offset_delta, position = _varint(section, position, end)
+    key_size, key_at = _field(section, position, end)
+    value_size, value_at = _field(section, key_at + max(key_size, 0), end)
+    headers, position = _varint(section, value_at + max(value_size, 0), end)
+    if headers or position != end:
+        position = _skip_headers(section, position, end, headers)
+        if position != end:
+            raise record_fault(_LONG_RECORD)
+    return timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, end
+
+
+def _sum(base: int, delta: int) -> int:
+    if not _INT64_MIN <= base + delta <= _INT64_MAX:
+        raise record_fault(_OUT_OF_RANGE)
+    return base + delta
+
+
+def _whole(section: bytes | bytearray | memoryview) -> bytes:
+    if len(section) > _SECTION_MAX:
+        raise record_fault(_TOO_LARGE)
+    return bytes(section)
+
+
+def scan_records(section: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> tuple[int, int, int, bool]:
+    """See the stub of `_native`."""
+    section = _whole(section)
+    position = keyless = 0
+    max_timestamp, min_timestamp, is_sequential = -1, _INT64_MAX, True
+    for index in range(record_count):
+        delta, offset_delta, _, key_size, _, _, position = _parse(section, position)
+        timestamp = _sum(base_timestamp, delta)
+        max_timestamp = max(max_timestamp, timestamp)
+        if timestamp != -1:
+            min_timestamp = min(min_timestamp, timestamp)
+        keyless += key_size < 0
+        is_sequential &= offset_delta == index
+    if position != len(section):
+        raise record_fault(_BYTES_LEFT)
+    return max_timestamp, min_timestamp, keyless, is_sequential
+
+
+def down_converted_size(
+    section: bytes | bytearray | memoryview, record_count: int, base_offset: int, to_magic: int, first_offset: int
+) -> int:
+    """See the stub of `_native`."""
+    section = _whole(section)
+    position = size = 0
+    overhead = 34 if to_magic else 26
+    for _ in range(record_count):
+        _, offset_delta, _, key_size, _, value_size, position = _parse(section, position)
+        if _sum(base_offset, offset_delta) >= first_offset:
+            size += overhead + max(key_size, 0) + max(value_size, 0)
+    if position != len(section):
+        raise record_fault(_BYTES_LEFT)
+    return size
+
+
+def down_convert_records(
+    section: bytes | bytearray | memoryview,
+    record_count: int,
+    base_offset: int,
+    base_timestamp: int,
+    is_log_append_time: bool,  # noqa: FBT001
+    log_append_time: int,
+    to_magic: int,
+    first_offset: int,
+    is_relative: bool,  # noqa: FBT001
+) -> tuple[bytes, int, int, int]:
+    """See the stub of `_native`."""
+    section = _whole(section)
+    parts: list[bytes] = []
+    position = kept = first_kept = 0
+    last_kept = max_timestamp = -1
+    attributes = 0x08 if is_log_append_time and to_magic else 0
+    for _ in range(record_count):
+        delta, offset_delta, key_at, key_size, value_at, value_size, position = _parse(section, position)
+        offset = _sum(base_offset, offset_delta)
+        timestamp = log_append_time if is_log_append_time else _sum(base_timestamp, delta)
+        if offset < first_offset:
+            continue
+        if not kept:
+            first_kept = offset
+        kept += 1
+        last_kept = offset
+        max_timestamp = max(max_timestamp, timestamp)
+        inner = _sum(offset, -first_kept) if is_relative else offset
+        key = section[key_at : key_at + max(key_size, 0)]
+        value = section[value_at : value_at + max(value_size, 0)]
+        key_size, value_size = max(key_size, -1), max(value_size, -1)
+        if to_magic:
+            checked = _CHECKED_1.pack(1, attributes, timestamp, key_size)
+        else:
+            checked = _CHECKED_0.pack(0, 0, key_size)
+        body = b"".join((checked, key, _INT32.pack(value_size), value))
+        parts += struct.pack(">qiI", inner, len(body) + 4, zlib.crc32(body)), body
+    if position != len(section):
+        raise record_fault(_BYTES_LEFT)
+    return b"".join(parts), kept, last_kept, max_timestamp
+
+
+def up_convert_messages(
+    messages: bytes | bytearray | memoryview,
+    magic: int,
+    is_log_append_time: bool,  # noqa: FBT001
+    log_append_time: int,
+) -> tuple[bytes, int, int, int, int, int]:
+    """See the stub of `_native`."""
+    messages = _whole(messages)
+    out = bytearray()
+    position = count = keyless = base_timestamp = 0
+    max_timestamp, min_timestamp = -1, _INT64_MAX
+    while len(messages) - position >= 12:
+        (size,) = _INT32.unpack_from(messages, position + 8)
+        if size < 14:
+            raise record_fault(_SMALL_MESSAGE)
+        if size > len(messages) - position - 12:
+            break
+        timestamp, key, value = _message(messages, position + 12, position + 12 + size, magic)
+        if is_log_append_time:
+            timestamp = log_append_time
+        if not count:
+            base_timestamp = timestamp
+        body = bytearray(1)
+        _put(body, _sum(timestamp, -base_timestamp))
+        _put(body, count)
+        for field in (key, value):
+            _put(body, -1 if field is None else len(field))
+            body += field or b""
+        body.append(0)
+        _put(out, len(body))
+        out += body
+        max_timestamp = max(max_timestamp, timestamp)
+        if timestamp != -1:
+            min_timestamp = min(min_timestamp, timestamp)
+        keyless += key is None
+        count += 1
+        position += 12 + size
+    return bytes(out), count, base_timestamp, max_timestamp, min_timestamp, keyless
+
+
+def _message(messages: bytes, at: int, end: int, magic: int) -> tuple[int, bytes | None, bytes | None]:
+    """Timestamp, key and value of the message whose checksum is at `at`."""
+    crc, found_magic, attributes = _OFFSET_SIZE_CRC.unpack_from(messages, at - 12)[2:]
+    if zlib.crc32(memoryview(messages)[at + 4 : end]) != crc:
+        raise record_fault(_CHECKSUM)
+    if found_magic != magic:
+        raise record_fault(_WRONG_MAGIC)
+    if attributes & 0x07:
+        raise record_fault(_NESTED)
+    position = at + 6
+    timestamp = -1
+    if magic:
+        if end - position < 8:
+            raise record_fault(_MESSAGE_FIELDS)
+        (timestamp,) = _INT64.unpack_from(messages, position)
+        position += 8
+    key, position = _message_field(messages, position, end)
+    value, position = _message_field(messages, position, end)
+    if position != end:
+        raise record_fault(_MESSAGE_FIELDS)
+    return timestamp, key, value
+
+
+def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    if end - position < 4:
+        raise record_fault(_MESSAGE_FIELDS)
+    (size,) = _INT32.unpack_from(messages, position)
+    position += 4
+    if size > end - position:
+        raise record_fault(_MESSAGE_FIELDS)
+    if size < 0:
+        return None, position
+    return messages[position : position + size], position + size
+
+
+def _put(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

@@ -1,0 +1,32 @@
+"""The functions that touch every record, native if they were built, else their pure twins.
+
+`PYBROKER_PURE=1` in the environment forces the twins. Call them through this module (`kernels.scan_records(...)`), so that the tests
+can run everything on both. Their contract is in `_native.pyi`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pybroker.records import _pure
+
+__all__ = ["IS_NATIVE", "crc32", "down_convert_records", "down_converted_size", "scan_records", "up_convert_messages"]
+
+if TYPE_CHECKING:
+    from pybroker.records import _native as _kernels
+else:
+    _kernels = _pure
+    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
+        try:
+            from pybroker.records import _native as _kernels
+        except ImportError:
+            pass
+
+IS_NATIVE = _kernels is not _pure
+
+crc32 = _kernels.crc32
+scan_records = _kernels.scan_records
+down_converted_size = _kernels.down_converted_size
+down_convert_records = _kernels.down_convert_records
+up_convert_messages = _kernels.up_convert_messages
