@@ -1,0 +1,59 @@
+"""ApiVersions (key 18), v0-5: which APIs are served in which versions; usually a connection's first request.
+
+Behaviour
+    The list is the registry. From v3 on the client's software is noted in the connection; a name or version that is not made of
+    letters, digits, '-' and '.', or begins or ends with one of those two, is INVALID_REQUEST. A client that came to another
+    cluster or broker than it believes (v5) gets REBOOTSTRAP_REQUIRED.
+    A version that nobody knows yet is answered in v0 with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
+    chooses a lower one (KIP-511).
+Versions
+    v1 throttle time. v3 flexible, but with the header of v0; client software (KIP-511), features (KIP-584). v4 features may begin
+    at 0. v5 the cluster id and node id that the client expects (KIP-1242).
+Not done
+    Features: none is supported, so none is finalized, and the epoch of the finalized ones is "unknown".
+Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.API_VERSIONS
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Answer with the list of what is served."""
+    if context.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = name
+        context.connection.client_software_version = version
+    expected = (request.cluster_id, request.node_id)
+    if request.cluster_id is not None and expected != (broker.controller.image.cluster_id, broker.controller.broker_id):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_served())
+
+
+def unsupported_version_response(broker: Broker) -> ApiVersionsResponse:  # noqa: ARG001
+    """The answer, to be encoded as v0, to an ApiVersions request whose version is not served."""
+    own = [api for api in _served() if api.api_key == KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+
+
+@functools.cache
+def _served() -> list[ApiVersion]:
+    from pybroker.api.registry import APIS  # noqa: PLC0415 - the registry lists this module too
+
+    return [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in APIS.values()]

@@ -1,0 +1,84 @@
+"""CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created in one step.
+
+Behaviour
+    The answer comes when the logs exist, so the request's timeout never passes. Names, numbers, assignments and settings are
+    checked as Kafka's controller does, with its codes. A name that stands twice in the request is INVALID_REQUEST, answered once.
+    More than 10,000 partitions in one request are POLICY_VIOLATION.
+Versions
+    v1 validate only, error texts. v2 throttle time. v4 -1 for the broker's default numbers (taken in every version). v5 flexible,
+    numbers and settings in the answer (KIP-525). v7 topic id.
+Not done
+    Quotas of v6 (KIP-599), create.topic.policy.class.name.
+Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP-4, KIP-464, KIP-525.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pybroker.api.topic_configs import effective_configs
+from pybroker.metadata.new_topic import NewTopic
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.metadata.controller import TopicOutcome
+    from pybroker.metadata.image import TopicImage
+
+KEY = ApiKey.CREATE_TOPICS
+
+
+async def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
+    """Create what can be created, then answer."""
+    times_named = Counter(topic.name for topic in request.topics)
+    wanted = [_new_topic(topic) for topic in request.topics if times_named[topic.name] == 1]
+    outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
+    results = [_result(broker, topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True)]
+    results += [
+        CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=[])
+        for name, times in times_named.items()
+        if times > 1
+    ]
+    return CreateTopicsResponse(topics=results)
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple((assigned.partition_index, tuple(assigned.broker_ids)) for assigned in topic.assignments),
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(broker: Broker, name: str, outcome: TopicOutcome) -> CreatableTopicResult:
+    error, topic = outcome.error, outcome.topic
+    if error is not None:
+        return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
+    assert topic is not None, "an outcome is a topic or an error"
+    return CreatableTopicResult(
+        name=name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=_configs(broker, topic),
+    )
+
+
+def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
+        for config in effective_configs(broker.config, topic.configs)
+    ]

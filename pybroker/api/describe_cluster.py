@@ -1,0 +1,51 @@
+"""DescribeCluster (key 60), v0-2: the brokers, without topics.
+
+Behaviour
+    The addresses are those of Metadata. Asked about controllers, a broker refuses: its listeners are for clients.
+Versions
+    v1 the type of endpoint that is asked about: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE (KIP-919). v2 whether to
+    include fenced brokers (KIP-1073): a registered broker of ours is never fenced.
+Not done
+    Authorization: everything is allowed, and the operations say so.
+Source: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse; KIP-700.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.nodes import CLUSTER_OPERATIONS, controller_id, reachable_nodes
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DESCRIBE_CLUSTER
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Answer from the image of the cluster."""
+    if request.endpoint_type == CONTROLLERS:
+        text = "The request was sent to a broker, but asks about controllers."
+        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
+    if request.endpoint_type != BROKERS:
+        text = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
+    nodes = reachable_nodes(broker, context)
+    response = DescribeClusterResponse(
+        cluster_id=broker.controller.image.cluster_id,
+        controller_id=controller_id(broker, nodes),
+        brokers=[DescribeClusterBroker(broker_id=n.broker_id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,130 @@
+"""Metadata (key 3), v0-13: which brokers there are and which of them leads each partition; may create topics on the way.
+
+Behaviour
+    A topic that does not exist is created, if the broker and the request allow it, and answered with its leader at once: Kafka
+    answers with an error first, and clients ask again. Many requests for one new topic make one topic.
+    With a topic id in the request only ids count and names are ignored, as in Kafka. A topic asked for twice is answered once.
+    The structures of an answer are made once per image of the cluster and shared by all answers.
+Versions
+    v0 an empty list asks for all topics, and a partition with replicas out of reach is REPLICA_NOT_AVAILABLE. v1 null asks for
+    all, rack, controller. v2 cluster id. v4 whether to create topics. v5 offline replicas. v6 LISTENER_NOT_FOUND instead of
+    LEADER_NOT_AVAILABLE. v7 leader epoch. v8 authorized operations; those of the cluster until v10. v9 flexible. v10 topic ids in
+    the answer, v12 also in the request (INVALID_REQUEST before). v13 an error of the whole answer.
+Not done
+    Authorization: everything is allowed, and the operations say so.
+Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-516.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pybroker.api.metadata_topics import TopicAnswers
+from pybroker.api.nodes import CLUSTER_OPERATIONS, controller_id, reachable_nodes
+from pybroker.metadata.names import invalid_name_reason, is_internal
+from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.METADATA
+
+
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer at once, unless topics have to be created first."""
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        return _respond(broker, context, request, _all_topics(broker, context, request))
+    if context.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in asked):
+        return _refuse(asked)
+    ids = dict.fromkeys(TopicId(topic.topic_id) for topic in asked if topic.topic_id != ZERO_TOPIC_ID)
+    if ids:
+        return _respond(broker, context, request, _topics_by_id(broker, context, request, ids))
+    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+    known = broker.controller.image.topics
+    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        missing = [name for name in names if name not in known and invalid_name_reason(name) is None]
+        if missing:
+            return _create_and_respond(broker, context, request, names, missing)
+    return _respond(broker, context, request, _topics_by_name(broker, context, request, names, {}))
+
+
+async def _create_and_respond(
+    broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], missing: list[str]
+) -> MetadataResponse:
+    outcomes = await broker.controller.create_missing_topics(missing)
+    errors = {name: outcome.error.code for name, outcome in outcomes.items() if outcome.error is not None}
+    return _respond(broker, context, request, _topics_by_name(broker, context, request, names, errors))
+
+
+def _respond(
+    broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    nodes = reachable_nodes(broker, context)
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=n.broker_id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+        cluster_id=broker.controller.image.cluster_id,
+        controller_id=controller_id(broker, nodes),
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _refuse(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    code = ErrorCode.INVALID_REQUEST
+    topics = [MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in asked]
+    return MetadataResponse(topics=topics, error_code=code)
+
+
+def _all_topics(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    return TopicAnswers.of(broker, context, request).all()
+
+
+def _topics_by_name(
+    broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], errors: Mapping[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    known = broker.controller.image.topics
+    answers = TopicAnswers.of(broker, context, request)
+    topics = []
+    for name in names:
+        topic = known.get(name)
+        if topic is not None:
+            topics.append(answers.topic(topic))
+            continue
+        error = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if invalid_name_reason(name) is not None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        topics.append(
+            MetadataResponseTopic(
+                error_code=error,
+                name=name,
+                is_internal=is_internal(name),
+                topic_authorized_operations=answers.operations,
+            )
+        )
+    return topics
+
+
+def _topics_by_id(
+    broker: Broker, context: RequestContext, request: MetadataRequest, ids: Iterable[TopicId]
+) -> list[MetadataResponseTopic]:
+    known = broker.controller.image.topics_by_id
+    answers = TopicAnswers.of(broker, context, request)
+    return [
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        if (topic := known.get(topic_id)) is None
+        else answers.topic(topic)
+        for topic_id in ids
+    ]

@@ -1,0 +1,98 @@
+"""The topics of a Metadata answer, made once per image of the cluster.
+
+What a client is told about a topic depends on the image, on the listener (whether it can reach the leader there), on one of three
+kinds of versions, and on whether it asked for its authorized operations. For each combination the image keeps one TopicAnswers in
+`derived`; it makes a topic's structures when they are first asked for, and gives the same ones to everybody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from pybroker.api.nodes import TOPIC_OPERATIONS, offline_replicas, reachable_nodes
+from pybroker.metadata.image import NO_LEADER
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
+    from pybroker.protocol.messages.metadata import MetadataRequest
+
+NOT_ASKED_FOR: Final = -(2**31)
+"""Authorized operations of a request that does not want to know."""
+
+
+class TopicAnswers:
+    """The topics of one image in one combination. What it returns is shared: never change it."""
+
+    __slots__ = ("_all", "_by_name", "_hides_unreachable", "_image", "_names_listener", "_reachable", "operations")
+
+    def __init__(
+        self, image: ClusterImage, reachable: frozenset[int], *, operations: int, hides_unreachable: bool, names_listener: bool
+    ) -> None:
+        self._image, self._reachable = image, reachable
+        self._hides_unreachable = hides_unreachable  # v0 knows only brokers that it can reach
+        self._names_listener = names_listener  # v6 tells a wrong configuration from a broker that is away
+        self._by_name: dict[str, MetadataResponseTopic] = {}
+        self._all: list[MetadataResponseTopic] | None = None
+        self.operations = operations
+
+    @staticmethod
+    def of(broker: Broker, context: RequestContext, request: MetadataRequest) -> TopicAnswers:
+        """Those for the combination of this request."""
+        image, version = broker.controller.image, context.api_version
+        kind = 0 if version == 0 else 1 if version < 6 else 2
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+        key = ("topics", context.connection.listener_name, kind, operations)
+        answers = cast("TopicAnswers | None", image.derived.get(key))
+        if answers is None:
+            reachable = frozenset(node.broker_id for node in reachable_nodes(broker, context))
+            answers = TopicAnswers(image, reachable, operations=operations, hides_unreachable=kind == 0, names_listener=kind == 2)
+            image.derived[key] = answers
+        return answers
+
+    def all(self) -> list[MetadataResponseTopic]:
+        """Every topic of the image."""
+        if self._all is None:
+            self._all = [self.topic(topic) for topic in self._image.topics.values()]
+        return self._all
+
+    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        """One topic of the image."""
+        answer = self._by_name.get(topic.name)
+        if answer is None:
+            answer = self._by_name[topic.name] = MetadataResponseTopic(
+                error_code=ErrorCode.NONE,
+                name=topic.name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=[self._partition(index, partition) for index, partition in enumerate(topic.partitions)],
+                topic_authorized_operations=self.operations,
+            )
+        return answer
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        reachable, leader = self._reachable, partition.leader
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        if self._hides_unreachable:
+            replicas = [broker_id for broker_id in replicas if broker_id in reachable]
+            isr = [broker_id for broker_id in isr if broker_id in reachable]
+        if leader not in reachable:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            if self._names_listener and leader in self._image.brokers:
+                error = ErrorCode.LISTENER_NOT_FOUND
+            leader = NO_LEADER
+        elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        else:
+            error = ErrorCode.NONE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=offline_replicas(partition, reachable),
+        )
