@@ -104,6 +104,14 @@ def fetch_params(
     )
 
 
+SessionKey = tuple[str | TopicId | None, int]
+
+
+def session_key(topic: str | None, topic_id: TopicId, partition: int) -> SessionKey:
+    """What names a partition within a fetch session: the topic's id where the request uses ids, else its name."""
+    return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
+
+
 class FetchPartition:
     """One partition of a fetch request. Immutable.
 
@@ -150,9 +158,9 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
 
     @property
-    def session_key(self) -> tuple[str | bytes | None, int]:
-        """What names the partition within a fetch session: the topic's id where the request uses ids, else its name."""
-        return (self.topic if self.topic_id == ZERO_TOPIC_ID else self.topic_id, self.partition)
+    def session_key(self) -> SessionKey:
+        """What names the partition within a fetch session."""
+        return session_key(self.topic, self.topic_id, self.partition)
 
     def __repr__(self) -> str:
         return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"

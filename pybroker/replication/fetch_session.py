@@ -1,0 +1,398 @@
+"""Incremental fetch sessions: a fetcher names its many partitions once, then only what changes, and is told only what changed.
+
+How it goes
+    A full request (epoch 0) names all partitions; its answer names all too and carries the id of a new session, if there was
+    room for one. Requests with that id and the next epoch (1, 2, ... 2147483647, 1) name only partitions that are new, have
+    another offset or limit, or are forgotten; the rest is taken from the session. Their answers leave out partitions with
+    nothing to say. Epoch -1 ends the session.
+
+Who is first
+    The session keeps an order. A partition that was answered with records goes to the end, so that under a limit on the
+    response all get their turn although the fetcher does not repeat them.
+
+Who gets a session
+    There are `max.incremental.fetch.session.cache.slots`. When all are taken, the session that was used longest ago makes room for
+    a new one if that was more than two minutes ago (`EVICTION_MS`). Else the least valuable one does, if the new one is worth as
+    much: a follower's is worth more than a client's, then more partitions are worth more. For a client's new session only those can
+    go that were older than two minutes when they were last used; for a follower's, any of a client's too. Who gets no session makes
+    a full request each time.
+
+Cost
+    An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to compare.
+
+Source: KIP-227, KIP-516; kafka.server.FetchSession.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import secrets
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replication.fetch_data import (
+    NO_OFFSET,
+    FetchPartition,
+    FetchPartitionData,
+    FetchResults,
+    SessionKey,
+)
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.model import TopicId
+
+logger = logging.getLogger(__name__)
+
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+EVICTION_MS: Final = 120_000
+TOPIC_ID_VERSION_MIN: Final = 13
+
+TopicNames = Callable[["TopicId"], str | None]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that a session expects after `epoch`."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class CachedPartition(FetchPartition):
+    """A partition of a session: what was asked last, and what was last answered (`answered_...`)."""
+
+    __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key")
+
+    def __init__(self, asked: FetchPartition, topic: str | None, before: CachedPartition | None = None) -> None:
+        super().__init__(
+            topic,
+            asked.topic_id,
+            asked.partition,
+            fetch_offset=asked.fetch_offset,
+            max_bytes=asked.max_bytes,
+            log_start_offset=asked.log_start_offset,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+        )
+        self.key = asked.session_key
+        self.answered_high_watermark: int = NO_OFFSET if before is None else before.answered_high_watermark
+        self.answered_log_start_offset: int = NO_OFFSET if before is None else before.answered_log_start_offset
+
+    def take_answer(self, data: FetchPartitionData) -> bool:
+        """Remember what is answered. Returns whether it must be sent: anything but "the same as last time, and no records"."""
+        must_send = (
+            (data.records is not None and data.records.size > 0)
+            or data.diverging_epoch is not None
+            or data.preferred_read_replica >= 0
+        )
+        if data.high_watermark != self.answered_high_watermark:
+            self.answered_high_watermark = data.high_watermark
+            must_send = True
+        if data.log_start_offset != self.answered_log_start_offset:
+            self.answered_log_start_offset = data.log_start_offset
+            must_send = True
+        if data.error_code:
+            self.answered_high_watermark = NO_OFFSET  # so that the end of the error is sent too
+            must_send = True
+        return must_send
+
+
+EvictableKey = tuple[bool, int, int]
+"""A session's worth: is it a follower's, its partitions, its id."""
+
+
+class FetchSession:
+    """One session. Its partitions are in the order in which they are served.
+
+    A partition of a session is replaced, not changed, by a request, because an earlier request may still wait with it.
+    """
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "evictable_key",
+        "is_privileged",
+        "last_used_ms",
+        "partitions",
+        "session_id",
+        "unresolved",
+        "uses_topic_ids",
+        "was_old",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: dict[SessionKey, CachedPartition],
+        *,
+        is_privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> None:
+        self.session_id = session_id
+        self.partitions = partitions
+        self.is_privileged = is_privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.unresolved = {key for key, partition in partitions.items() if partition.topic is None}
+        self.evictable_key: EvictableKey | None = None  # as the cache has it
+        self.was_old = False
+
+    def update(self, asked: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
+        """Take over what an incremental request says."""
+        partitions = self.partitions
+        for wanted in asked:
+            key = wanted.session_key
+            before = partitions.get(key)
+            topic = wanted.topic if before is None or before.topic is None else before.topic
+            partitions[key] = CachedPartition(wanted, topic, before)
+            if topic is None:
+                self.unresolved.add(key)
+        for key in forgotten:
+            partitions.pop(key, None)
+            self.unresolved.discard(key)
+
+    def resolve(self, topic_names: TopicNames) -> None:
+        """Look up topics that were not known by their ids before."""
+        for key in list(self.unresolved):
+            partition = self.partitions[key]
+            topic = topic_names(partition.topic_id) if partition.topic is None else partition.topic
+            if topic is not None:
+                self.unresolved.discard(key)
+                self.partitions[key] = CachedPartition(partition, topic, partition)
+
+
+class FetchAnswer(NamedTuple):
+    """What a fetch response says: for the whole, and for the partitions that it names."""
+
+    error_code: ErrorCode
+    session_id: int
+    results: FetchResults
+
+
+class FetchContext(abc.ABC):
+    """One fetch request in terms of sessions: which partitions to read, and then what to answer."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, partitions: Sequence[FetchPartition]) -> None:
+        self.partitions = partitions
+
+    @abc.abstractmethod
+    def answer(self, results: FetchResults) -> FetchAnswer:
+        """Called once, with an answer for each of `partitions`: for these very objects, in any order."""
+
+
+class ErrorContext(FetchContext):
+    """The session is not what the request thinks: nothing to read."""
+
+    __slots__ = ("_error_code",)
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(())
+        self._error_code = error_code
+
+    def answer(self, results: FetchResults) -> FetchAnswer:
+        """The error, without a session."""
+        del results
+        return FetchAnswer(self._error_code, NO_SESSION_ID, [])
+
+
+class SessionlessContext(FetchContext):
+    """All partitions of the request, and nothing remembered."""
+
+    __slots__ = ()
+
+    def answer(self, results: FetchResults) -> FetchAnswer:
+        """Everything."""
+        return FetchAnswer(ErrorCode.NONE, NO_SESSION_ID, results)
+
+
+class FullContext(FetchContext):
+    """All partitions of the request, of which a new session is made with the answer."""
+
+    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
+
+    def __init__(
+        self, cache: FetchSessionCache, partitions: Sequence[FetchPartition], *, is_from_follower: bool, uses_topic_ids: bool
+    ) -> None:
+        super().__init__(partitions)
+        self._cache = cache
+        self._is_from_follower = is_from_follower
+        self._uses_topic_ids = uses_topic_ids
+
+    def answer(self, results: FetchResults) -> FetchAnswer:
+        """Everything, and the new session's id if there was room for one."""
+        session_id = self._cache.create(results, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
+        return FetchAnswer(ErrorCode.NONE, session_id, results)
+
+
+class IncrementalContext(FetchContext):
+    """All partitions of the session, of which only those with news are answered."""
+
+    __slots__ = ("_epoch", "_session")
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(list(session.partitions.values()))
+        self._session = session
+        self._epoch = session.epoch
+
+    def answer(self, results: FetchResults) -> FetchAnswer:
+        """What has changed since the last answer; INVALID_FETCH_SESSION_EPOCH when another request went on with the session."""
+        session = self._session
+        if session.epoch != self._epoch:
+            logger.info(
+                "fetch session %d is at epoch %d, not %d: a repeated request?", session.session_id, session.epoch, self._epoch
+            )
+            return FetchAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+        changed: FetchResults = []
+        for result in results:
+            partition, data = result
+            assert isinstance(partition, CachedPartition)
+            if not partition.take_answer(data):
+                continue
+            changed.append(result)
+            if data.records is not None and data.records.size:
+                del session.partitions[partition.key]
+                session.partitions[partition.key] = partition
+        return FetchAnswer(ErrorCode.NONE, session.session_id, changed)
+
+
+class FetchSessionCache:
+    """The sessions of one broker. Belongs to the loop.
+
+    `evictions` counts sessions that had to make room.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_evictable_by_all",
+        "_evictable_by_privileged",
+        "_sessions",
+        "_slots_max",
+        "evictions",
+        "partition_count",
+    )
+
+    def __init__(self, clock: Clock, slots_max: int) -> None:
+        self._clock = clock
+        self._slots_max = slots_max
+        self._sessions: dict[int, FetchSession] = {}  # by id, the one used longest ago first
+        self._evictable_by_all: list[EvictableKey] = []  # sorted, the least valuable first
+        self._evictable_by_privileged: list[EvictableKey] = []
+        self.evictions = 0
+        self.partition_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session, without using it."""
+        return self._sessions.get(session_id)
+
+    def context(
+        self,
+        *,
+        version: int,
+        session_id: int,
+        session_epoch: int,
+        is_from_follower: bool,
+        partitions: Sequence[FetchPartition],
+        forgotten: Iterable[SessionKey],
+        topic_names: TopicNames,
+    ) -> FetchContext:
+        """What the request is about. Before version 7 a request says session 0 and epoch -1. `topic_names` maps known topic ids."""
+        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION_ID and (old := self._sessions.get(session_id)) is not None:
+                self._remove(old)
+            if session_epoch == FINAL_EPOCH:
+                return SessionlessContext(partitions)
+            uses_topic_ids = version >= TOPIC_ID_VERSION_MIN
+            return FullContext(self, partitions, is_from_follower=is_from_follower, uses_topic_ids=uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != session_epoch:
+            return ErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= TOPIC_ID_VERSION_MIN):
+            return ErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(partitions, forgotten)
+        if not session.partitions:
+            self._remove(session)
+            return SessionlessContext(partitions)
+        session.resolve(topic_names)
+        session.epoch = next_epoch(session.epoch)
+        self._touch(session, self._clock.monotonic_ms())
+        return IncrementalContext(session)
+
+    def create(self, results: FetchResults, *, is_privileged: bool, uses_topic_ids: bool) -> int:
+        """Make a session of partitions as they are being answered. Returns its id, or NO_SESSION_ID when there is no room."""
+        now_ms = self._clock.monotonic_ms()
+        if len(self._sessions) >= self._slots_max and not self._evict((is_privileged, len(results), 0), now_ms):
+            return NO_SESSION_ID
+        partitions: dict[SessionKey, CachedPartition] = {}
+        for asked, data in results:
+            cached = CachedPartition(asked, asked.topic)
+            cached.answered_high_watermark = data.high_watermark
+            cached.answered_log_start_offset = data.log_start_offset
+            partitions[cached.key] = cached
+        session_id = secrets.randbelow(EPOCH_MAX) + 1
+        while session_id in self._sessions:
+            session_id = secrets.randbelow(EPOCH_MAX) + 1
+        session = FetchSession(session_id, partitions, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self._touch(session, now_ms)
+        return session_id
+
+    def _evict(self, key: EvictableKey, now_ms: int) -> bool:
+        """Make room for a session worth `key`. See the module's text."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            victim = oldest
+        else:
+            evictable = self._evictable_by_privileged if key[0] else self._evictable_by_all
+            if not evictable or key < evictable[0]:
+                return False
+            victim = self._sessions[evictable[0][2]]
+        self._remove(victim)
+        self.evictions += 1
+        return True
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        """The session is used now: it becomes the youngest, and its worth is that of its present partitions."""
+        self._sessions.pop(session.session_id, None)
+        self._sessions[session.session_id] = session
+        session.last_used_ms = now_ms
+        key = (session.is_privileged, len(session.partitions), session.session_id)
+        is_old = now_ms - session.created_ms > EVICTION_MS
+        if key == session.evictable_key and is_old == session.was_old:
+            return
+        self._forget_worth(session)
+        session.evictable_key, session.was_old = key, is_old
+        self.partition_count += key[1]
+        if is_old or not session.is_privileged:
+            insort(self._evictable_by_privileged, key)
+        if is_old:
+            insort(self._evictable_by_all, key)
+
+    def _forget_worth(self, session: FetchSession) -> None:
+        key = session.evictable_key
+        if key is None:
+            return
+        self.partition_count -= key[1]
+        for evictable in (self._evictable_by_all, self._evictable_by_privileged):
+            index = bisect_left(evictable, key)
+            if index < len(evictable) and evictable[index] == key:
+                del evictable[index]
+
+    def _remove(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        self._forget_worth(session)
