@@ -9,10 +9,10 @@ more than the 4 bytes of a size before it is refused and muted.
 Who waits is served in random order, so none starves: as long as one waits nothing is free for a newcomer. As long as nobody
 waits nothing is shuffled.
 
-A queued request is one that is wholly received and not yet given to the handler: it stands behind a request in work on its
-connection, or waits for its connection's next turn. A request in work is not queued: it holds no request memory any more when it
-is parked. This is what Kafka's request queue holds, with the loop in the place of its handler threads. One receive may bring more
-than one request, so the number can exceed the bound by what fits into the 128 kB of a receive.
+A queued request is one that is wholly received and waits for nothing but its connection's next turn: what Kafka's request queue
+holds, with the loop in the place of its handler threads. A parked request is not queued, nor is what stands behind it or behind
+an answer that its peer does not read. One receive may bring more than one request, so the number can exceed the bound by what
+fits into the 128 kB of a receive.
 
 Source: KIP-72; Kafka's Selector (determineHandlingOrder), RequestChannel.
 """

@@ -122,10 +122,13 @@ class Connection(asyncio.BufferedProtocol):
         self.counters.bytes_in += nbytes
         self._receiver.received(nbytes)
         if self._is_busy:
-            self._receiver.leave_scratch()
+            self._receiver.leave_scratch()  # at most the size of the next request
             self._mute_data_behind()
-        else:
+            return
+        try:
             self._turn()
+        except Exception as error:
+            self._failed(error)
 
     def eof_received(self) -> bool:
         """The peer sends no more. Returns whether the connection stays open to answer."""
@@ -190,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def output_ready(self) -> None:
         """A response that could not be handed over at once now is."""
-        self._turn()
+        self._guarded(self._turn)
 
     def output_failed(self, error: BaseException) -> None:
         """A response cannot be finished; the peer would take what follows for its rest."""
@@ -216,44 +219,56 @@ class Connection(asyncio.BufferedProtocol):
     def _is_busy(self) -> bool:
         return self._parked is not None or self._sender.is_blocked
 
-    def _turn(self) -> None:
-        self._guarded(self._take_requests)
-
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run `step`; whatever it raises ends this connection only."""
         try:
             step()
-        except ProtocolViolation as violation:
-            logger.info("Closing %s: %s", self.context, violation)
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, ProtocolViolation):
+            logger.info("Closing %s: %s", self.context, error)
             self.counters.protocol_violations += 1
-            self._sender.flush()
+            self._sender.flush()  # the answers to the requests before
             self.close()
-        except Exception:
-            logger.exception("Closing %s after an unexpected error. This is a bug.", self.context)
+        else:
+            logger.error("Closing %s after an unexpected error. This is a bug.", self.context, exc_info=error)
             self.abort()
 
-    def _take_requests(self) -> None:
+    def _turn(self) -> None:
+        """Take requests until there is none, one is in work, or others should have their turn."""
         if self._is_ending:
             self._finish_ending()
             return
-        receiver, context, handler = self._receiver, self.context, self._owner.handler
-        deadline_ns, taken = 0, 0
+        receiver, sender, context, handler = self._receiver, self._sender, self.context, self._owner.handler
+        taken = deadline_ns = 0
         while (frame := receiver.next_frame()) is not None:
             taken += 1
             response = handler(context, frame)
-            receiver.frame_done()
-            self._answer(response)
-            if self._is_busy or self._is_ending:
-                break
-            if receiver.has_more:
-                if not deadline_ns:
-                    deadline_ns = self._owner.now_ns() + TURN_NS
-                elif taken >= TURN_REQUESTS or self._owner.now_ns() > deadline_ns:
+            if type(response) is bytes:
+                sender.add(response)
+                if sender.is_blocked:
+                    break
+            elif response is not None:
+                self._answer(response)
+                if self._is_busy or self._is_ending:
+                    break
+            if not taken & 7:  # the clock is dear
+                now_ns = self._owner.now_ns()
+                deadline_ns = deadline_ns or now_ns + TURN_NS
+                if (taken >= TURN_REQUESTS or now_ns > deadline_ns) and receiver.has_more:
                     self._schedule_turn()
                     break
+        else:
+            self.counters.requests += taken
+            sender.flush()
+            if self._mute or receiver.is_waiting:
+                self._settle()
+            return
         self.counters.requests += taken
-        receiver.leave_scratch()
-        self._sender.flush()
+        receiver.leave_scratch(is_turn_over=self._is_turn_scheduled)
+        sender.flush()
         self._settle()
 
     def _answer(self, response: Response | Future[Response]) -> None:
@@ -278,14 +293,17 @@ class Connection(asyncio.BufferedProtocol):
                 response.discard()
             return
         self._touch()
-        self._guarded(lambda: self._answer_parked(future))
+        try:
+            self._answer_parked(future)
+        except Exception as failure:
+            self._failed(failure)
 
     def _answer_parked(self, future: Future[Response]) -> None:
         self._answer(future.result())
         if self._is_busy:
             self._sender.flush()
         else:
-            self._take_requests()
+            self._turn()
 
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
@@ -295,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
     def _scheduled_turn(self) -> None:
         self._is_turn_scheduled = False
         if self.is_open and not self._is_busy:
-            self._turn()
+            self._guarded(self._turn)
 
     def _finish_ending(self) -> None:
         self._sender.flush()

@@ -108,7 +108,7 @@ class MemoryPool:
         if self._lost:
             self.reclaim_lost()
         if self.used >= self.size:
-            self.note_refused()
+            self._note_refused()
             return None
         buffer = PooledBuffer(self, size)
         self.used += size
@@ -125,8 +125,8 @@ class MemoryPool:
         buffer._pool = None
         self._give_back(buffer.size)
 
-    def note_refused(self) -> None:
-        """A request was not read for lack of memory: the pool counts as depleted from now until memory is back."""
+    def _note_refused(self) -> None:
+        # A request is not read for lack of memory: the pool counts as depleted from now until memory is back.
         if self._depleted_since_ms is None:
             self._depleted_since_ms = self.clock.monotonic_ms()
 

@@ -51,20 +51,23 @@ def new_scratch(socket_request_max_bytes: int) -> memoryview:
 class Receiver:
     """Takes what the socket gives and yields requests one by one.
 
-    Use: `get_buffer`, fill it, `received`, then `next_frame` and `frame_done` until there is none, then `leave_scratch`.
+    Use: `get_buffer`, fill it, `received`, then `next_frame` until there is none, or `leave_scratch` to stop before.
     """
 
     __slots__ = (
         "_admission",
         "_end",
         "_frame_size",
+        "_is_one_by_one",
+        "_is_queued",
         "_kept",
         "_listener",
+        "_pool",
         "_position",
         "_prefix",
-        "_queued",
         "_refused",
         "_request_bytes_max",
+        "_requests_kept",
         "_scratch",
         "_source",
         "bytes_wanted",
@@ -73,6 +76,7 @@ class Receiver:
     def __init__(self, scratch: memoryview, admission: Admission, request_bytes_max: int, listener: MemoryListener) -> None:
         self._scratch = scratch
         self._admission = admission
+        self._pool = admission.pool
         self._request_bytes_max = request_bytes_max
         self._listener = listener
         self._prefix = b""
@@ -81,7 +85,9 @@ class Receiver:
         self._end = 0
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
         self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
-        self._queued = 0  # complete requests in it
+        self._requests_kept = 0  # complete requests in it
+        self._is_queued = False  # whether the admission counts them
+        self._is_one_by_one = False  # receive no more than one request at a time
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = 0  # for the admission
 
@@ -103,7 +109,12 @@ class Receiver:
         if self._kept is not None:
             return self._source[self._end :]
         prefix = self._prefix
-        if not is_busy and self._admission.is_open:
+        admission = self._admission
+        if (
+            not (is_busy or self._is_one_by_one)
+            and self._pool.used < self._pool.size
+            and admission.queued_requests < admission.queued_requests_max
+        ):
             if not prefix:
                 return self._scratch
             self._scratch[: len(prefix)] = prefix
@@ -122,11 +133,15 @@ class Receiver:
         self._prefix = b""
 
     def next_frame(self) -> memoryview | None:
-        """The next complete request without its prefix, borrowed until `frame_done`; None: more bytes, or memory, are needed.
+        """The next complete request without its prefix; None: more bytes, or memory, are needed, and the scratch is left.
+
+        It is borrowed until the next call, or that of `leave_scratch`, which gives its memory back.
 
         Raises:
             ProtocolViolation: the size is not positive, or exceeds socket.request.max.bytes.
         """
+        if self._kept is not None and self._position == self._end:
+            self._release()  # of the request before
         if self._refused is not None:
             return None
         if len(self._prefix) == PREFIX.size:  # of a request that began to arrive while another one was in work
@@ -134,8 +149,9 @@ class Receiver:
             self._prefix, self._position, self._end = b"", 0, PREFIX.size
         position, size = self._position, self._frame_size
         if size < 0:
-            if self._end - position < PREFIX.size:
-                self._keep_prefix()
+            if self._end - position < 4:
+                if self._end > position:
+                    self._keep_prefix()
                 return None
             (size,) = _unpack_size(self._source, position)
             if not 0 < size <= self._request_bytes_max:
@@ -143,23 +159,27 @@ class Receiver:
             self._frame_size = size
             self._position = position = position + PREFIX.size
         end = position + size
-        if end <= self._end and (self._kept is not None or not self._admission.pool.is_out_of_memory):
+        if end <= self._end and (self._kept is not None or self._pool.used < self._pool.size):
             self._position, self._frame_size = end, _SIZE_UNKNOWN
-            if self._queued:
-                self._queued -= 1
-                self._admission.unqueue(1)
+            if self._requests_kept:
+                self._requests_kept -= 1
+                if self._is_queued:
+                    self._admission.unqueue(1)
             return self._source[position:end]
         if end > len(self._source) or self._kept is None:
             self._keep_request(size)
         return None
 
-    def frame_done(self) -> None:
-        """The handler has returned: the memory goes back, unless it holds more requests."""
+    def leave_scratch(self, *, is_turn_over: bool = False) -> None:
+        """No more requests are taken for now: what is left in the scratch moves to memory of its own.
+
+        `is_turn_over`: nothing but other connections' turns comes before the next request; complete requests count as queued.
+        What stands behind a request in work does not count, or a few parked requests could keep out the one they wait for.
+        """
         if self._kept is not None and self._position == self._end:
             self._release()
-
-    def leave_scratch(self) -> None:
-        """No more requests are taken for now: what is left in the scratch moves to memory of its own."""
+        if self._requests_kept:
+            self._set_queued(is_turn_over)
         if self._kept is not None or self._refused is not None:
             return
         rest = self._source[self._position : self._end]
@@ -169,13 +189,15 @@ class Receiver:
         self._position = self._end = 0
         # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either: this
         # much was received because it was not empty.
-        buffer = self._admission.pool.try_allocate(len(rest))
+        buffer = self._pool.try_allocate(len(rest))
         if buffer is None:
             self._wait(rest, len(rest))
             return
-        self._queued = _count_requests(rest)
-        self._admission.queue(self._queued)
+        self._requests_kept = _count_requests(rest)
+        self._set_queued(is_turn_over)
         self._adopt(buffer, rest)
+        # The same reason: with a bound on memory, the next time less is held behind a request in work.
+        self._is_one_by_one = self._pool.is_bounded and not is_turn_over
 
     def granted(self, buffer: PooledBuffer) -> None:
         """The memory that was waited for is there."""
@@ -189,12 +211,19 @@ class Receiver:
         if self._refused is not None:
             self._admission.leave(self)
             self._refused = None
-        if self._queued:
-            self._admission.unqueue(self._queued)
-            self._queued = 0
+        self._set_queued(False)
+        self._requests_kept = 0
         if self._kept is not None:
             self._release()
         self._prefix, self._position, self._end, self._frame_size = b"", 0, 0, _SIZE_UNKNOWN
+
+    def _set_queued(self, is_queued: bool) -> None:
+        if is_queued != self._is_queued:
+            self._is_queued = is_queued
+            if is_queued:
+                self._admission.queue(self._requests_kept)
+            else:
+                self._admission.unqueue(self._requests_kept)
 
     def _keep_prefix(self) -> None:
         self._prefix = bytes(self._source[self._position : self._end])
@@ -230,9 +259,10 @@ class Receiver:
     def _release(self) -> None:
         assert self._kept is not None
         buffer, self._kept = self._kept, None
+        self._is_queued = False
         self._source = self._scratch
         self._position = self._end = 0
-        self._admission.pool.release(buffer)
+        self._pool.release(buffer)
 
 
 def _count_requests(buffer: memoryview) -> int:

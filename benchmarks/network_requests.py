@@ -1,0 +1,99 @@
+"""CPU of the network layer per small request, with a handler that only answers.
+
+    python benchmarks/network_requests.py [--asyncio] [--seconds 2] [--depth 1 --depth 64]
+
+A server process and a client on one connection; the client keeps `depth` requests under way. Reported is the server's CPU time per
+request (user + system, from the kernel's accounting). Where the machine has two cores, pin: the script does it by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import socket
+import struct
+import time
+from multiprocessing.connection import Connection as Pipe
+
+import uvloop
+
+from pybroker.clock import SystemClock
+from pybroker.network.context import ConnectionContext
+from pybroker.network.limits import Listener, NetworkLimits
+from pybroker.network.memory_pool import MemoryPool
+from pybroker.network.server import SocketServer
+
+REQUEST = struct.pack(">ihhih", 24, 18, 3, 7, 4) + b"name" + b"\0\x05abcd\x031.0"[:10]
+ANSWER = struct.pack(">ii", 300, 7) + bytes(296)
+
+
+def handler(context: ConnectionContext, frame: memoryview) -> bytes:
+    return ANSWER
+
+
+def serve(pipe: Pipe, *, on_asyncio: bool, pool_bytes: int) -> None:
+    pin(0)
+
+    async def main() -> None:
+        server = SocketServer([Listener(host="127.0.0.1")], handler, MemoryPool(pool_bytes, SystemClock()), NetworkLimits())
+        (bound,) = await server.start()
+        pipe.send(bound.port)
+        await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
+        await server.stop(1000)
+
+    (asyncio.run if on_asyncio else uvloop.run)(main())
+
+
+def pin(core: int) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/schedstat") as file:  # ns on the CPU; finer than the ticks of /proc/pid/stat
+        return int(file.read().split()[0]) / 1e9
+
+
+def measure(pid: int, port: int, depth: int, seconds: float) -> str:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        burst, expected = REQUEST * depth, len(ANSWER) * depth
+        into = bytearray(expected)
+        count = 0
+        start, cpu = time.monotonic(), cpu_seconds(pid)
+        while time.monotonic() - start < seconds:
+            client.sendall(burst)
+            got = 0
+            while got < expected:
+                got += client.recv_into(memoryview(into)[got:])
+            count += depth
+        elapsed, cpu = time.monotonic() - start, cpu_seconds(pid) - cpu
+    return f"depth {depth:4}: {cpu / count * 1e6:6.2f} us CPU per request, {count / cpu:9,.0f} per CPU-second, {count / elapsed:9,.0f}/s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--asyncio", action="store_true", help="plain asyncio instead of uvloop")
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--depth", type=int, action="append")
+    parser.add_argument("--pool-bytes", type=int, default=-1, help="queued.max.request.bytes")
+    arguments = parser.parse_args()
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    kwargs = {"on_asyncio": arguments.asyncio, "pool_bytes": arguments.pool_bytes}
+    server = context.Process(target=serve, args=(theirs,), kwargs=kwargs)
+    server.start()
+    port = ours.recv()
+    pin(1)
+    assert server.pid is not None
+    for depth in arguments.depth or [1, 8, 64]:
+        measure(server.pid, port, depth, 0.2)
+        print(measure(server.pid, port, depth, arguments.seconds))
+    ours.send("stop")
+    server.join()
+
+
+if __name__ == "__main__":
+    main()
