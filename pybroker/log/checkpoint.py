@@ -1,0 +1,163 @@
+"""The small text files beside the data, each replaced as a whole.
+
+    recovery-point-offset-checkpoint    below this offset the data is on the disk      per log directory:
+    log-start-offset-checkpoint         below it the data is logically gone              0 (version) / number of entries /
+    replication-offset-checkpoint       the high watermark                               topic partition offset
+    leader-epoch-checkpoint             per partition: 0 / number of entries / epoch start-offset
+    partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
+    meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id
+    .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; there only while the broker is down
+
+Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
+CleanShutdownFileHandler of Kafka.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_parse, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pybroker.log.filesystem import Filesystem
+
+VERSION: Final = 0
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_FILE: Final = "replication-offset-checkpoint"
+LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+META_PROPERTIES_FILE: Final = "meta.properties"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+
+class CorruptCheckpointError(Exception):
+    """The file is not what its format says."""
+
+
+def read_entries(filesystem: Filesystem, path: str, fields: int) -> list[list[str]]:
+    """The entries of a checkpoint, each of `fields` words; empty when there is no file. Raises CorruptCheckpointError."""
+    if not filesystem.exists(path):
+        return []
+    try:
+        lines = filesystem.read_file(path).decode().split("\n")
+        version, expected = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError) as error:
+        raise CorruptCheckpointError(f"{path}: no version and count") from error
+    if version != VERSION:
+        raise CorruptCheckpointError(f"{path}: unknown version {version}")
+    entries = [line.split() for line in lines[2:] if line]
+    if len(entries) != expected or any(len(entry) != fields for entry in entries):
+        raise CorruptCheckpointError(f"{path}: {len(entries)} entries where {expected} of {fields} fields are announced")
+    return entries
+
+
+def write_entries(filesystem: Filesystem, path: str, entries: Iterable[str], *, sync: bool) -> None:
+    """Replace a checkpoint."""
+    lines = list(entries)
+    filesystem.replace_file(path, "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode(), sync=sync)
+
+
+def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint. Raises CorruptCheckpointError."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partition, offset in read_entries(filesystem, path, fields=3)
+        }
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path}: not a number") from error
+
+
+def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Replace an offset checkpoint. Blocks when `sync`."""
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    write_entries(filesystem, path, lines, sync=sync)
+
+
+def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId | None:
+    """The topic id of a partition's directory; None when there is no file. Raises CorruptCheckpointError."""
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if not filesystem.exists(path):
+        return None
+    values = dict(line.split(": ", 1) for line in filesystem.read_file(path).decode().split("\n") if ": " in line)
+    try:
+        topic_id = topic_id_parse(values["topic_id"])
+        version = int(values["version"])
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+    if version != VERSION or topic_id == ZERO_TOPIC_ID:
+        raise CorruptCheckpointError(f"{path}: version {version}, topic id {topic_id_text(topic_id)}")
+    return topic_id
+
+
+def write_partition_metadata(filesystem: Filesystem, directory: str, topic_id: TopicId) -> None:
+    """Name the topic that the directory belongs to."""
+    text = f"version: {VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
+    filesystem.replace_file(f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=False)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MetaProperties:
+    """To whom a log directory belongs."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str  # text form of a UUID, one per directory
+
+    @staticmethod
+    def new_directory_id() -> str:
+        """A fresh id."""
+        return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperties | None:
+    """None when there is no file. Raises CorruptCheckpointError."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not filesystem.exists(path):
+        return None
+    values: dict[str, str] = {}
+    for line in filesystem.read_file(path).decode().splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.startswith("#"):
+            values[key.strip()] = value.strip()
+    try:
+        if values["version"] != "1":
+            raise CorruptCheckpointError(f"{path}: version {values['version']}")
+        directory_id = values.get("directory.id") or MetaProperties.new_directory_id()
+        return MetaProperties(cluster_id=values["cluster.id"], node_id=int(values["node.id"]), directory_id=directory_id)
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+
+
+def write_meta_properties(filesystem: Filesystem, directory: str, properties: MetaProperties) -> None:
+    """Claim the directory. Blocks."""
+    lines = (
+        "#",
+        f"cluster.id={properties.cluster_id}",
+        f"directory.id={properties.directory_id}",
+        f"node.id={properties.node_id}",
+        "version=1",
+        "",
+    )
+    filesystem.replace_file(f"{directory}/{META_PROPERTIES_FILE}", "\n".join(lines).encode(), sync=True)
+
+
+def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:
+    """Whether the last broker on this directory stopped cleanly. Removes the marker, durably, so that a crash from now on is seen."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not filesystem.exists(path):
+        return False
+    filesystem.remove(path)
+    filesystem.sync_directory(directory)
+    return True
+
+
+def write_clean_shutdown(filesystem: Filesystem, directory: str) -> None:
+    """Say that everything below is complete. The last thing written to a directory. Blocks."""
+    filesystem.replace_file(f"{directory}/{CLEAN_SHUTDOWN_FILE}", b'{"version":0,"brokerEpoch":-1}', sync=True)

@@ -1,0 +1,102 @@
+"""A sorted file of fixed-size entries, appended to at its end: what the offset and the time index have in common.
+
+Idea
+    An index is derived from the data file and rebuilt when it is lost, so its entries need not reach the file one by one: they gather in
+    memory and are written some hundred at a time, before a flush, a roll and a close. No descriptor stays open. Lookups
+    search a map of the written entries and the tail in memory as one sequence.
+
+Kafka preallocates these files (10 MB of holes for each active segment) and trims them later; ours grow. Kafka opens both.
+
+Source: org.apache.kafka.storage.internals.log.AbstractIndex.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import mmap
+
+    from pybroker.log.filesystem import Filesystem
+
+TAIL_BYTES_MAX: Final = 4096
+
+
+class CorruptIndexError(Exception):
+    """The index contradicts itself or its data file; rebuild it from the data."""
+
+
+class EntryFile:
+    """The bytes of an index. `count` includes entries not yet written."""
+
+    __slots__ = ("_map", "_tail", "_written", "count", "entry_size", "filesystem", "path")
+
+    def __init__(self, filesystem: Filesystem, path: str, entry_size: int) -> None:
+        self.filesystem = filesystem
+        self.path = path
+        self.entry_size = entry_size
+        self._written = 0  # entries in the file
+        self._tail = bytearray()
+        self._map: mmap.mmap | None = None
+        self.count = 0
+
+    def load(self) -> None:
+        """Take the file as it is. Raises FileNotFoundError, and CorruptIndexError for a torn last entry."""
+        size = self.filesystem.file_size(self.path)
+        if size % self.entry_size:
+            raise CorruptIndexError(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
+        self._written = self.count = size // self.entry_size
+        self._tail = bytearray()
+        self._map = None
+
+    def append(self, entry: bytes) -> None:
+        self._tail += entry
+        self.count += 1
+        if len(self._tail) >= TAIL_BYTES_MAX:
+            self.write()
+
+    def write(self) -> None:
+        """Bring the gathered entries into the file."""
+        if not self._tail:
+            return
+        fd = self.filesystem.open(self.path, writable=True, create=True)
+        try:
+            self.filesystem.write_fully(fd, self._tail, self._written * self.entry_size)
+        finally:
+            self.filesystem.close(fd)
+        self._written = self.count
+        self._tail.clear()
+
+    def entry(self, slot: int) -> tuple[bytes | bytearray | mmap.mmap, int]:
+        """A buffer and the position of entry `slot` in it; look at once, do not keep."""
+        if slot >= self._written:
+            return self._tail, (slot - self._written) * self.entry_size
+        position = slot * self.entry_size
+        if self._map is None or position + self.entry_size > len(self._map):
+            fd = self.filesystem.open(self.path, writable=False)
+            try:
+                self._map = self.filesystem.map(fd, self._written * self.entry_size)
+            finally:
+                self.filesystem.close(fd)
+        return self._map, position
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self.count:
+            return
+        if count >= self._written:
+            del self._tail[(count - self._written) * self.entry_size :]
+        else:
+            self._tail.clear()
+            self._map = None  # nobody else looks into it
+            fd = self.filesystem.open(self.path, writable=True, create=True)
+            try:
+                self.filesystem.truncate(fd, count * self.entry_size)
+            finally:
+                self.filesystem.close(fd)
+            self._written = count
+        self.count = count
+
+    def release(self) -> None:
+        """Let go of the map; the next lookup makes it again."""
+        self._map = None

@@ -1,0 +1,189 @@
+"""A segment's data file, and slices of it that a response sends.
+
+Idea
+    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces come as views into a map of
+    the file and small ones from `pread`. A growing file is mapped only up to a multiple of 16 MB and mapped again when it has grown past
+    the next one, so a fetch near the end costs no new map; what lies beyond the map is read.
+
+Lifetime
+    A slice holds its `SegmentFile`, a view holds its map. So both stay readable after the segment was deleted, renamed or closed: the
+    descriptor goes when the last slice has gone.
+
+Truncation
+    A file must not shrink below what a map shows (touching such a view kills the process). `SegmentFile.truncate` therefore cuts
+    in place only what was never mapped, and else copies the kept bytes to a new file of the same name; views keep seeing the old one.
+
+Source: org.apache.kafka.common.record.FileRecords.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from pybroker.protocol.parts import SendPart
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable, Sequence
+
+    from pybroker.log.filesystem import Filesystem, WriteBuffer
+
+MAP_STEP: Final = 16 << 20  # a growing file is mapped in steps of this many bytes
+MAP_THRESHOLD: Final = 32 << 10  # pieces below this are read: a copy of 32 kB costs less than two page faults
+PROBE_STEP: Final = 128 << 10  # Linux reads ahead in such windows, so one page of each tells for all
+PROBE_BYTES_MAX: Final = 1 << 20  # what a sender pulls at once
+HOT_TAIL: Final = 8 << 20  # the youngest bytes of a growing file are in the page cache: we have just written them
+COPY_CHUNK: Final = 1 << 20
+
+
+class SegmentFile:
+    """One open data file. Owns its descriptor, which is closed when nobody refers to the object any more."""
+
+    __slots__ = ("_map", "fd", "filesystem", "is_growing", "mapped", "path", "size")
+
+    def __init__(self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False) -> None:
+        self.filesystem = filesystem
+        self.path = path
+        self.fd = -1
+        self.fd = filesystem.open(path, writable=True, create=create)
+        self.size = 0 if create else filesystem.size(self.fd)
+        self.is_growing = is_growing
+        self.mapped = 0
+        self._map: mmap.mmap | None = None
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self.filesystem.close(self.fd)
+
+    def append(self, data: WriteBuffer) -> None:
+        """Write at the end. After OSError the file's end is where it was, as far as the system still allows that."""
+        size = self.size
+        try:
+            self.filesystem.write_fully(self.fd, data, size)
+        except OSError:
+            self._cut_torn_bytes(size)
+            raise
+        self.size = size + len(data)
+
+    def _cut_torn_bytes(self, size: int) -> None:
+        try:
+            self.filesystem.truncate(self.fd, size)
+        except OSError:  # the first error is the one to report; recovery cuts what is left
+            return
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Exactly `length` bytes. Raises OSError when the file has become shorter than the slice that was promised."""
+        data = self.filesystem.pread(self.fd, length, position)
+        while len(data) < length:
+            more = self.filesystem.pread(self.fd, length - len(data), position + len(data))
+            if not more:
+                raise OSError(errno.EIO, "the file is shorter than it was", self.path)
+            data += more
+        return data
+
+    def view(self, length: int, position: int) -> memoryview | bytes:
+        """Up to `length` (> 0) bytes, at least one: a view of the map where it reaches, else a copy."""
+        end = position + length
+        if length < MAP_THRESHOLD:
+            return self.pread(length, position)
+        if end > self.mapped:
+            self._map_more()
+        available = self.mapped - position
+        if available < MAP_THRESHOLD:
+            return self.pread(length, position)
+        assert self._map is not None
+        return memoryview(self._map)[position : position + min(length, available)]
+
+    def _map_more(self) -> None:
+        target = self.size - self.size % MAP_STEP if self.is_growing else self.size
+        if target > self.mapped:
+            self._map = self.filesystem.map(self.fd, target)
+            self.mapped = target
+
+    def coldness(self, length: int, position: int) -> Callable[[], None] | None:
+        """What to run in a thread before reading the range, or None when the page cache has it."""
+        length = min(length, PROBE_BYTES_MAX)
+        end = position + length
+        if self.is_growing and position >= self.size - HOT_TAIL:
+            return None
+        is_resident = self.filesystem.is_resident
+        for probe in range(position, end, PROBE_STEP):
+            if not is_resident(self.fd, probe):
+                return lambda: self._warm(probe, end)
+        if not is_resident(self.fd, end - 1):
+            return lambda: self._warm(end - 1, end)
+        return None
+
+    def _warm(self, position: int, end: int) -> None:
+        while position < end:
+            self.filesystem.pread(self.fd, min(PROBE_STEP, end - position), position)
+            position += PROBE_STEP
+
+    def truncate(self, size: int) -> SegmentFile:
+        """The file cut to `size`: this object, or a new one when views of this may be out. Use the result only."""
+        if size >= self.size:
+            return self
+        if size >= self.mapped:
+            self.filesystem.truncate(self.fd, size)
+            self.size = size
+            return self
+        temporary = self.path + ".truncated.tmp"
+        copy = SegmentFile(self.filesystem, temporary, create=True, is_growing=self.is_growing)
+        self.filesystem.truncate(copy.fd, 0)
+        while copy.size < size:
+            copy.append(self.pread(min(COPY_CHUNK, size - copy.size), copy.size))
+        self.filesystem.sync(copy.fd)
+        self.filesystem.rename(temporary, self.path)
+        copy.path = self.path
+        return copy
+
+    def sync(self) -> None:
+        """Make the bytes durable. Blocks."""
+        self.filesystem.sync(self.fd)
+
+
+class FileRecords(SendPart):
+    """`size` bytes of a data file from `position`: a part of a response, and a source of batches for conversion.
+
+    Raises OSError from `pull` and `read` when the disk fails or the log was truncated below the slice; the connection dies then.
+    """
+
+    __slots__ = ("_sent", "file", "position", "size")
+
+    def __init__(self, file: SegmentFile, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+        self._sent = 0
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        """The next bytes, at most `bytes_max` (> 0); the views keep their map alive."""
+        remaining = self.size - self._sent
+        if remaining <= 0:
+            return ()
+        piece = self.file.view(min(remaining, bytes_max), self.position + self._sent)
+        self._sent += len(piece)
+        return (piece,)
+
+    def cold(self) -> Callable[[], None] | None:
+        """A function that reads the next bytes from the disk, when they are not in memory."""
+        remaining = self.size - self._sent
+        if remaining <= 0:
+            return None
+        return self.file.coldness(remaining, self.position + self._sent)
+
+    def read(self, position: int, length: int) -> bytes:
+        """A copy of at most `length` bytes from `position` of the slice; to be looked into, unlike what `pull` gives."""
+        length = min(length, self.size - position)
+        return self.file.pread(length, self.position + position) if length > 0 else b""
+
+    def slice(self, position: int, size: int) -> FileRecords:
+        """A part of this slice, unsent; cut at its end."""
+        size = min(size, self.size - position)
+        assert position >= 0
+        assert size >= 0
+        return FileRecords(self.file, self.position + position, size)
+
+    def close(self) -> None:
+        """Nothing is held but memory."""

@@ -1,0 +1,184 @@
+"""The only place of the log that touches the operating system's files, so that a test can put a failing disk in its stead.
+
+Every method raises OSError as the system gave it; `Log` and `LogManager` turn that into KAFKA_STORAGE_ERROR and take the directory
+offline. Paths are strings: building `pathlib.Path` objects costs more than the calls they are for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from typing import Final
+
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_BINARY_RW: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+WriteBuffer = bytes | bytearray | memoryview
+
+
+class Filesystem:
+    """The real one. Stateless; a test subclasses it to fail or to write short."""
+
+    __slots__ = ()
+
+    # --- open files ---
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> int:
+        """A file descriptor, owned by the caller."""
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        return os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, fd: int) -> None:
+        """Give the descriptor back; maps of the file stay valid."""
+        os.close(fd)
+
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+        """Bytes written, which may be fewer than given."""
+        return os.pwrite(fd, data, position)
+
+    def write_fully(self, fd: int, data: WriteBuffer, position: int) -> None:
+        """Write all of `data` at `position`; goes on after a short write. Raises ENOSPC when the system takes nothing."""
+        length = len(data)
+        written = self.pwrite(fd, data, position)
+        if written == length:
+            return
+        view = memoryview(data)
+        while written < length:
+            count = self.pwrite(fd, view[written:], position + written)
+            if count <= 0:
+                raise OSError(errno.ENOSPC, "the file system took no bytes")
+            written += count
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """At most `length` bytes from `position`; fewer only at the end of the file."""
+        return os.pread(fd, length, position)
+
+    def is_resident(self, fd: int, position: int) -> bool:
+        """Whether the page at `position` can be read without waiting for the disk; True where the system cannot tell."""
+        if not _NOWAIT:
+            return True
+        try:
+            os.preadv(fd, [bytearray(1)], position, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
+                return True
+            raise
+        return True
+
+    def map(self, fd: int, length: int) -> mmap.mmap:
+        """A read-only view of the first `length` (> 0) bytes, which must exist for as long as anyone looks at it."""
+        return mmap.mmap(fd, length, access=mmap.ACCESS_READ)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the open file. Never below what a map of it shows: looking there would kill the process (SIGBUS)."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Make the file's bytes durable. Blocks; releases the GIL."""
+        os.fsync(fd)
+
+    def size(self, fd: int) -> int:
+        """Bytes in the open file."""
+        return os.fstat(fd).st_size
+
+    # --- by path ---
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        return os.path.exists(path)
+
+    def file_size(self, path: str) -> int:
+        """Bytes in the file."""
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in ms since 1970."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list(self, path: str) -> list[os.DirEntry[str]]:
+        """The entries of a directory, sorted by name."""
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory and those above it, where missing."""
+        os.makedirs(path, exist_ok=True)
+
+    def create_empty(self, path: str) -> None:
+        """Make the file with no bytes in it; what it held is gone."""
+        os.close(os.open(path, _BINARY_RW | os.O_TRUNC, 0o644))
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically; what was at `target` is gone."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove the file if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove the directory with all that is in it, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def read_file(self, path: str) -> bytes:
+        """The whole file."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(fd)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Write a whole file in place."""
+        fd = os.open(path, _BINARY_RW | os.O_TRUNC, 0o644)
+        try:
+            self.write_fully(fd, data, 0)
+            if sync:
+                self.sync(fd)
+        finally:
+            os.close(fd)
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace a whole file so that a crash leaves the old or the new one: temporary file, rename, and the directory.
+
+        `sync` makes it hold against a crash of the machine too; without it, against one of the process.
+        """
+        temporary = path + ".tmp"
+        self.write_file(temporary, data, sync=sync)
+        self.rename(temporary, path)
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def sync_path(self, path: str) -> None:
+        """Make a file durable that nobody has open."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.sync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Make names made, renamed or removed in the directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> int:
+        """Take the file's exclusive lock until the descriptor is closed or the process dies. Raises BlockingIOError when it is held."""
+        fd = os.open(path, _BINARY_RW, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd

@@ -1,0 +1,344 @@
+"""The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
+
+The verbs live beside it, each in a module of its own: `append`, `read`, `lookup` (by timestamp), `truncate`, `retention`, `recovery`. What they
+share is here: the state, rolling to a new segment, flushing.
+
+A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
+
+Source: UnifiedLog.scala, LocalLog of Kafka.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pybroker.log import append, checkpoint, lookup, read, recovery, retention, truncate
+from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from pybroker.log.producer_state import ProducerState
+from pybroker.log.results import AppendOrigin, FetchedRecords, LogAppendInfo, LogOffsetMetadata, TimestampedOffset, run_inline
+from pybroker.log.segment import LogSegment
+from pybroker.log.segments import Segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.clock import Clock
+    from pybroker.config.topic import TopicConfig
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.results import AbortedTransactions, ThreadRunner
+    from pybroker.model import TopicId, TopicPartition
+
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+
+
+@dataclass(slots=True, kw_only=True)
+class LogServices:
+    """What all logs of a broker share."""
+
+    clock: Clock
+    run_in_thread: ThreadRunner = run_inline
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    jitter: random.Random = field(default_factory=random.Random)
+
+
+class Log:
+    """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR).
+
+    Attributes:
+        log_start_offset: below it records are logically gone.
+        log_end_offset: offset of the next record.
+        recovery_point: below it the data is durable.
+        config: replaceable at any time.
+    """
+
+    __slots__ = (
+        "_flush_generation",
+        "config",
+        "directory",
+        "epochs",
+        "filesystem",
+        "is_closed",
+        "last_flush_ms",
+        "log_directory",
+        "log_end_offset",
+        "log_start_offset",
+        "path",
+        "producers",
+        "recovery_point",
+        "segments",
+        "services",
+        "topic_id",
+        "topic_partition",
+        "unflushed_messages",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        log_directory: LogDirectory,
+        services: LogServices,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_directory = log_directory
+        self.filesystem: Filesystem = log_directory.filesystem
+        self.services = services
+        self.path = f"{log_directory.path}/{topic_partition.topic}-{topic_partition.partition}"
+        self.segments = Segments()
+        self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
+        self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.unflushed_messages = 0
+        self.last_flush_ms = services.clock.time_ms()
+        self.is_closed = False
+        self._flush_generation = 0
+
+    @classmethod
+    def create(
+        cls,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        log_directory: LogDirectory,
+        services: LogServices,
+    ) -> Log:
+        """A new, empty log with its directory."""
+        log = cls(topic_partition, topic_id, config, log_directory, services)
+        try:
+            log.filesystem.make_directory(log.path)
+            checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id)
+            log.add_segment(0, services.clock.time_ms())
+        except OSError as error:
+            raise log_directory.fail(error) from error
+        return log
+
+    @classmethod
+    def open(
+        cls,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        log_directory: LogDirectory,
+        services: LogServices,
+        *,
+        was_clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+    ) -> Log:
+        """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes."""
+        log = cls(topic_partition, topic_id, config, log_directory, services)
+        try:
+            recovery.load(log, was_clean=was_clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        except OSError as error:
+            raise log_directory.fail(error) from error
+        return log
+
+    def check_usable(self) -> None:
+        """Raises KafkaError(KAFKA_STORAGE_ERROR) when the log is closed or its directory offline."""
+        if self.log_directory.failure is not None or self.is_closed:
+            raise self.log_directory.error()
+
+    @property
+    def size(self) -> int:
+        """Bytes of data on disk."""
+        return self.segments.size
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the last record; -1 when none is known."""
+        return self.epochs.latest_epoch
+
+    @property
+    def end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end offset and its place."""
+        active = self.segments.active
+        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    # --- append ---
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        request_version: int | None = None,
+    ) -> LogAppendInfo:
+        """Check records, give them offsets and write them. `records` is borrowed until return and patched in place where that does.
+
+        `request_version` is the version of the Produce request, which decides what the records may be; None for the broker's own.
+        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        """
+        return append.append_as_leader(
+            self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
+        )
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> LogAppendInfo:
+        """Write batches as the leader has them, offsets and epochs included. `records` is borrowed until return.
+
+        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they do not continue the log.
+        """
+        return append.append_as_follower(self, records, now_ms=now_ms)
+
+    def add_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Begin a new segment, the active one from now on. Raises OSError."""
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter_ms = self.services.jitter.randrange(limit) if limit > 0 else 0
+        segment = LogSegment.create(self.filesystem, self.path, base_offset, self.config, now_ms=now_ms, jitter_ms=jitter_ms)
+        self.segments.add(segment)
+        return segment
+
+    def roll(self, now_ms: int, base_offset: int = 0) -> LogSegment:
+        """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError."""
+        base_offset = max(base_offset, self.log_end_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset:  # empty: begin it again
+            self.segments.remove(active)
+            active.release()
+            return self.add_segment(base_offset, now_ms)
+        active.deactivate()
+        segment = self.add_segment(base_offset, now_ms)
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot()
+        self.flush(upto=base_offset)
+        return segment
+
+    # --- durability ---
+
+    def flush(self, *, upto: int | None = None, run: ThreadRunner | None = None) -> None:
+        """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there."""
+        target = self.log_end_offset if upto is None else upto
+        if target <= self.recovery_point:
+            return
+        work = [
+            segment.sync_work() for segment in self.segments.starting_with(self.recovery_point) if segment.base_offset < target
+        ]
+        epochs_path = self.epochs.path if self.epochs.is_dirty else None
+        self.epochs.is_dirty = False
+        if upto is None:
+            self.unflushed_messages = 0
+            self.last_flush_ms = self.services.clock.time_ms()
+        filesystem, path, generation = self.filesystem, self.path, self._flush_generation
+
+        def sync() -> None:
+            for sync_segment in work:
+                sync_segment()
+            if epochs_path is not None and filesystem.exists(epochs_path):
+                filesystem.sync_path(epochs_path)
+            if filesystem.exists(path):
+                filesystem.sync_directory(path)
+
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                self.log_directory.fail(error)
+            elif generation == self._flush_generation:
+                self.recovery_point = max(self.recovery_point, target)
+
+        (run or self.services.run_in_thread)(sync, done)
+
+    def forget_flushes(self) -> None:
+        """After a truncation: flushes under way say nothing about what is written now."""
+        self._flush_generation += 1
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+
+    # --- read ---
+
+    def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
+        """A slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
+
+        With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), CORRUPT_MESSAGE when
+        the disk holds something else than batches.
+        """
+        return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
+
+    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        """Where an offset lies; without the place when it is outside of the log."""
+        return read.offset_metadata(self, offset)
+
+    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedTransactions:
+        """The aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by last offset."""
+        return read.aborted_transactions(self, fetch_offset, upper_offset)
+
+    # --- look up ---
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record, by offset, whose timestamp (ms) is `timestamp` or later."""
+        return lookup.offset_for_timestamp(self, timestamp)
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the largest timestamp; None in a log without timestamps."""
+        return lookup.offset_of_max_timestamp(self)
+
+    def legacy_offsets_before(self, timestamp: int, count: int) -> list[int]:
+        """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
+        return lookup.legacy_offsets_before(self, timestamp, count)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """The largest epoch up to `epoch` and where it ends; both -1 when unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`; -1 when unknown."""
+        return self.epochs.epoch_for_offset(offset)
+
+    # --- shorten ---
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop every record at or above `offset`. Returns whether there was any."""
+        return truncate.truncate_to(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log begins and ends at `offset`."""
+        truncate.truncate_fully_and_start_at(self, offset)
+
+    def increment_log_start_offset(self, offset: int, *, high_watermark: int) -> bool:
+        """Let the log begin at `offset` if that is later (DeleteRecords). Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark."""
+        return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
+
+    def delete_old_segments(self, now_ms: int, *, high_watermark: int | None = None) -> int:
+        """Drop whole segments by retention and below the log start offset, none beyond the watermark. Returns how many."""
+        return retention.delete_old_segments(self, now_ms, self.log_end_offset if high_watermark is None else high_watermark)
+
+    # --- life ---
+
+    def close(self) -> None:
+        """A clean end: everything durable, a snapshot of the producers, files let go. Blocks. Slices out for sending stay readable."""
+        if self.is_closed:
+            return
+        try:
+            if not self.log_directory.is_offline:
+                self.producers.take_snapshot(sync=True)
+                for segment in self.segments:
+                    segment.write_last_timestamp()
+                self.flush(run=run_inline)
+        except OSError as error:
+            self.log_directory.fail(error)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the files without writing anything; the log is of no use afterwards."""
+        self.is_closed = True
+        for segment in self.segments:
+            segment.release()
+
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Run something that touches the disk; OSError takes the directory offline."""
+        self.check_usable()
+        try:
+            work()
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}), {len(self.segments)} segments)"

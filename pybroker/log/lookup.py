@@ -1,0 +1,94 @@
+"""Finding offsets by time, for ListOffsets.
+
+The time index of a segment tells up to which offset everything is older than the target; from there the batch headers are walked to the
+first batch whose max timestamp is not older, and in that batch the records.
+
+Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.results import TimestampedOffset
+from pybroker.records.batch import BatchView, Record
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
+    """See `Log.offset_for_timestamp`."""
+    log.check_usable()
+    try:
+        for segment in log.segments:
+            if segment.largest_timestamp_ms >= timestamp:
+                return _find_in(log, segment, timestamp)
+    except CorruptDataError as error:
+        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    return None
+
+
+def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset | None:
+    segment.load_indexes()
+    start_offset = log.log_start_offset
+    older_until = segment.time_index.lookup(timestamp - 1).offset
+    for position, header in segment.scan(segment.position_of(max(older_until, start_offset))):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            for record in _records(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
+    """See `Log.offset_of_max_timestamp`."""
+    log.check_usable()
+    try:
+        segment = max(log.segments, key=lambda segment: segment.max_timestamp.timestamp)
+        timestamp, offset = segment.max_timestamp
+        if timestamp < 0:
+            return None
+        for position, header in segment.scan(segment.position_of(offset)):
+            if header.max_timestamp == timestamp:
+                for record in _records(segment, position, header):
+                    if record.timestamp == timestamp:
+                        return TimestampedOffset(record.offset, timestamp, header.partition_leader_epoch)
+    except CorruptDataError as error:
+        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    return None
+
+
+def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
+    return BatchView(memoryview(segment.file.pread(header.batch_length, position))).records()
+
+
+def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
+    """See `Log.legacy_offsets_before`."""
+    log.check_usable()
+    try:
+        times = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    if log.segments.active.size > 0:
+        times.append((log.log_end_offset, log.services.clock.time_ms()))
+    if timestamp == LATEST_TIMESTAMP:
+        last = len(times) - 1
+    elif timestamp == EARLIEST_TIMESTAMP:
+        last = 0
+    else:
+        last = next((index for index in reversed(range(len(times))) if times[index][1] <= timestamp), -1)
+    offsets = [offset for offset, _ in times[: last + 1]]
+    return sorted(offsets[max(len(offsets) - count, 0) :], reverse=True)

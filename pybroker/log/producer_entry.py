@@ -1,0 +1,101 @@
+"""One producer as a partition knows it: its last five batches and its open transaction.
+
+Source: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata}; KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+BATCHES_RETAINED: Final = 5
+NO_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+SEQUENCE_MAX: Final = 2**31 - 1
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequences wrap from 2^31 - 1 to 0."""
+    return (sequence + by) & SEQUENCE_MAX
+
+
+def decrement_sequence(sequence: int, by: int) -> int:
+    """The inverse of `increment_sequence`."""
+    return (sequence - by) & SEQUENCE_MAX
+
+
+class BatchMetadata(NamedTuple):
+    """One cached batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return decrement_sequence(self.last_sequence, self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerBatch(NamedTuple):
+    """What the rules look at; a control batch has its marker in `marker` and `coordinator_epoch`."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    is_transactional: bool
+    marker: int | None = None  # ABORT_MARKER or COMMIT_MARKER
+    coordinator_epoch: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+
+class ProducerEntry:
+    """One producer. `transaction_first_offset` is -1 while it has no open transaction."""
+
+    __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "producer_id", "transaction_first_offset")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = -1
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
+        """The cached batch with the same epoch and sequences."""
+        if batch.producer_epoch != self.producer_epoch:
+            return None
+        first, last = batch.base_sequence, batch.last_sequence
+        for cached in self.batches:
+            if cached.last_sequence == last and cached.first_sequence == first:
+                return cached
+        return None
+
+    def set_epoch(self, producer_epoch: int) -> None:
+        """A new epoch forgets the batches of the old one."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+    def copy(self) -> ProducerEntry:
+        """An independent copy, to check several batches of one request against."""
+        twin = ProducerEntry(self.producer_id)
+        twin.producer_epoch, twin.coordinator_epoch = self.producer_epoch, self.coordinator_epoch
+        twin.last_timestamp, twin.transaction_first_offset = self.last_timestamp, self.transaction_first_offset
+        twin.batches.extend(self.batches)
+        return twin

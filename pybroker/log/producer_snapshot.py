@@ -1,0 +1,97 @@
+"""A partition's producers on disk, `<offset>.snapshot`: the state of the log below that offset.
+
+    field                     bytes  meaning
+    version                   2      1
+    crc                       4      CRC-32C of all that follows
+    number of entries         4
+    per producer:
+      producer id             8
+      epoch                   2
+      last sequence           4      -1 without a cached batch
+      last offset             8      -1 without a cached batch
+      offset delta            4      of the last batch
+      timestamp               8
+      coordinator epoch       4
+      current txn first offset 8     -1 without an open transaction
+
+Only the last batch of a producer is kept, so after a restart one duplicate is recognised instead of five.
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager; ProducerSnapshot.json.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pybroker.log.filesystem import Filesystem
+
+VERSION: Final = 1
+SUFFIX: Final = ".snapshot"
+HEADER: Final = struct.Struct(">hI")
+COUNT: Final = struct.Struct(">i")
+ENTRY: Final = struct.Struct(">qhiqiqiq")
+assert HEADER.size == 6
+assert ENTRY.size == 46
+
+
+class CorruptSnapshotError(Exception):
+    """Not a sound snapshot; the log is replayed from an older one."""
+
+
+def path(directory: str, offset: int) -> str:
+    """The file's name."""
+    return f"{directory}/{offset:020d}{SUFFIX}"
+
+
+def list_offsets(filesystem: Filesystem, directory: str) -> set[int]:
+    """The offsets of all snapshots in the directory."""
+    names = (entry.name for entry in filesystem.list(directory))
+    return {int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit()}
+
+
+def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry], *, sync: bool) -> None:
+    """Write a snapshot; a torn one is recognised by its checksum."""
+    body = bytearray(COUNT.pack(len(entries)))
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        body += ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            last.last_sequence if last else -1,
+            last.last_offset if last else -1,
+            last.offset_delta if last else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+    filesystem.write_file(file, HEADER.pack(VERSION, crc32c(bytes(body))) + body, sync=sync)
+
+
+def read(filesystem: Filesystem, file: str) -> list[ProducerEntry]:
+    """The producers. Raises CorruptSnapshotError."""
+    data = filesystem.read_file(file)
+    if len(data) < HEADER.size + COUNT.size:
+        raise CorruptSnapshotError(f"{file}: {len(data)} bytes")
+    version, crc = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
+    (count,) = COUNT.unpack_from(body)
+    if version != VERSION or crc != crc32c(body) or len(body) != COUNT.size + count * ENTRY.size:
+        raise CorruptSnapshotError(f"{file}: version {version}, {count} entries in {len(data)} bytes, or a wrong checksum")
+    entries = []
+    for values in ENTRY.iter_unpack(body[COUNT.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset = values
+        entry = ProducerEntry(producer_id)
+        entry.producer_epoch, entry.coordinator_epoch = epoch, coordinator_epoch
+        entry.last_timestamp, entry.transaction_first_offset = timestamp, first_offset
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entries.append(entry)
+    return entries

@@ -1,0 +1,264 @@
+"""What a partition knows of its idempotent and transactional producers: the last five batches of each, and the open transactions.
+
+Rules for a batch of a producer (from a client; what is replicated was checked by the leader)
+    duplicate     its epoch and sequence range equal one of the five cached batches: answered with that batch's offsets, nothing is written
+    epoch         smaller than the known one: INVALID_PRODUCER_EPOCH; larger: the producer starts again at sequence 0
+    sequence      follows the last one, with 0 after 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not known here
+                  (its batches were deleted by retention) may begin anywhere.
+
+`update` is the only way in: the leader checks a batch first (`check`), writes it, and then updates; recovery only updates.
+
+Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo, ProducerStateEntry}; KIP-98, KIP-185.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.log import producer_snapshot
+from pybroker.log.producer_entry import NO_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerBatch, ProducerEntry, increment_sequence
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.log.filesystem import Filesystem
+
+ABORT_MARKER: Final = 0
+COMMIT_MARKER: Final = 1
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerState:
+    """One partition's producers. Belongs to the loop."""
+
+    __slots__ = (
+        "_filesystem",
+        "directory",
+        "expiration_ms",
+        "last_snapshot_offset",
+        "map_end_offset",
+        "ongoing",
+        "producers",
+        "snapshots",
+        "unreplicated",
+    )
+
+    def __init__(self, filesystem: Filesystem, directory: str, *, expiration_ms: int) -> None:
+        self._filesystem = filesystem
+        self.directory = directory
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self.ongoing: dict[int, int] = {}  # first offset -> producer id, of open transactions
+        self.unreplicated: dict[
+            int, int
+        ] = {}  # first offset -> last offset, of ended ones whose marker is above the high watermark
+        self.map_end_offset = 0  # the state covers the log below this
+        self.last_snapshot_offset = 0
+        self.snapshots: set[int] = set()
+
+    # --- the rules ---
+
+    def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
+        """The cached batch that `batch` repeats."""
+        entry = self.producers.get(batch.producer_id)
+        return entry.find_duplicate(batch) if entry is not None else None
+
+    def check(self, batches: Sequence[ProducerBatch], *, from_client: bool) -> None:
+        """Refuse what breaks the rules, before anything is written.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        """
+        if len(batches) == 1:  # what every producer since 0.11 sends
+            entry = self.producers.get(batches[0].producer_id)
+            if entry is not None:
+                self._check_one(entry, batches[0], from_client=from_client)
+            return
+        entries: dict[int, ProducerEntry] = {}
+        for batch in batches:
+            entry = entries.get(batch.producer_id)
+            if entry is None:
+                known = self.producers.get(batch.producer_id)
+                entry = known.copy() if known is not None else ProducerEntry(batch.producer_id)
+                entries[batch.producer_id] = entry
+            self._check_one(entry, batch, from_client=from_client)
+            _apply(entry, batch)
+
+    def _check_one(self, entry: ProducerEntry, batch: ProducerBatch, *, from_client: bool) -> None:
+        if batch.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than {entry.producer_epoch}",
+            )
+        if batch.marker is not None:
+            if entry.coordinator_epoch > batch.coordinator_epoch:
+                raise KafkaError(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"coordinator epoch {batch.coordinator_epoch} for producer {batch.producer_id} is older than {entry.coordinator_epoch}",
+                )
+            return
+        if from_client:
+            _check_sequence(entry, batch)
+        if entry.transaction_first_offset >= 0 and not batch.is_transactional:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} wrote outside of its open transaction")
+
+    def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
+        """Take a batch that is in the log. Returns the transaction that it ends; `complete` it once its index entry is written."""
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)
+        first_offset = entry.transaction_first_offset
+        _apply(entry, batch)
+        if batch.marker is not None:
+            if first_offset < 0:  # a transaction without data here changes nothing for readers
+                return None
+            return CompletedTransaction(batch.producer_id, first_offset, batch.base_offset, batch.marker == ABORT_MARKER)
+        if batch.is_transactional and first_offset < 0:
+            self.ongoing[batch.base_offset] = batch.producer_id
+        return None
+
+    # --- transactions ---
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """Where the last stable offset will stand once `completed` is."""
+        others = (first for first, producer_id in self.ongoing.items() if producer_id != completed.producer_id)
+        return min(others, default=completed.last_offset + 1)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is decided; it still holds back readers until the high watermark passes its marker."""
+        self.ongoing.pop(completed.first_offset, None)
+        self.unreplicated[completed.first_offset] = completed.last_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open, or whose end is not replicated yet."""
+        if not self.ongoing and not self.unreplicated:
+            return None
+        return min([*self.ongoing, *self.unreplicated])
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget ended transactions whose markers are below."""
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+
+    # --- life ---
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers that were silent too long and have no open transaction. Returns how many."""
+        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """The log begins later now; snapshots before that are of no use."""
+        self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= log_start_offset}
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        self.last_snapshot_offset = max(self.snapshots, default=log_start_offset)
+
+    def clear(self, map_end_offset: int) -> None:
+        """Forget everything, with the snapshots."""
+        self.producers.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+        for offset in list(self.snapshots):
+            self.delete_snapshot(offset)
+        self.last_snapshot_offset = 0
+        self.map_end_offset = map_end_offset
+
+    # --- snapshots ---
+
+    def find_snapshots(self) -> None:
+        """Learn which snapshots lie in the directory."""
+        self.snapshots = producer_snapshot.list_offsets(self._filesystem, self.directory)
+
+    def take_snapshot(self, *, sync: bool = False) -> None:
+        """Write the state, if the log has moved since the last snapshot."""
+        if self.map_end_offset > self.last_snapshot_offset:
+            producer_snapshot.write(self._filesystem, self._path(self.map_end_offset), self.producers.values(), sync=sync)
+            self.snapshots.add(self.map_end_offset)
+            self.last_snapshot_offset = self.map_end_offset
+
+    def reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Go back to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""
+        for offset in list(self.snapshots):
+            if not log_start_offset < offset <= log_end_offset:
+                self.delete_snapshot(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset(log_start_offset)
+            return
+        self.producers.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+        while self.snapshots:
+            offset = max(self.snapshots)
+            try:
+                entries = producer_snapshot.read(self._filesystem, self._path(offset))
+            except producer_snapshot.CorruptSnapshotError:
+                self.delete_snapshot(offset)
+                continue
+            for entry in entries:
+                if not self._is_expired(entry, now_ms):
+                    self.producers[entry.producer_id] = entry
+                    if entry.transaction_first_offset >= 0:
+                        self.ongoing[entry.transaction_first_offset] = entry.producer_id
+            self.last_snapshot_offset = self.map_end_offset = offset
+            return
+        self.last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def remove_stray_snapshots(self, segment_offsets: set[int]) -> None:
+        """Keep those at segment starts, and the youngest one if it is above them all (it is from a clean shutdown)."""
+        strays = sorted(self.snapshots - segment_offsets)
+        if strays and strays[-1] >= max(segment_offsets, default=-1):
+            strays.pop()
+        for offset in strays:
+            self.delete_snapshot(offset)
+
+    def delete_snapshot(self, offset: int) -> None:
+        """Remove the snapshot of exactly that offset, if there is one."""
+        if offset in self.snapshots:
+            self.snapshots.discard(offset)
+            self._filesystem.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return producer_snapshot.path(self.directory, offset)
+
+
+def _check_sequence(entry: ProducerEntry, batch: ProducerBatch) -> None:
+    if batch.producer_epoch != entry.producer_epoch:
+        if batch.base_sequence == 0 or entry.producer_epoch == NO_EPOCH:
+            return
+        expected = 0
+    else:
+        last = entry.last_sequence
+        expected = increment_sequence(last, 1) if last != NO_SEQUENCE else 0
+        if batch.base_sequence == expected:
+            return
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {batch.base_sequence} of producer {batch.producer_id} in epoch {batch.producer_epoch}, expected {expected}",
+    )
+
+
+def _apply(entry: ProducerEntry, batch: ProducerBatch) -> None:
+    entry.set_epoch(batch.producer_epoch)
+    entry.last_timestamp = batch.max_timestamp
+    if batch.marker is not None:
+        entry.coordinator_epoch = batch.coordinator_epoch
+        entry.transaction_first_offset = -1
+        return
+    delta = batch.last_offset - batch.base_offset
+    entry.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
+    if batch.is_transactional and entry.transaction_first_offset < 0:
+        entry.transaction_first_offset = batch.base_offset

@@ -1,0 +1,113 @@
+"""What the log is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.log.file_records import FileRecords
+    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.records.errors import RecordError
+
+
+class AppendOrigin(IntEnum):
+    """Who appends: only what clients send is checked in full."""
+
+    CLIENT = 0
+    COORDINATOR = 1
+    REPLICATION = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class LogAppendInfo:
+    """What an append did. For a duplicate: what the first append of the same batch did, and nothing was written.
+
+    Attributes:
+        log_append_time: ms; -1 when the records keep the producer's timestamps.
+        size: bytes written.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    log_start_offset: int
+    record_count: int
+    size: int
+    is_duplicate: bool = False
+    record_errors: Sequence[RecordError] = ()
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where it lies, so that a waiting fetch can count the bytes between two of them."""
+
+    offset: int
+    segment_base_offset: int = -1
+    position: int = -1
+
+    @property
+    def is_offset_only(self) -> bool:
+        """Whether the place is not known."""
+        return self.position < 0
+
+    def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
+        """Whether this lies in a segment before the other's."""
+        return self.segment_base_offset < other.segment_base_offset
+
+    def bytes_since(self, other: LogOffsetMetadata) -> int:
+        """Bytes from `other`, in the same segment, to this."""
+        return self.position - other.position
+
+
+EMPTY: Final = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchedRecords:
+    """The answer to a read.
+
+    Attributes:
+        records: a slice of a segment, or `EMPTY`.
+        size: its bytes.
+        first_batch_size: bytes of the batch that holds the offset; 0 when there is none.
+        is_first_incomplete: the slice ends within that batch.
+    """
+
+    records: FileRecords | bytes
+    size: int
+    offset_metadata: LogOffsetMetadata
+    first_batch_size: int = 0
+    is_first_incomplete: bool = False
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by its timestamp; `leader_epoch` is -1 where it is not known."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+AbortedTransactions = list["AbortedTransaction"]
+
+
+class ThreadRunner(Protocol):
+    """Runs blocking work outside of the loop."""
+
+    def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Run `work` in a thread; then call `done` on the loop with the OSError that it raised, or None."""
+
+
+def run_inline(work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+    """A `ThreadRunner` without threads, for tests, start and stop."""
+    try:
+        work()
+    except OSError as error:
+        done(error)
+    else:
+        done(None)

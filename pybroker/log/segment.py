@@ -1,0 +1,392 @@
+"""One segment of a log: a data file with its offset, time and transaction index, all named after the segment's base offset.
+
+The data file is opened at the first need and the indexes are loaded at the first lookup, so a broker with thousands of segments starts
+without touching most of them. An index that is missing or contradicts the data is rebuilt from the data when that is seen.
+
+Source: org.apache.kafka.storage.internals.log.{LogSegment, LogFileUtils}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.batch_scan import CorruptDataError, find, scan
+from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.file_records import SegmentFile
+from pybroker.log.offset_index import OffsetIndex
+from pybroker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from pybroker.log.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.config.topic import TopicConfig
+    from pybroker.log.filesystem import Filesystem, WriteBuffer
+    from pybroker.records.batch import BatchView
+
+logger = logging.getLogger(__name__)
+
+DATA_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+RECENT_BATCHES: Final = 64
+
+
+class LogSegment:
+    """Data and indexes from `base_offset` on.
+
+    Attributes:
+        size: bytes of data.
+        jitter_ms: how much earlier than `segment.ms` this segment rolls, so that not all partitions roll at once.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_created_ms",
+        "_file",
+        "_index_interval",
+        "_is_active",
+        "_is_loaded",
+        "_max_timestamp",
+        "_recent",
+        "_rolling_timestamp",
+        "_stem",
+        "_suffix",
+        "base_offset",
+        "filesystem",
+        "jitter_ms",
+        "offset_index",
+        "size",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, jitter_ms: int = 0
+    ) -> None:
+        self.filesystem = filesystem
+        self.base_offset = base_offset
+        self.jitter_ms = jitter_ms
+        self.size = 0
+        self._stem = f"{directory}/{base_offset:020d}"
+        self._suffix = ""
+        stem, bytes_max = self._stem, config.segment_index_bytes
+        self.offset_index = OffsetIndex(filesystem, stem + OFFSET_INDEX_SUFFIX, base_offset=base_offset, bytes_max=bytes_max)
+        self.time_index = TimeIndex(filesystem, stem + TIME_INDEX_SUFFIX, base_offset=base_offset, bytes_max=bytes_max)
+        self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX, base_offset)
+        self._index_interval = config.index_interval_bytes
+        self._file: SegmentFile | None = None
+        self._is_active = False
+        self._is_loaded = True
+        self._created_ms = 0
+        self._bytes_since_entry = 0
+        self._rolling_timestamp: int | None = None  # of the first batch
+        self._max_timestamp: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
+        self._recent: dict[int, tuple[int, int]] = {}  # base offset -> position and size of the batches just written
+
+    @classmethod
+    def create(
+        cls, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, now_ms: int, jitter_ms: int = 0
+    ) -> LogSegment:
+        """A new, empty, active segment; files of that name are emptied."""
+        segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms)
+        segment._created_ms = now_ms
+        segment._is_active = True
+        for suffix in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            filesystem.create_empty(segment._stem + suffix)
+        return segment
+
+    @classmethod
+    def open(
+        cls, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, suffix: str = ""
+    ) -> LogSegment:
+        """An existing segment. Its indexes are looked at later."""
+        segment = cls(filesystem, directory, base_offset, config)
+        segment._suffix = suffix
+        segment.size = filesystem.file_size(segment.path)
+        segment._created_ms = filesystem.modified_ms(segment.path)
+        segment._is_loaded = False
+        segment._max_timestamp = None
+        return segment
+
+    # --- files ---
+
+    @property
+    def path(self) -> str:
+        """Of the data file."""
+        return self._stem + DATA_SUFFIX + self._suffix
+
+    @property
+    def file(self) -> SegmentFile:
+        """The open data file."""
+        if self._file is None:
+            self._file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active)
+        return self._file
+
+    @property
+    def modified_ms(self) -> int:
+        """When the data file was last written."""
+        return self.filesystem.modified_ms(self.path)
+
+    def has_index_files(self) -> bool:
+        """Whether both indexes exist; what is in them is looked at later."""
+        exists = self.filesystem.exists
+        return exists(self._stem + OFFSET_INDEX_SUFFIX) and exists(self._stem + TIME_INDEX_SUFFIX)
+
+    def load_indexes(self) -> None:
+        """Read the ends of the indexes, and rebuild both if they do not fit the data."""
+        if self._is_loaded:
+            return
+        try:
+            self.offset_index.load(self.size)
+            self.time_index.load()
+        except (CorruptIndexError, FileNotFoundError) as error:
+            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+            self.rebuild_indexes()
+        self._is_loaded = True
+
+    def rebuild_indexes(self) -> int:
+        """Make offset and time index from the headers of the data. Returns where sound data ends, which is `size` unless it is torn."""
+        self._is_loaded = True
+        self.reset_indexes()
+        position = 0
+        try:
+            for position, batch in self.scan(0):
+                self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+                position += batch.batch_length
+        except CorruptDataError as error:
+            position = error.position
+        self.write_last_timestamp()
+        return position
+
+    def reset_indexes(self) -> None:
+        """Empty offset and time index, to note every batch again."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_entry = 0
+        self._is_loaded = True
+
+    def note_batch(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
+        """Tell the indexes of a batch in the data file, in order."""
+        largest = self._max_timestamp
+        assert largest is not None
+        if max_timestamp > largest.timestamp:
+            largest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
+        if self._bytes_since_entry > self._index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest.timestamp, largest.offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    # --- append ---
+
+    def activate(self) -> None:
+        """Take an opened segment as the one to append to."""
+        self.load_indexes()
+        self._is_active = True
+        if self._file is not None:
+            self._file.is_growing = True
+        if self._max_timestamp is None:
+            self._max_timestamp = self._read_max_timestamp()
+
+    def append(self, data: WriteBuffer, *, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Write whole batches at the end. `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError."""
+        position, length = self.size, len(data)
+        file = self._file
+        if file is None:
+            file = self.file
+        file.append(data)
+        self.size = file.size
+        if position == 0:
+            self._rolling_timestamp = max_timestamp
+        largest = self._max_timestamp
+        assert largest is not None
+        if max_timestamp > largest.timestamp:
+            largest = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
+        if self._bytes_since_entry > self._index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest.timestamp, largest.offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += length
+
+    def remember(self, base_offset: int, position: int, size: int) -> None:
+        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset."""
+        recent = self._recent
+        recent[base_offset] = (position, size)
+        if len(recent) > RECENT_BATCHES:
+            del recent[next(iter(recent))]
+
+    def should_roll(self, *, data_size: int, max_timestamp: int, last_offset: int, now_ms: int, config: TopicConfig) -> bool:
+        """Whether the batches to append belong into a new segment."""
+        size = self.size
+        return (
+            size > config.segment_bytes - data_size
+            or (size > 0 and self._waited_ms(now_ms, max_timestamp) > config.segment_ms - self.jitter_ms)
+            or self.offset_index.count >= self.offset_index.entries_max
+            or self.time_index.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def _waited_ms(self, now_ms: int, max_timestamp: int) -> int:
+        """How much later than the first batch the new one is, by their timestamps where they have any."""
+        first = self._rolling_timestamp
+        if first is None:
+            first = self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.scan(0)), NO_TIMESTAMP)
+        return max_timestamp - first if first >= 0 else now_ms - self._created_ms
+
+    def deactivate(self) -> None:
+        """The segment is complete: a newer one takes the appends."""
+        self.write_last_timestamp()
+        self._is_active = False
+        self._recent.clear()
+        if self._file is not None:
+            self._file.is_growing = False
+
+    def write_last_timestamp(self) -> None:
+        """Bring both indexes into their files, with the segment's largest timestamp as the last entry."""
+        if self._max_timestamp is not None and self._is_loaded:
+            self.time_index.maybe_append(*self._max_timestamp)
+            self.offset_index.write()
+            self.time_index.write()
+
+    # --- read ---
+
+    def find_batch(self, offset: int) -> tuple[int, int] | None:
+        """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before."""
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
+        if not self._is_loaded:
+            self.load_indexes()
+        position = self.offset_index.lookup(offset).position
+        try:
+            return find(self.file, position, self.size, offset)
+        except CorruptDataError as error:
+            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+            end = self.rebuild_indexes()
+            return find(self.file, 0, end, offset)
+
+    def scan(self, position: int) -> Iterator[tuple[int, BatchView]]:
+        """Positions and batchs from a batch's start on."""
+        return scan(self.file, position, self.size)
+
+    def position_of(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`, from the index alone."""
+        self.load_indexes()
+        return self.offset_index.lookup(offset).position
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch: the base offset when the segment is empty."""
+        self.load_indexes()
+        next_offset = self.base_offset
+        try:
+            for _, batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset).position):
+                next_offset = batch.last_offset + 1
+        except CorruptDataError:
+            end = self.rebuild_indexes()
+            for _, batch in scan(self.file, 0, end):
+                next_offset = batch.last_offset + 1
+        return next_offset
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp, in ms (-1 without any), and the last offset of the batch that has it."""
+        if self._max_timestamp is None:
+            self.load_indexes()
+            # A complete segment was closed with an entry for it. Only the active one is read to its end, in `activate`.
+            self._max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    def _read_max_timestamp(self) -> TimestampOffset:
+        largest = self.time_index.last_entry
+        for _, batch in self.scan(self.offset_index.lookup(largest.offset).position):
+            if batch.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        return largest
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """For retention: of the records, or of the file where they have none."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    # --- truncate, close, delete ---
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop the batches that reach `offset` or beyond. Returns the bytes dropped."""
+        self.load_indexes()
+        found = self.find_batch(offset)
+        self._recent.clear()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._bytes_since_entry = 0
+        dropped = 0 if found is None else self.truncate_data(found[0])
+        if self.size == 0:
+            self._created_ms, self._rolling_timestamp = now_ms, None
+        self._max_timestamp = self._read_max_timestamp()
+        return dropped
+
+    def truncate_data(self, size: int) -> int:
+        """Cut the data file alone. Returns the bytes dropped."""
+        dropped = self.size - size
+        if dropped > 0:
+            self._file = self.file.truncate(size)
+            self.size = size
+        return dropped
+
+    def sync_work(self) -> Callable[[], None]:
+        """What to run in a thread to make the segment durable; it needs nothing of this object meanwhile."""
+        self.offset_index.write()
+        self.time_index.write()
+        file, filesystem = self.file, self.filesystem
+        paths = [self.offset_index.path, self.time_index.path]
+        if filesystem.exists(self.transaction_index.path):
+            paths.append(self.transaction_index.path)
+
+        def sync() -> None:
+            file.sync()
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    filesystem.sync_path(path)
+
+        return sync
+
+    def close(self) -> None:
+        """Write the indexes and let go of the files; slices that are being sent keep theirs."""
+        if self._is_loaded:
+            self.write_last_timestamp()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of descriptors and maps; they come back at the next need."""
+        self._file = None
+        self.offset_index.release()
+        self.time_index.release()
+
+    def mark_deleted(self) -> Callable[[], None]:
+        """Rename the files so that no start finds them. Returns the work of removing them, for later."""
+        filesystem = self.filesystem
+        paths = [self._stem + s for s in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
+        existing = [path for path in paths if filesystem.exists(path)]
+        for path in existing:
+            filesystem.rename(path, path + DELETED_SUFFIX)
+        self._suffix = DELETED_SUFFIX
+        self.release()
+
+        def remove() -> None:
+            for path in existing:
+                filesystem.remove(path + DELETED_SUFFIX)
+
+        return remove
+
+    def __repr__(self) -> str:
+        return f"LogSegment(base_offset={self.base_offset}, size={self.size})"

@@ -1,0 +1,66 @@
+"""The segments of one log in order of their base offsets; the last one is the active one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pybroker.log.segment import LogSegment
+
+
+class Segments:
+    """Never empty once a log is loaded."""
+
+    __slots__ = ("_base_offsets", "_segments", "active")
+
+    active: LogSegment
+
+    def __init__(self) -> None:
+        self._segments: list[LogSegment] = []
+        self._base_offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> LogSegment:
+        return self._segments[index]
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Ascending; to read."""
+        return self._base_offsets
+
+    @property
+    def size(self) -> int:
+        """Bytes of data in all of them."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: LogSegment) -> None:
+        """Put a segment in its place, where there is none yet."""
+        index = bisect_left(self._base_offsets, segment.base_offset)
+        assert self._base_offsets[index : index + 1] != [segment.base_offset], segment
+        self._segments.insert(index, segment)
+        self._base_offsets.insert(index, segment.base_offset)
+        self.active = self._segments[-1]
+
+    def remove(self, segment: LogSegment) -> None:
+        """Take a segment out."""
+        index = bisect_left(self._base_offsets, segment.base_offset)
+        assert self._segments[index] is segment
+        del self._segments[index], self._base_offsets[index]
+        if self._segments:
+            self.active = self._segments[-1]
+
+    def floor_index(self, offset: int) -> int:
+        """Index of the last segment that begins at or before `offset`; -1 when all begin later."""
+        return bisect_right(self._base_offsets, offset) - 1
+
+    def starting_with(self, offset: int) -> Sequence[LogSegment]:
+        """The segment that holds `offset` and all later ones."""
+        return self._segments[max(self.floor_index(offset), 0) :]

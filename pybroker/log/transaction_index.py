@@ -1,0 +1,102 @@
+"""The aborted transactions of a segment, `<base offset>.txnindex`; there is no file until the first one.
+
+    field               bytes  meaning
+    version             2      0
+    producer id         8
+    first offset        8      of the transaction's data, maybe in an earlier segment
+    last offset         8      of its abort marker, in this segment
+    last stable offset  8      below it nothing was undecided when the marker was written
+
+Entries are in order of their last offset. A read-committed reader of [a, b) needs those with last >= a and first < b, and may stop at an
+entry whose last stable offset is >= b: whatever is noted later began at or after that.
+
+Source: org.apache.kafka.storage.internals.log.{TransactionIndex, AbortedTxn}.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.log.entry_file import CorruptIndexError
+
+if TYPE_CHECKING:
+    from pybroker.log.filesystem import Filesystem
+
+ENTRY: Final = struct.Struct(">hqqqq")
+assert ENTRY.size == 34
+VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry, without its version."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """One segment's aborted transactions. They are few: kept in memory once looked at."""
+
+    __slots__ = ("_entries", "_filesystem", "base_offset", "path")
+
+    def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
+        self._filesystem = filesystem
+        self.path = path
+        self.base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them. Raises CorruptIndexError for an entry of another version or of an earlier segment; a torn tail is dropped."""
+        if self._entries is None:
+            data = self._filesystem.read_file(self.path) if self._filesystem.exists(self.path) else b""
+            entries = []
+            for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
+                version, *values = ENTRY.unpack_from(data, position)
+                entry = AbortedTransaction(*values)
+                if version != VERSION or entry.last_offset < self.base_offset:
+                    raise CorruptIndexError(f"{self.path}: version {version}, {entry}")
+                entries.append(entry)
+            self._entries = entries
+        return self._entries
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Write one entry; last offsets must grow."""
+        entries = self.entries
+        if entries and entries[-1].last_offset >= entry.last_offset:
+            raise CorruptIndexError(f"{self.path}: {entry} after {entries[-1]}")
+        fd = self._filesystem.open(self.path, writable=True, create=True)
+        try:
+            self._filesystem.write_fully(fd, ENTRY.pack(VERSION, *entry), len(entries) * ENTRY.size)
+        finally:
+            self._filesystem.close(fd)
+        entries.append(entry)
+
+    def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those that touch [fetch_offset, upper_offset), and whether later segments need not be asked."""
+        found: list[AbortedTransaction] = []
+        for entry in self.entries:
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose markers are at or above `offset`."""
+        kept = [entry for entry in self.entries if entry.last_offset < offset]
+        if len(kept) < len(self.entries):
+            fd = self._filesystem.open(self.path, writable=True)
+            try:
+                self._filesystem.truncate(fd, len(kept) * ENTRY.size)
+            finally:
+                self._filesystem.close(fd)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Drop everything, the file too."""
+        self._filesystem.remove(self.path)
+        self._entries = []

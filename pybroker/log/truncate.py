@@ -1,0 +1,84 @@
+"""Shortening a log: at its end (a follower that must agree with its leader), altogether, and at its start (DeleteRecords).
+
+Source: UnifiedLog.truncateTo, truncateFullyAndStartAt, maybeIncrementLogStartOffset; KIP-107.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.log import recovery
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
+
+
+def truncate_to(log: Log, offset: int) -> bool:
+    """See `Log.truncate_to`."""
+    log.check_usable()
+    if offset >= log.log_end_offset:
+        log.guarded(lambda: log.epochs.truncate_from_end(log.log_end_offset))
+        return False
+    if offset < log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return True
+    log.guarded(lambda: _truncate_to(log, offset))
+    return True
+
+
+def _truncate_to(log: Log, offset: int) -> None:
+    now_ms = log.services.clock.time_ms()
+    delete_segments(log, [segment for segment in log.segments if segment.base_offset > offset], now_ms)
+    active = log.segments.active
+    active.activate()
+    active.truncate_to(offset, now_ms)
+    log.log_end_offset = offset
+    log.log_start_offset = min(log.log_start_offset, offset)
+    log.forget_flushes()
+    log.epochs.truncate_from_end(offset)
+    recovery.rebuild_producers(log, offset, was_clean=False)
+
+
+def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+    """See `Log.truncate_fully_and_start_at`."""
+    log.check_usable()
+
+    def work() -> None:
+        now_ms = log.services.clock.time_ms()
+        delete_segments(log, list(log.segments), now_ms)
+        log.add_segment(offset, now_ms)
+        log.log_start_offset = log.log_end_offset = offset
+        log.forget_flushes()
+        log.epochs.clear()
+        log.producers.clear(offset)
+
+    log.guarded(work)
+
+
+def increment_log_start_offset(log: Log, offset: int, *, high_watermark: int) -> bool:
+    """See `Log.increment_log_start_offset`."""
+    log.check_usable()
+    if offset > high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.topic_partition} cannot begin at {offset}, above its high watermark {high_watermark}",
+        )
+    if offset <= log.log_start_offset:
+        return False
+    log.log_start_offset = offset
+    log.guarded(lambda: log.epochs.truncate_from_start(offset))
+    log.producers.on_log_start_offset(offset)
+    return True
+
+
+def delete_segments(log: Log, segments: Iterable[LogSegment], now_ms: int) -> None:
+    """Take segments out of the log. Their files are renamed now and removed after `file.delete.delay.ms`. Raises OSError."""
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for segment in segments:
+        log.segments.remove(segment)
+        log.log_directory.remove_later(due_ms, segment.mark_deleted())
+        log.producers.delete_snapshot(segment.base_offset)
