@@ -11,11 +11,11 @@ Who is first
     response all get their turn although the fetcher does not repeat them.
 
 Who gets a session
-    There are `max.incremental.fetch.session.cache.slots`. When all are taken, the session that was used longest ago makes room for
-    a new one if that was more than two minutes ago (`EVICTION_MS`). Else the least valuable one does, if the new one is worth as
-    much: a follower's is worth more than a client's, then more partitions are worth more. For a client's new session only those can
-    go that were older than two minutes when they were last used; for a follower's, any of a client's too. Who gets no session makes
-    a full request each time.
+    There are `max.incremental.fetch.session.cache.slots`. When all are taken, the session that was used longest ago makes room
+    for a new one if that was more than two minutes ago (`EVICTION_MS`). Else the least valuable one does, if the new one is
+    worth as much: a follower's is worth more than a client's, then more partitions are worth more. For a client's new session
+    only those can go that were older than two minutes when they were last used; for a follower's, any of a client's too. Who
+    gets no session makes a full request each time.
 
 Cost
     An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to compare.
@@ -308,7 +308,7 @@ class FetchSessionCache:
         forgotten: Iterable[SessionKey],
         topic_names: TopicNames,
     ) -> FetchContext:
-        """What the request is about. Before version 7 a request says session 0 and epoch -1. `topic_names` maps known topic ids."""
+        """What the request is about. Before version 7 it is of session 0 and epoch -1. `topic_names` maps known topic ids."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID and (old := self._sessions.get(session_id)) is not None:
                 self._remove(old)

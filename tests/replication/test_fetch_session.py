@@ -1,0 +1,371 @@
+"""What a fetcher with a session may leave out, what it is told, and whose session has to go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.clock import ManualClock
+from pybroker.log.file_records import FileRecords
+from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replication.fetch_data import EpochEndOffset, FetchPartition, FetchPartitionData, session_key
+from pybroker.replication.fetch_session import (
+    EPOCH_MAX,
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION_ID,
+    FetchAnswer,
+    FetchContext,
+    FetchSessionCache,
+    next_epoch,
+)
+
+FOO, BAR = TopicId(b"foo".rjust(16, b"-")), TopicId(b"bar".rjust(16, b"-"))
+
+
+def asks(
+    topic: str | None, partition: int, offset: int = 0, max_bytes: int = 100, topic_id: TopicId = ZERO_TOPIC_ID, **more: int
+) -> FetchPartition:
+    return FetchPartition(topic, topic_id, partition, fetch_offset=offset, max_bytes=max_bytes, **more)
+
+
+def records(size: int) -> FileRecords:
+    return FileRecords(None, 0, size)  # type: ignore[arg-type]  # nothing reads it
+
+
+class Fetcher:
+    """A client of one cache."""
+
+    def __init__(self, slots_max: int = 10) -> None:
+        self.clock = ManualClock(0)
+        self.cache = FetchSessionCache(self.clock, slots_max)
+        self.names: dict[TopicId, str] = {}
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        *asked: FetchPartition,
+        forget: tuple[tuple[str | TopicId | None, int], ...] = (),
+        version: int = 12,
+        is_from_follower: bool = False,
+    ) -> FetchContext:
+        return self.cache.context(
+            version=version,
+            session_id=session_id,
+            session_epoch=epoch,
+            is_from_follower=is_from_follower,
+            partitions=asked,
+            forgotten=forget,
+            topic_names=self.names.get,
+        )
+
+    def create(self, *asked: FetchPartition, version: int = 12, is_from_follower: bool = False) -> int:
+        context = self.context(NO_SESSION_ID, INITIAL_EPOCH, *asked, version=version, is_from_follower=is_from_follower)
+        return give(context).session_id
+
+    def create_of_size(self, size: int, *, is_from_follower: bool = False) -> int:
+        return self.create(*(asks("t", number) for number in range(size)), is_from_follower=is_from_follower)
+
+
+def give(context: FetchContext, **by_name: FetchPartitionData) -> FetchAnswer:
+    """Answer every partition: as told by `topic_partition`, else that there is nothing, at high watermark 10."""
+    nothing = {"high_watermark": 10, "last_stable_offset": 10, "log_start_offset": 0}
+    return context.answer(
+        [(p, by_name.get(f"{p.topic}_{p.partition}") or FetchPartitionData(**nothing)) for p in context.partitions]  # type: ignore[arg-type]
+    )
+
+
+def named(context_or_answer: FetchContext | FetchAnswer) -> list[tuple[str | None, int]]:
+    if isinstance(context_or_answer, FetchAnswer):
+        return [(partition.topic, partition.partition) for partition, _ in context_or_answer.results]
+    return [(partition.topic, partition.partition) for partition in context_or_answer.partitions]
+
+
+def test_epochs_count_from_one_and_wrap_to_one() -> None:
+    assert [next_epoch(epoch) for epoch in (INITIAL_EPOCH, 1, EPOCH_MAX - 1, EPOCH_MAX, FINAL_EPOCH)] == [
+        1,
+        2,
+        EPOCH_MAX,
+        1,
+        FINAL_EPOCH,
+    ]
+
+
+def test_session_ids_are_positive_and_differ() -> None:
+    fetcher = Fetcher(slots_max=200)
+    ids = {fetcher.create(asks("t", 0)) for _ in range(200)}
+    assert len(ids) == 200
+    assert all(0 < session_id <= 2**31 - 1 for session_id in ids)
+
+
+def test_old_versions_get_no_session() -> None:
+    fetcher = Fetcher()
+    answer = give(fetcher.context(NO_SESSION_ID, FINAL_EPOCH, asks("t", 0), version=4))
+    assert (answer.error_code, answer.session_id, named(answer)) == (ErrorCode.NONE, NO_SESSION_ID, [("t", 0)])
+    assert len(fetcher.cache) == 0
+
+
+def test_an_incremental_request_names_only_changes_and_reads_everything() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo", 0), asks("foo", 1))
+    context = fetcher.context(session, 1, asks("bar", 0, 5), asks("foo", 1, 20, 50))
+    assert [(p.topic, p.partition, p.fetch_offset, p.max_bytes) for p in context.partitions] == [
+        ("foo", 0, 0, 100),
+        ("foo", 1, 20, 50),
+        ("bar", 0, 5, 100),
+    ]
+    assert named(give(context)) == [("bar", 0)], "the others have no news"
+    context = fetcher.context(session, 2, forget=(("foo", 0), ("nowhere", 7)))
+    assert named(context) == [("foo", 1), ("bar", 0)]
+    assert give(context) == (ErrorCode.NONE, session, [])
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        FetchPartitionData(high_watermark=11, log_start_offset=0),
+        FetchPartitionData(high_watermark=10, log_start_offset=1),
+        FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(1)),
+        FetchPartitionData(high_watermark=10, log_start_offset=0, preferred_read_replica=2),
+        FetchPartitionData(high_watermark=10, log_start_offset=0, diverging_epoch=EpochEndOffset(1, 2)),
+        FetchPartitionData(ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=10, log_start_offset=0),
+    ],
+    ids=["high watermark", "log start offset", "records", "preferred replica", "diverging epoch", "error"],
+)
+def test_news_are_told(news: FetchPartitionData) -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo", 0), asks("foo", 1))
+    assert named(give(fetcher.context(session, 1), foo_1=news)) == [("foo", 1)]
+
+
+def test_news_are_told_once_but_what_needs_an_act_each_time() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo", 0))
+    news = FetchPartitionData(high_watermark=12, log_start_offset=3)
+    assert named(give(fetcher.context(session, 1), foo_0=news)) == [("foo", 0)]
+    assert named(give(fetcher.context(session, 2), foo_0=news)) == []
+    error = FetchPartitionData(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert named(give(fetcher.context(session, 3), foo_0=error)) == [("foo", 0)]
+    assert named(give(fetcher.context(session, 4), foo_0=error)) == [("foo", 0)]
+    assert named(give(fetcher.context(session, 5), foo_0=news)) == [("foo", 0)], "the end of an error is news"
+
+
+def test_empty_records_are_no_news() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo", 0))
+    empty = FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(0))
+    assert named(give(fetcher.context(session, 1), foo_0=empty)) == []
+
+
+def test_only_partitions_answered_with_records_go_to_the_end() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(*(asks("t", number) for number in range(4)))
+    data = FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(5))
+    moved = FetchPartitionData(high_watermark=11, log_start_offset=0)
+    assert named(give(fetcher.context(session, 1), t_0=data, t_1=moved)) == [("t", 0), ("t", 1)]
+    assert named(fetcher.context(session, 2)) == [("t", 1), ("t", 2), ("t", 3), ("t", 0)]
+    give(fetcher.context(session, 3), t_2=data, t_1=data)
+    assert named(fetcher.context(session, 4)) == [("t", 3), ("t", 0), ("t", 1), ("t", 2)], "in the order of the answer"
+
+
+def test_a_request_that_changes_a_partition_leaves_it_in_its_place() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("t", 0), asks("t", 1))
+    context = fetcher.context(session, 1, asks("t", 0, 77, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=9))
+    changed = context.partitions[0]
+    assert (changed.fetch_offset, changed.current_leader_epoch, changed.last_fetched_epoch, changed.log_start_offset) == (
+        77,
+        3,
+        2,
+        9,
+    )
+
+
+def test_wrong_sessions_and_epochs() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("t", 0))
+    unknown = session % EPOCH_MAX + 1
+    context = fetcher.context(unknown, 1, asks("t", 0))
+    assert context.partitions == ()
+    assert give(context) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
+    for epoch in (2, 5, -7):
+        assert give(fetcher.context(session, epoch)) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID, [])
+    assert give(fetcher.context(session, 1)).error_code == ErrorCode.NONE, "a wrong epoch harms nothing"
+
+
+def test_of_two_requests_in_work_only_the_later_is_answered() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("t", 0))
+    first = fetcher.context(session, 1, asks("t", 0, 5))
+    second = fetcher.context(session, 2, asks("t", 0, 6))
+    assert first.partitions[0].fetch_offset == 5, "the second has not touched what the first waits with"
+    assert give(first) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session, [])
+    assert give(second).error_code == ErrorCode.NONE
+
+
+def test_epochs_of_a_long_session_wrap() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.create(asks("t", 0))
+    session = fetcher.cache.get(session_id)
+    assert session is not None
+    session.epoch = EPOCH_MAX
+    assert give(fetcher.context(session_id, EPOCH_MAX)).error_code == ErrorCode.NONE
+    assert give(fetcher.context(session_id, 1)).error_code == ErrorCode.NONE
+
+
+def test_a_full_request_ends_the_old_session_and_begins_a_new_one() -> None:
+    fetcher = Fetcher()
+    old = fetcher.create(asks("t", 0))
+    new = give(fetcher.context(old, INITIAL_EPOCH, asks("t", 1))).session_id
+    assert new not in (old, NO_SESSION_ID)
+    assert (fetcher.cache.get(old), len(fetcher.cache), fetcher.cache.partition_count) == (None, 1, 1)
+    answer = give(fetcher.context(new, FINAL_EPOCH, asks("t", 1)))
+    assert (answer.session_id, named(answer)) == (NO_SESSION_ID, [("t", 1)])
+    assert (len(fetcher.cache), fetcher.cache.partition_count) == (0, 0)
+
+
+def test_a_session_that_forgot_everything_ends() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("t", 0), asks("t", 1))
+    context = fetcher.context(session, 1, forget=(("t", 0), ("t", 1)))
+    assert give(context) == (ErrorCode.NONE, NO_SESSION_ID, [])
+    assert len(fetcher.cache) == 0
+
+
+def test_names_and_ids_do_not_mix_in_one_session() -> None:
+    fetcher = Fetcher()
+    by_name = fetcher.create(asks("foo", 0), version=12)
+    by_id = fetcher.create(asks("foo", 0, topic_id=FOO), version=13)
+    assert give(fetcher.context(by_name, 1, version=13)).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert give(fetcher.context(by_id, 1, version=12)).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert give(fetcher.context(by_name, 1, version=12)).error_code == ErrorCode.NONE
+    assert give(fetcher.context(by_id, 1, version=17)).error_code == ErrorCode.NONE
+
+
+def test_an_unknown_topic_id_is_kept_and_gets_its_name_when_there_is_one() -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo", 0, topic_id=FOO), asks(None, 0, 7, topic_id=BAR), version=13)
+    unknown = FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)
+    context = fetcher.context(session, 1, version=13)
+    assert named(context) == [("foo", 0), (None, 0)]
+    assert named(give(context, None_0=unknown)) == [(None, 0)]
+    fetcher.names[BAR] = "bar"
+    context = fetcher.context(session, 2, version=13)
+    assert [(p.topic, p.topic_partition, p.fetch_offset) for p in context.partitions][1] == ("bar", ("bar", 0), 7)
+    assert named(give(context)) == [("bar", 0)]
+    del fetcher.names[BAR]
+    assert named(fetcher.context(session, 3, asks(None, 0, 9, topic_id=BAR), version=13)) == [("foo", 0), ("bar", 0)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_forgetting_goes_by_id_whether_or_not_the_name_is_known(is_known: bool) -> None:
+    fetcher = Fetcher()
+    session = fetcher.create(asks("foo" if is_known else None, 0, topic_id=FOO), asks("bar", 0, topic_id=BAR), version=13)
+    context = fetcher.context(session, 1, forget=(session_key(None, FOO, 0),), version=13)
+    assert named(context) == [("bar", 0)]
+
+
+def test_a_session_that_is_used_stays_and_a_stale_one_makes_room() -> None:
+    fetcher = Fetcher(slots_max=2)
+    first, second = fetcher.create(asks("t", 0)), fetcher.create(asks("t", 0))
+    assert fetcher.create_of_size(5) == NO_SESSION_ID, "nobody is stale or old"
+    fetcher.clock.advance(EVICTION_MS - 10)
+    give(fetcher.context(first, 1))
+    fetcher.clock.advance(11)
+    third = fetcher.create(asks("t", 0))
+    assert third != NO_SESSION_ID
+    assert [fetcher.cache.get(session) is not None for session in (first, second, third)] == [True, False, True]
+    assert fetcher.cache.evictions == 1
+
+
+def test_among_old_sessions_in_use_the_smallest_makes_room_for_one_not_smaller() -> None:
+    fetcher = Fetcher(slots_max=3)
+    sessions = [fetcher.create_of_size(size) for size in (20, 10, 30)]
+    fetcher.clock.advance(EVICTION_MS)
+    for session in sessions:
+        give(fetcher.context(session, 1))
+    fetcher.clock.advance(1)
+    for session in sessions:
+        give(fetcher.context(session, 2))
+    assert fetcher.create_of_size(9) == NO_SESSION_ID
+    assert fetcher.create_of_size(11) != NO_SESSION_ID
+    assert [fetcher.cache.get(session) is not None for session in sessions] == [True, False, True]
+    assert fetcher.cache.partition_count == 61
+
+
+def test_a_followers_session_takes_the_place_of_a_clients_however_young() -> None:
+    fetcher = Fetcher(slots_max=2)
+    client = fetcher.create_of_size(100)
+    follower = fetcher.create_of_size(1, is_from_follower=True)
+    assert fetcher.create_of_size(1000) == NO_SESSION_ID
+    other = fetcher.create_of_size(1, is_from_follower=True)
+    assert [fetcher.cache.get(session) is not None for session in (client, follower, other)] == [False, True, True]
+    assert fetcher.create_of_size(9, is_from_follower=True) == NO_SESSION_ID, "followers' young ones are safe"
+    fetcher.clock.advance(EVICTION_MS + 1)
+    for session in (follower, other):
+        give(fetcher.context(session, 1, is_from_follower=True))
+    assert fetcher.create_of_size(1000) == NO_SESSION_ID, "a client's is never worth a follower's"
+    assert fetcher.create_of_size(2, is_from_follower=True) != NO_SESSION_ID
+
+
+def test_no_slots_no_sessions() -> None:
+    assert Fetcher(slots_max=0).create(asks("t", 0)) == NO_SESSION_ID
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("create"), st.booleans(), st.integers(1, 5)),
+            st.tuples(st.just("use"), st.integers(0, 12), st.integers(-3, 3)),
+            st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, EVICTION_MS // 2, EVICTION_MS, EVICTION_MS + 1])),
+        ),
+        max_size=60,
+    )
+)
+def test_the_cache_against_the_rules_by_search(steps: list[tuple[str, int, int]]) -> None:
+    fetcher = Fetcher(slots_max=3)
+    now_ms = 0
+    model: dict[int, dict[str, int]] = {}
+    order: list[int] = []  # every session that ever was
+    for step, which, amount in steps:
+        if step == "wait":
+            fetcher.clock.advance(amount)
+            now_ms += amount
+        elif step == "use" and which < len(order):
+            session = order[which]
+            known = model.get(session)
+            change = [asks("t", 100 + which + number) for number in range(max(0, amount))]
+            forget = [("t", 100 + which + number) for number in range(max(0, -amount))]
+            answer = give(fetcher.context(session, known["epoch"] if known else 1, *change, forget=tuple(forget)))
+            assert (answer.error_code == ErrorCode.NONE) == (known is not None)
+            if known:
+                live = fetcher.cache.get(session)
+                assert live is not None
+                known.update(epoch=known["epoch"] + 1, used=now_ms, size=len(live.partitions))
+                model[session] = model.pop(session)
+        elif step == "create":
+            expected = True
+            if len(model) == 3:
+                oldest = next(iter(model))
+                if now_ms - model[oldest]["used"] > EVICTION_MS:
+                    del model[oldest]
+                else:
+                    candidates = sorted(
+                        (m["privileged"], m["size"], s)
+                        for s, m in model.items()
+                        if m["used"] - m["created"] > EVICTION_MS or (which and not m["privileged"])
+                    )
+                    expected = bool(candidates) and (which, amount, 0) >= candidates[0]
+                    if expected:
+                        del model[candidates[0][2]]
+            session = fetcher.create_of_size(amount, is_from_follower=bool(which))
+            assert (session != NO_SESSION_ID) == expected
+            if expected:
+                model[session] = {"privileged": int(which), "size": amount, "created": now_ms, "used": now_ms, "epoch": 1}
+                order.append(session)
+        assert {s for s in order if fetcher.cache.get(s)} == set(model)
+        assert fetcher.cache.partition_count == sum(m["size"] for m in model.values())
