@@ -1,0 +1,240 @@
+"""The pool against a sum, and its gate against the rules of KIP-72."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.clock import ManualClock
+from pybroker.network.admission import Admission
+from pybroker.network.memory_pool import MemoryPool, PooledBuffer
+
+POOL_BYTES = 100
+REQUEST_BYTES_MAX = 60
+
+
+def pool_of(size: int) -> MemoryPool:
+    return MemoryPool(size, ManualClock())
+
+
+class Waits:
+    """A connection without memory."""
+
+    def __init__(self, bytes_wanted: int) -> None:
+        self.bytes_wanted = bytes_wanted
+        self.buffer: PooledBuffer | None = None
+
+    def granted(self, buffer: PooledBuffer) -> None:
+        assert self.buffer is None, "granted once"
+        self.buffer = buffer
+
+
+def ask(admission: Admission, size: int) -> Waits:
+    """What a connection does when it knows the size of a request."""
+    waits = Waits(size)
+    waits.buffer = admission.try_allocate(size)
+    if waits.buffer is None:
+        admission.wait(waits)
+    return waits
+
+
+@given(st.lists(st.one_of(st.integers(1, REQUEST_BYTES_MAX), st.integers(-50, -1)), max_size=80))
+def test_any_size_is_allocated_while_one_byte_is_free_and_none_otherwise(steps: list[int]) -> None:
+    pool = pool_of(POOL_BYTES)
+    held: list[PooledBuffer] = []
+    for step in steps:
+        used = sum(buffer.size for buffer in held)
+        if step < 0:
+            if held:
+                pool.release(held.pop(step % len(held)))
+        else:
+            buffer = pool.try_allocate(step)
+            assert (buffer is not None) == (used < POOL_BYTES)
+            if buffer is not None:
+                assert len(buffer.view) == buffer.size == step
+                held.append(buffer)
+        used = sum(buffer.size for buffer in held)
+        assert pool.used == used
+        assert pool.available == POOL_BYTES - used
+        assert pool.is_out_of_memory == (used >= POOL_BYTES)
+        assert used <= POOL_BYTES + REQUEST_BYTES_MAX - 1, "the true bound"
+    for buffer in held:
+        pool.release(buffer)
+    assert pool.used == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ask", "release", "die"]), st.integers(1, REQUEST_BYTES_MAX)), max_size=120),
+    st.integers(0, 2**32),
+)
+def test_nobody_waits_while_memory_is_free_and_everybody_is_served_in_the_end(steps: list[tuple[str, int]], seed: int) -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 500, random.Random(seed))
+    everybody: list[Waits] = []
+    for action, number in steps:
+        holders = [w for w in everybody if w.buffer is not None]
+        waiters = [w for w in everybody if w.buffer is None]
+        if action == "ask":
+            everybody.append(ask(admission, number))
+        elif action == "release" and holders:
+            chosen = holders[number % len(holders)]
+            everybody.remove(chosen)
+            assert chosen.buffer is not None
+            pool.release(chosen.buffer)
+        elif action == "die" and waiters:
+            chosen = waiters[number % len(waiters)]
+            everybody.remove(chosen)
+            admission.leave(chosen)
+        assert pool.used == sum(w.buffer.size for w in everybody if w.buffer is not None)
+        assert pool.used <= POOL_BYTES + REQUEST_BYTES_MAX - 1
+        assert admission.waiting == sum(w.buffer is None for w in everybody)
+        assert pool.is_out_of_memory or not admission.waiting
+    while everybody:
+        holder = next(w for w in everybody if w.buffer is not None)
+        everybody.remove(holder)
+        assert holder.buffer is not None
+        pool.release(holder.buffer)
+    assert (pool.used, admission.waiting) == (0, 0)
+
+
+def test_waiters_are_served_in_random_order() -> None:
+    orders = set()
+    for seed in range(20):
+        pool = pool_of(1)
+        admission = Admission(pool, 500, random.Random(seed))
+        holder = ask(admission, 1)
+        waiters = [ask(admission, 1) for _ in range(5)]
+        order = []
+        while admission.waiting:
+            assert holder.buffer is not None
+            pool.release(holder.buffer)
+            (holder,) = [w for w in waiters if w.buffer is not None and w not in order]
+            order.append(holder)
+        orders.add(tuple(map(waiters.index, order)))
+        pool.release(holder.buffer)  # type: ignore[arg-type]  # granted, or the loop would not have ended
+    assert len(orders) > 10
+    assert {order[0] for order in orders} == set(range(5)), "each is first some time"
+
+
+def test_the_number_of_queued_requests_keeps_newcomers_out_beside_the_memory() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 2)
+    admission.queue(3)
+    assert not admission.is_open
+    first, second = ask(admission, 10), ask(admission, 20)
+    assert (first.buffer, second.buffer, pool.used) == (None, None, 0)
+    admission.unqueue(1)
+    assert admission.waiting == 2
+    admission.unqueue(1)
+    assert admission.waiting == 0
+    assert pool.used == 30
+    for waits in (first, second):
+        assert waits.buffer is not None
+        pool.release(waits.buffer)
+
+
+def test_a_full_queue_and_no_memory_must_both_be_over() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 1)
+    holder = ask(admission, POOL_BYTES)
+    admission.queue(1)
+    waits = ask(admission, 5)
+    assert holder.buffer is not None
+    pool.release(holder.buffer)
+    assert waits.buffer is None
+    admission.unqueue(1)
+    assert waits.buffer is not None
+    pool.release(waits.buffer)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_an_unbounded_pool_never_refuses_but_counts(size: int) -> None:
+    pool = pool_of(size)
+    buffers = [pool.try_allocate(1000) for _ in range(10)]
+    assert pool.used == 10_000
+    assert not pool.is_out_of_memory
+    for buffer in buffers:
+        assert buffer is not None
+        pool.release(buffer)
+    assert pool.used == 0
+
+
+def test_a_second_release_and_a_stranger_and_no_bytes_are_refused() -> None:
+    pool, other = pool_of(10), pool_of(10)
+    buffer = pool.try_allocate(4)
+    assert buffer is not None
+    with pytest.raises(ValueError, match="not on loan"):
+        other.release(buffer)
+    pool.release(buffer)
+    with pytest.raises(ValueError, match="not on loan"):
+        pool.release(buffer)
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="cannot allocate"):
+            pool.try_allocate(size)
+    assert pool.used == 0
+
+
+def test_a_buffer_lost_without_release_is_logged_counted_and_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    pool = pool_of(10)
+    posted: list[Callable[[], None]] = []
+    pool.call_soon_threadsafe = posted.append
+    admission = Admission(pool, 500)
+    held = [pool.try_allocate(25)]
+    waits = ask(admission, 5)
+    collector = threading.Thread(target=lambda: (held.clear(), gc.collect()))  # the collector runs in any thread
+    collector.start()
+    collector.join()
+    assert pool.used == 25, "only the loop's thread may touch the pool"
+    with caplog.at_level(logging.ERROR):
+        posted.pop()()
+    assert (pool.lost_count, pool.lost_bytes, pool.used) == (1, 25, 5)
+    assert "25 bytes was lost without release" in caplog.text
+    assert waits.buffer is not None, "who waited gets the memory"
+    pool.release(waits.buffer)
+
+
+def test_without_a_loop_a_lost_buffer_comes_back_with_the_next_use() -> None:
+    pool = pool_of(10)
+
+    def closed(callback: Callable[[], None]) -> None:
+        raise RuntimeError("the loop is closed")
+
+    pool.call_soon_threadsafe = closed
+    buffer = pool.try_allocate(10)
+    assert buffer is not None
+    del buffer
+    gc.collect()
+    again = pool.try_allocate(3)
+    assert again is not None
+    assert (pool.lost_bytes, pool.used) == (10, 3)
+    pool.release(again)
+
+
+def test_the_depleted_share_is_the_time_from_the_first_refusal_to_the_release() -> None:
+    clock = ManualClock(1_000)
+    pool = MemoryPool(10, clock)
+    buffer = pool.try_allocate(12)
+    clock.advance(5_000)  # full, but nobody wanted anything: not depleted
+    assert buffer is not None
+    assert pool.try_allocate(1) is None
+    clock.advance(2_000)
+    assert pool.try_allocate(1) is None, "a second refusal begins nothing new"
+    clock.advance(1_000)
+    assert pool.average_depleted_percent() == pytest.approx(3_000 / 30_000), "a dry spell counts while it lasts"
+    clock.advance(1_000)
+    pool.release(buffer)
+    assert pool.depleted_ms_total == 4_000
+    clock.advance(11_000)
+    assert pool.average_depleted_percent() == pytest.approx(4_000 / 30_000)
+    clock.advance(20_000)
+    assert pool.average_depleted_percent() == pytest.approx(4_000 / 40_000)
+    clock.advance(60_000)
+    assert pool.average_depleted_percent() == 0
+    assert pool.depleted_ms_total == 4_000

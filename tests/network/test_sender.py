@@ -1,0 +1,236 @@
+"""The sender against a transport that takes as much as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.network.context import Outgoing
+from pybroker.network.counters import ListenerCounters
+from pybroker.network.sender import PIECE_BYTES, TURN_BYTES, Sender
+from pybroker.protocol.parts import Part, SendPart, parts_size
+
+
+class FakeTransport:
+    """Pauses its writer when more than `high` bytes are unsent, as asyncio's do; the test drains it."""
+
+    def __init__(self, high: float = float("inf")) -> None:
+        self.high = high
+        self.unsent = 0
+        self.writes: list[bytes] = []
+        self.sender: Sender | None = None
+
+    def write(self, data: bytes) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        data = b"".join(list_of_data)
+        self.writes.append(data)
+        was_below = self.unsent <= self.high
+        self.unsent += len(data)
+        if was_below and self.unsent > self.high:
+            assert self.sender is not None
+            self.sender.pause()
+
+    def drain(self) -> None:
+        was_above = self.unsent > self.high
+        self.unsent = 0
+        if was_above:
+            assert self.sender is not None
+            self.sender.resume()
+
+
+class FakeOwner:
+    """Collects what the sender wants done."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.threads: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.errors: list[BaseException] = []
+        self.ready = 0
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self.threads.append((function, done))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def output_ready(self) -> None:
+        self.ready += 1
+
+    def output_failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+class Late(SendPart):
+    """`size` bytes, made in pieces; may be cold, may lie about its size."""
+
+    def __init__(self, content: bytes, piece_bytes: int = PIECE_BYTES, colds: int = 0, lack: int = 0) -> None:
+        self.size = len(content) + lack
+        self.content = content
+        self.piece_bytes = piece_bytes
+        self.colds = colds
+        self.position = 0
+        self.closed = 0
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        assert not self.closed
+        start, self.position = self.position, min(self.position + min(self.piece_bytes, bytes_max), len(self.content))
+        return [memoryview(self.content)[start : self.position]] if self.position > start else []
+
+    def cold(self) -> Callable[[], None] | None:
+        return self.warm if self.colds else None
+
+    def warm(self) -> None:
+        self.colds -= 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def setting(high: float = float("inf")) -> tuple[Sender, FakeTransport, FakeOwner, ListenerCounters]:
+    transport, owner, counters = FakeTransport(high), FakeOwner(), ListenerCounters("L")
+    sender = transport.sender = Sender(transport, owner, counters)
+    return sender, transport, owner, counters
+
+
+def outgoing(parts: list[Part], on_sent: Callable[[], None] | None = None) -> Outgoing:
+    return Outgoing(parts, parts_size(parts), on_sent)
+
+
+def test_small_answers_are_one_write() -> None:
+    sender, transport, _, counters = setting()
+    for answer in (b"one", b"two", b"three"):
+        sender.add(answer)
+    assert transport.writes == []
+    sender.flush()
+    sender.flush()
+    assert transport.writes == [b"onetwothree"]
+    assert counters.bytes_out == 11
+    assert not sender.is_blocked
+
+
+def test_header_and_first_views_are_one_write_behind_what_was_added() -> None:
+    sender, transport, _, _ = setting()
+    sent = Sent()
+    part = Late(b"records")
+    sender.add(b"before ")
+    sender.send(outgoing([b"header ", part, b" trailer"], sent))
+    assert transport.writes == [b"before header records trailer"]
+    assert (sent.count, part.closed, sender.is_blocked) == (1, 1, False)
+
+
+def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it() -> None:
+    sender, transport, owner, counters = setting(high=64 * 1024)
+    sent = Sent()
+    size = 5 * PIECE_BYTES // 2
+    part = Late(b"x" * size)
+    sender.send(outgoing([b"h" * 10, part], sent))
+    for write in (1, 2):
+        assert len(transport.writes) == write
+        assert transport.unsent == PIECE_BYTES, "what a peer that never reads can make us hold"
+        assert (sender.is_blocked, part.closed, sent.count, owner.ready) == (True, 0, 0, 0)
+        transport.drain()
+    assert (part.closed, sent.count, sender.is_blocked) == (1, 0, True), "the last bytes are above the high water mark"
+    transport.drain()
+    assert (sent.count, sender.is_blocked, owner.ready) == (1, False, 1)
+    assert b"".join(transport.writes) == b"h" * 10 + b"x" * size
+    assert counters.bytes_out == size + 10
+
+
+def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
+    sender, transport, owner, _ = setting()
+    sender.send(outgoing([Late(bytes(TURN_BYTES + 5))]))
+    assert sum(map(len, transport.writes)) == TURN_BYTES
+    assert sender.is_blocked
+    (go_on,) = owner.soon
+    go_on()
+    assert sum(map(len, transport.writes)) == TURN_BYTES + 5
+    assert (sender.is_blocked, owner.ready) == (False, 1)
+
+
+def test_a_cold_part_is_read_in_a_thread_first_and_what_comes_before_it_is_not_held_up() -> None:
+    sender, transport, owner, _ = setting()
+    sender.send(outgoing([b"header", Late(b"warm"), Late(b"cold", colds=1), b"end"]))
+    assert transport.writes == [b"headerwarm"]
+    assert sender.is_blocked
+    ((function, done),) = owner.threads
+    function()
+    done(None)
+    assert transport.writes == [b"headerwarm", b"coldend"]
+    assert (sender.is_blocked, owner.ready) == (False, 1)
+
+
+def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> None:
+    sender, transport, _, _ = setting(high=0)
+    sent = Sent()
+    done, half, untouched = Late(b"a" * PIECE_BYTES), Late(b"b" * PIECE_BYTES * 2), Late(b"c")
+    sender.send(outgoing([done, half, untouched], sent))
+    transport.drain()
+    sender.close()
+    sender.close()
+    assert [part.closed for part in (done, half, untouched)] == [1, 1, 1]
+    assert sent.count == 1
+    assert sender.is_blocked
+
+
+def test_a_part_in_a_thread_is_closed_when_the_thread_is_done_with_it() -> None:
+    sender, _, owner, _ = setting()
+    part, sent = Late(b"cold", colds=1), Sent()
+    sender.send(outgoing([part], sent))
+    sender.close()
+    assert part.closed == 0
+    ((_, done),) = owner.threads
+    done(None)
+    assert (part.closed, sent.count, owner.ready) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("late", [Late(b"abc", lack=1), Late(b"abc", lack=-1)], ids=["less", "more"])
+def test_a_part_that_does_not_keep_to_its_size_ends_the_connection(late: Late) -> None:
+    sender, _, owner, _ = setting()
+    sender.send(outgoing([late]))
+    (error,) = owner.errors
+    assert "Late gave" in str(error)
+
+
+def test_an_error_of_the_reading_thread_ends_the_connection() -> None:
+    sender, _, owner, _ = setting()
+    sender.send(outgoing([Late(b"cold", colds=1)]))
+    ((_, done),) = owner.threads
+    error = OSError("disk")
+    done(error)
+    assert owner.errors == [error]
+
+
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=50), st.builds(Late, st.binary(max_size=200), st.integers(1, 70), st.integers(0, 1))),
+        max_size=10,
+    ),
+    st.sampled_from([0, 20, 10_000]),
+)
+def test_whatever_the_parts_all_bytes_go_out_in_order(parts: list[Part], high: int) -> None:
+    expected = b"".join(part.content if isinstance(part, Late) else bytes(part) for part in parts)  # type: ignore[arg-type]  # no other kind
+    sender, transport, owner, counters = setting(high)
+    sent = Sent()
+    sender.send(outgoing(parts, sent))
+    while sender.is_blocked:
+        if owner.threads:
+            function, done = owner.threads.pop()
+            function()
+            done(None)
+        transport.drain()
+    assert b"".join(transport.writes) == expected
+    assert (sent.count, counters.bytes_out) == (1, len(expected))
+    assert all(part.closed == 1 for part in parts if isinstance(part, Late))
