@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pybroker.config.listeners import Endpoint, Listeners, parse_connection_overrides, resolve_listeners
+from pybroker.config.listeners import Endpoint, Listeners, parse_address, parse_connection_overrides, resolve_listeners
 from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
 
@@ -258,6 +258,11 @@ class BrokerConfig(BaseSettings):
         return self._listeners().advertised
 
     @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of metrics.listener; None when it is off."""
+        return parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
+
+    @property
     def connection_limits(self) -> dict[str, int]:
         """max.connections.per.ip.overrides by host."""
         return parse_connection_overrides(self.max_connections_per_ip_overrides)
@@ -302,7 +307,8 @@ def _check_together(config: BrokerConfig) -> None:
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         reason = f"must not be above log.cleaner.max.compaction.lag.ms ({config.log_cleaner_max_compaction_lag_ms})"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms, reason)
-    parse_connection_overrides(config.max_connections_per_ip_overrides)
+    config.connection_limits  # noqa: B018  # parsed for its errors, as the two below
+    config.metrics_address  # noqa: B018
     config._listeners()
 
 

@@ -21,8 +21,11 @@ from pybroker.config.setting import ConfigError
 
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
 
-_LISTENER: Final = re.compile(
-    r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|(?P<host>[^\[\]/:,\s]*)):(?P<port>[0-9]+)"
+PORT_MAX: Final = 65535
+
+_LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<address>.*)")
+_ADDRESS: Final = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|(?P<host>[^\[\]/:,\s]*)):(?P<port>[0-9]+)", re.ASCII
 )
 _UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, never bound
 
@@ -134,6 +137,18 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     return limits
 
 
+def parse_address(key: str, text: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(key, text, "is not host:port")
+    if int(match["port"]) > PORT_MAX:
+        raise ConfigError(key, text, f"port {match['port']} is not between 0 and {PORT_MAX}")
+    if match["ipv6"] is not None:
+        _check_ipv6(key, text, match["ipv6"])
+    return match["ipv6"] or match["host"] or "", int(match["port"])
+
+
 def _entries(key: str, text: str) -> list[str]:
     if not text.strip():
         return []
@@ -149,11 +164,7 @@ def _parse(key: str, text: str) -> list[_Address]:
         match = _LISTENER.fullmatch(entry)
         if match is None:
             raise ConfigError(key, text, f"{entry!r} is not NAME://host:port")
-        if int(match["port"]) > 65535:
-            raise ConfigError(key, text, f"port {match['port']} is not between 0 and 65535")
-        if match["ipv6"] is not None:
-            _check_ipv6(key, text, match["ipv6"])
-        addresses.append(_Address(match["name"].upper(), match["ipv6"] or match["host"] or "", int(match["port"])))
+        addresses.append(_Address(match["name"].upper(), *parse_address(key, match["address"])))
     for name, count in Counter(address.name for address in addresses).items():
         if count > 1:
             raise ConfigError(key, text, f"{name} is there twice")

@@ -1,16 +1,17 @@
 """Reading a broker's configuration from all its sources.
 
-Weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. An unknown name is a warning,
-because a file written for another version must not keep a broker from starting; a bad value is a refusal, because a broker that
-ignores what was asked for does harm.
+Weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. An empty text where null
+is the default says nothing: the next weaker source counts.
+
+An unknown name is a warning, because a file written for another version must not keep a broker from starting; a bad value is a
+refusal, because a broker that ignores what was asked for does harm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.environment import properties_of_environment
@@ -18,6 +19,9 @@ from pybroker.config.listeners import with_port
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
 from pybroker.config.table import BROKER_SETTINGS, family_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMAND_LINE: Final = "command line"
 
@@ -49,10 +53,10 @@ def load(
 
     Raises ConfigFileError for a file that cannot be read, ConfigError for a value that cannot be used.
     """
-    sources: list[Texts] = [
-        {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
-        properties_of_environment(environment or {}),
-        _of_file(file) if file is not None else {},
+    sources = [
+        _without_nulls({name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()}),
+        _without_nulls(properties_of_environment(environment or {})),
+        _without_nulls(_of_file(file) if file is not None else {}),
     ]
     merged: dict[str, tuple[str, str]] = {}
     for source in reversed(sources):
@@ -69,7 +73,8 @@ def load(
     return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices))
 
 
-def _of_file(path: Path) -> Texts:
+def read_properties(path: Path) -> dict[str, str]:
+    """The entries of a .properties file, in UTF-8 or else Latin-1. Raises ConfigFileError."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -79,24 +84,34 @@ def _of_file(path: Path) -> Texts:
     except UnicodeDecodeError:
         text = raw.decode("latin-1")  # what Java takes every file for
     try:
-        return {name: (str(path), value) for name, value in parse_properties(text).items()}
+        return parse_properties(text)
     except PropertiesError as error:
         raise ConfigFileError(f"{path}: {error}") from error
 
 
+def _of_file(path: Path) -> Texts:
+    return {name: (str(path), text) for name, text in read_properties(path).items()}
+
+
+def _without_nulls(source: Texts) -> Texts:
+    return {
+        name: (origin, text)
+        for name, (origin, text) in source.items()
+        if text.strip() or name not in BROKER_SETTINGS or BROKER_SETTINGS[name].default is not None
+    }
+
+
 def _values(source: Texts) -> dict[str, Value]:
-    """The values of the known properties of a source, by attribute. A null leaves the word to the next weaker source."""
+    """The values of the known properties of a source, by attribute."""
     values: dict[str, Value] = {}
     for name, (origin, text) in source.items():
         setting = BROKER_SETTINGS.get(name)
         if setting is None:
             continue
         try:
-            value = setting.parse(text)
+            values[setting.attribute] = setting.parse(text)
         except ConfigError as error:
             raise _with_origin(error, origin) from None
-        if value is not None:
-            values[setting.attribute] = value
     return values
 
 

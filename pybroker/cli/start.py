@@ -1,0 +1,99 @@
+"""`pybroker start`: read the configuration and run a broker until it is told to stop.
+
+Start-up time is a promise, so everything heavy is imported here, late and once, with the garbage collector off: nothing made
+while importing is garbage, and looking for it takes time.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from pathlib import Path
+
+import click
+
+from pybroker.cli.main import ConfigurationError, RunError
+
+logger = logging.getLogger(__name__)
+
+
+@click.command("start")
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 is any free one.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="The data directory; the same as --override log.dirs=DIR.")
+@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs or of a module's.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Form of the logs on stderr.")
+@click.option(
+    "--log-config", type=click.Path(path_type=Path), help="A file with levels and format, as config/logging.properties."
+)
+def command(
+    *,
+    config: Path | None,
+    port: int | None,
+    data_dir: Path | None,
+    overrides: tuple[str, ...],
+    levels: tuple[str, ...],
+    log_format: str | None,
+    log_config: Path | None,
+) -> None:
+    """Run a broker.
+
+    CONFIG is a properties file; without one, all properties have their defaults. Properties also come from KAFKA_* environment
+    variables, which win over the file, and from the options, which win over both.
+    """
+    gc.disable()
+    properties = _overrides(overrides)
+    if data_dir is not None:
+        properties["log.dirs"] = str(data_dir)
+    exit_code = _run(file=config, port=port, properties=properties, levels=levels, log_format=log_format, log_config=log_config)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
+
+
+def _run(
+    *,
+    file: Path | None,
+    port: int | None,
+    properties: dict[str, str],
+    levels: tuple[str, ...],
+    log_format: str | None,
+    log_config: Path | None,
+) -> int:
+    # Looking for pydantic's plugins opens the metadata of every installed package; the broker has none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
+    from pybroker.config.load import ConfigFileError, load, read_properties  # noqa: PLC0415
+    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+
+    try:
+        set_up_logging(read_properties(log_config) if log_config is not None else {}, levels, log_format)
+        loaded = load(file=file, environment=os.environ, overrides=properties, port=port)
+    except (ConfigError, ConfigFileError) as error:
+        raise ConfigurationError(str(error)) from error
+    for line in loaded.warnings:
+        logger.warning("%s", line)
+    for line in loaded.notices:
+        logger.info("%s", line)
+
+    import pybroker.broker  # noqa: PLC0415
+
+    gc.freeze()
+    gc.enable()
+    try:
+        return pybroker.broker.run(loaded.config)
+    except OSError as error:
+        logger.debug("cannot run", exc_info=error)
+        reason = error.strerror or str(error)
+        raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
+
+
+def _overrides(options: tuple[str, ...]) -> dict[str, str]:
+    properties = {}
+    for option in options:
+        name, separator, value = option.partition("=")
+        if not separator or not name.strip():
+            raise click.UsageError(f"--override {option}: must be NAME=VALUE")
+        properties[name.strip()] = value
+    return properties

@@ -1,0 +1,114 @@
+"""All numbers of one broker, in plain attributes that their owners increment on the loop's thread.
+
+Two ways in. What several layers count is an attribute here: requests, topics, conversions. What one object owns (a pool, a cache,
+a purgatory) stays there, and its owner registers a callable that reads it:
+`metrics.gauge("kafka_network_socketserver_memorypoolused", "Bytes ...", lambda: pool.size - pool.available)`.
+
+Nothing here knows how the numbers leave the process; that is `exporter`, which may read them from another thread: a plain int is
+always whole, and numbers of one scrape may be a few requests apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pybroker.metrics.request_metrics import RequestMetrics
+
+Number = int | float
+LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
+
+
+class TopicMetrics:
+    """One topic, or all topics together, since start.
+
+    `bytes_in` and `bytes_out` are record batches only, without requests around them. `messages_in` are records. The conversions
+    are records that were brought into another format for an old client.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_message_conversions",
+        "fetch_requests",
+        "messages_in",
+        "produce_message_conversions",
+        "produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.failed_fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.fetch_message_conversions = 0
+        self.fetch_requests = 0
+        self.messages_in = 0
+        self.produce_message_conversions = 0
+        self.produce_requests = 0
+
+
+class Reading(NamedTuple):
+    """A number that its owner keeps. `labels` names the parts of the keys that `read` returns; without labels the key is ()."""
+
+    name: str
+    help: str
+    is_counter: bool
+    labels: tuple[str, ...]
+    read: LabelledRead
+
+
+class BrokerMetrics:
+    """The numbers of one broker. `all_topics` counts what each topic counts, and survives the deletion of topics."""
+
+    __slots__ = ("all_topics", "conversion_ns", "readings", "requests", "topics", "unexpected_errors")
+
+    def __init__(self) -> None:
+        self.requests: dict[int, RequestMetrics] = {}
+        self.all_topics = TopicMetrics()
+        self.topics: dict[str, TopicMetrics] = {}
+        self.conversion_ns = {"Produce": 0, "Fetch": 0}
+        """Time spent converting record formats, by Kafka's name of the request."""
+        self.unexpected_errors = 0
+        """Bugs of ours: handlers that raised what they should not."""
+        self.readings: list[Reading] = []
+
+    def request(self, api_key: int, name: str) -> RequestMetrics:
+        """The counters of one API; `name` is Kafka's, used at the first call."""
+        metrics = self.requests.get(api_key)
+        if metrics is None:
+            metrics = self.requests[api_key] = RequestMetrics(name)
+        return metrics
+
+    def topic(self, name: str) -> TopicMetrics:
+        """The counters of one topic, made at the first call."""
+        metrics = self.topics.get(name)
+        if metrics is None:
+            metrics = self.topics[name] = TopicMetrics()
+        return metrics
+
+    def forget_topic(self, name: str) -> None:
+        """Drop the counters of a deleted topic."""
+        self.topics.pop(name, None)
+
+    def gauge(self, name: str, help_text: str, read: Callable[[], Number]) -> None:
+        """Register a number that goes up and down. `read` runs in another thread: it only looks at plain attributes."""
+        self.readings.append(Reading(name, help_text, False, (), lambda: {(): read()}))
+
+    def counter(self, name: str, help_text: str, read: Callable[[], Number]) -> None:
+        """Register a number that only grows; `name` ends in _total. `read` as for `gauge`."""
+        assert name.endswith("_total")
+        self.readings.append(Reading(name, help_text, True, (), lambda: {(): read()}))
+
+    def labelled_gauge(self, name: str, help_text: str, labels: tuple[str, ...], read: LabelledRead) -> None:
+        """Register a gauge per key of what `read` returns; a key has one text per label."""
+        self.readings.append(Reading(name, help_text, False, labels, read))
+
+    def labelled_counter(self, name: str, help_text: str, labels: tuple[str, ...], read: LabelledRead) -> None:
+        """Register a counter per key of what `read` returns; `name` ends in _total."""
+        assert name.endswith("_total")
+        self.readings.append(Reading(name, help_text, True, labels, read))

@@ -1,0 +1,40 @@
+"""How long things took: a count per power of two.
+
+Cost: `observe` is one `bit_length`, one list increment and two additions, about 0.1 us, and no lock: one thread writes. A quantile
+is exact to its power of two and interpolated within it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BUCKETS: Final = 65  # bit lengths 0 to 64
+
+
+class Histogram:
+    """Durations in ns. Bucket i counts those of bit length i: from 2^(i-1) to 2^i - 1, and 0 in bucket 0."""
+
+    __slots__ = ("buckets", "count", "sum")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * _BUCKETS
+        self.count = 0
+        self.sum = 0
+
+    def observe(self, duration_ns: int) -> None:
+        """Count one duration, >= 0 and below 2^64."""
+        self.buckets[duration_ns.bit_length()] += 1
+        self.count += 1
+        self.sum += duration_ns
+
+    def quantile(self, fraction: float) -> float:
+        """The duration in ns below which `fraction` (0 to 1) of all lie; 0 when there are none."""
+        buckets = self.buckets.copy()  # one snapshot: another thread may be counting
+        rank = fraction * sum(buckets)
+        below = 0
+        for index, count in enumerate(buckets):
+            if count and below + count >= rank:
+                low, high = (1 << index) >> 1, 1 << index if index else 0
+                return low + (high - low) * max(rank - below, 0) / count
+            below += count
+        return 0.0
