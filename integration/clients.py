@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,11 +14,12 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import kafka
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from integration.samples import Received, Sample
 
 TIMEOUT_S = 60
+_numbers = itertools.count()
 MESSAGE_BYTES_MAX = 1_048_588  # the broker's default for one batch
 
 
@@ -27,7 +30,14 @@ class Client(ABC):
 
     @abstractmethod
     def produce(
-        self, bootstrap: str, topic: str, samples: Sequence[Sample], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+        self,
+        bootstrap: str,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: int = -1,
+        idempotent: bool = False,
     ) -> list[int]: ...
 
     @abstractmethod
@@ -39,7 +49,14 @@ class KafkaPython(Client):
     name = "kafka-python"
 
     def produce(
-        self, bootstrap: str, topic: str, samples: Sequence[Sample], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+        self,
+        bootstrap: str,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: int = -1,
+        idempotent: bool = False,
     ) -> list[int]:
         producer = kafka.KafkaProducer(
             bootstrap_servers=bootstrap,
@@ -51,9 +68,7 @@ class KafkaPython(Client):
         )
         try:
             futures = [
-                producer.send(
-                    topic, s.value, key=s.key, headers=list(s.headers), partition=0, timestamp_ms=s.timestamp_ms
-                )
+                producer.send(topic, s.value, key=s.key, headers=list(s.headers), partition=0, timestamp_ms=s.timestamp_ms)
                 for s in samples
             ]
             return [future.get(TIMEOUT_S).offset for future in futures]
@@ -79,7 +94,14 @@ class Confluent(Client):
     name = "confluent-kafka"
 
     def produce(
-        self, bootstrap: str, topic: str, samples: Sequence[Sample], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+        self,
+        bootstrap: str,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: int = -1,
+        idempotent: bool = False,
     ) -> list[int]:
         config = {
             "bootstrap.servers": bootstrap,
@@ -140,7 +162,14 @@ class AioKafka(Client):
     name = "aiokafka"
 
     def produce(
-        self, bootstrap: str, topic: str, samples: Sequence[Sample], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+        self,
+        bootstrap: str,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: int = -1,
+        idempotent: bool = False,
     ) -> list[int]:
         async def run() -> list[int]:
             producer = aiokafka.AIOKafkaProducer(
@@ -182,16 +211,26 @@ class AioKafka(Client):
 CLIENTS: tuple[Client, ...] = (KafkaPython(), Confluent(), AioKafka())
 
 
+def unique(name: str) -> str:
+    """A topic name that no other test and no earlier run against the same broker has used."""
+    return f"{name}-{os.getpid()}-{next(_numbers)}"
+
+
 def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-    """Create it and return when Metadata shows every partition with a leader."""
+    """Create it and return when every partition has a leader that answers for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wait(admin.create_topics([NewTopic(name, partitions, 1, config=dict(configs or {}))])[name])
+    latest = {confluent_kafka.TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
     deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        shown = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)  # all topics: asking for one could create it
-        if shown is not None and len(shown.partitions) == partitions and all(p.leader >= 0 for p in shown.partitions.values()):
+    while True:
+        try:
+            for future in admin.list_offsets(latest).values():
+                wait(future)
+        except confluent_kafka.KafkaException:  # Kafka's brokers hear of a topic a little after its creator
+            if time.monotonic() > deadline:
+                raise
+        else:
             return
-    raise TimeoutError(f"topic {name} has not become visible")
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

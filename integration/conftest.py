@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from integration.broker import BrokerProcess, external_bootstrap
-
-_numbers = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,10 +52,10 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 @pytest.fixture
 def new_topic(bootstrap: str) -> Callable[..., str]:
     """Create a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` -> its name."""
-    from integration.clients import create_topic  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
+    from integration.clients import create_topic, unique  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
 
     def create(partitions: int = 1, **configs: str) -> str:
-        name = f"t{os.getpid()}-{next(_numbers)}"
+        name = unique("test")
         create_topic(bootstrap, name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
         return name
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from integration.clients import CLIENTS, Confluent, KafkaPython, create_topic, delete_topic, wait
+from integration.clients import CLIENTS, Confluent, KafkaPython, create_topic, delete_topic, unique, wait
 from integration.samples import T0_MS, Received, Sample, assert_equal, varied
 
 TIMEOUT_S = 30
@@ -34,7 +34,7 @@ def kafka_python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
 
 def test_confluent_creates_lists_describes_and_deletes(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    names = ["admin-confluent-a", "admin-confluent.b"]
+    names = [unique("admin-confluent"), unique("admin.confluent")]
     futures = admin.create_topics([NewTopic(names[0], 3, 1), NewTopic(names[1], 1, 1, config={"retention.ms": "86400000"})])
     for future in futures.values():
         wait(future)
@@ -79,7 +79,7 @@ def test_confluent_can_ask_without_creating(bootstrap: str) -> None:
 
 
 def test_kafka_python_creates_lists_and_deletes(bootstrap: str) -> None:
-    name = "admin-kafka-python"
+    name = unique("admin-kafka-python")
     with kafka_python_admin(bootstrap) as admin:
         admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1}}, wait_for_metadata=True)
         assert name in admin.list_topics()
@@ -90,7 +90,7 @@ def test_kafka_python_creates_lists_and_deletes(bootstrap: str) -> None:
 
 
 def test_aiokafka_creates_lists_and_deletes(bootstrap: str) -> None:
-    name = "admin-aiokafka"
+    name = unique("admin-aiokafka")
 
     async def run() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -109,7 +109,7 @@ def test_aiokafka_creates_lists_and_deletes(bootstrap: str) -> None:
 
 
 def test_a_deleted_topic_can_be_created_again_at_once(bootstrap: str) -> None:
-    name = "again-and-again"
+    name = unique("again-and-again")
     client = Confluent()
     for life in range(5):
         create_topic(bootstrap, name)
@@ -122,7 +122,7 @@ def test_a_deleted_topic_can_be_created_again_at_once(bootstrap: str) -> None:
 
 def test_a_topic_is_created_when_a_producer_names_it(bootstrap: str) -> None:
     for client in CLIENTS:
-        name = f"made-by-{client.name}"
+        name = unique(f"made-by-{client.name}")
         samples = varied(5)
         client.produce(bootstrap, name, samples)
         assert_equal(client.consume(bootstrap, name, 5), samples)
@@ -142,7 +142,7 @@ LOOKUPS = [
 
 @pytest.fixture(scope="module")
 def timed_topic(bootstrap: str) -> str:
-    name = "offsets-for-times"
+    name = unique("offsets-for-times")
     create_topic(bootstrap, name, 2)
     samples = varied(100)
     for codec, part in (("none", samples[:33]), ("gzip", samples[33:70]), ("none", samples[70:])):
@@ -207,7 +207,9 @@ def test_a_fetch_behind_the_end_is_out_of_range(timed_topic: str, bootstrap: str
 
 def test_a_waiting_fetch_is_answered_when_a_record_comes(bootstrap: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, fetch_max_wait_ms=20_000, consumer_timeout_ms=15_000)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=None, fetch_max_wait_ms=20_000, consumer_timeout_ms=15_000
+    )
     try:
         where = kafka.TopicPartition(topic, 0)
         consumer.assign([where])

@@ -14,7 +14,9 @@ every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: cli
 
 @every_client
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_client_reads_what_one_client_wrote(client: Client, codec: str, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_every_client_reads_what_one_client_wrote(
+    client: Client, codec: str, bootstrap: str, new_topic: Callable[..., str]
+) -> None:
     topic, samples = new_topic(), varied(200, seed=CODECS.index(codec))
     assert client.produce(bootstrap, topic, samples, codec=codec) == list(range(200))
     for reader in CLIENTS:

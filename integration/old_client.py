@@ -1,0 +1,69 @@
+"""Runs inside an environment with some release of kafka-python: does what stdin says, says on stdout what came of it.
+
+stdin is one JSON object {bootstrap, api_version, steps: [{verb: "produce" | "consume", topic, ...}]}, stdout a list with one result per
+step. Bytes travel as hex, or null. It knows nothing of the tests, for it does not run in their environment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+TIMEOUT_S = 60
+
+
+def to_hex(data):
+    return None if data is None else data.hex()
+
+
+def from_hex(text):
+    return None if text is None else bytes.fromhex(text)
+
+
+def produce(common, step):
+    """The offsets that the broker gave."""
+    producer = KafkaProducer(
+        acks=step["acks"], compression_type=None if step["codec"] == "none" else step["codec"], linger_ms=20, **common
+    )
+    try:
+        futures = [
+            producer.send(step["topic"], from_hex(value), key=from_hex(key), partition=0, timestamp_ms=timestamp)
+            for key, value, timestamp in step["records"]
+        ]
+        return [future.get(TIMEOUT_S).offset for future in futures]
+    finally:
+        producer.close()
+
+
+def consume(common, step):
+    """[offset, key, value, timestamp or null] of each record."""
+    consumer = KafkaConsumer(group_id=None, consumer_timeout_ms=TIMEOUT_S * 1000, **common)
+    try:
+        where = TopicPartition(step["topic"], 0)
+        consumer.assign([where])
+        if step["from_beginning"]:
+            consumer.seek_to_beginning(where)  # asks the broker where that is
+        else:
+            consumer.seek(where, step["offset"])
+        records = []
+        for record in consumer:
+            records.append([record.offset, to_hex(record.key), to_hex(record.value), record.timestamp])
+            if len(records) == step["count"]:
+                break
+        return records
+    finally:
+        consumer.close()
+
+
+def main():
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    job = json.load(sys.stdin)
+    common = {"bootstrap_servers": job["bootstrap"], "api_version": tuple(job["api_version"])}
+    verbs = {"produce": produce, "consume": consume}
+    json.dump([verbs[step["verb"]](common, step) for step in job["steps"]], sys.stdout)
+
+
+main()
