@@ -1,7 +1,8 @@
-"""The kernels over raw records; `_pure` has the same functions. All raise CorruptRecordError or InvalidRecordError (`record_fault`).
+"""The kernels over raw records; `_pure` has the same functions. All raise what `record_fault` makes.
 
-A section is the uncompressed records of a magic 2 batch, a message set the uncompressed messages of a produce request or wrapper.
-Buffers are borrowed until return. The GIL is released only above 256 kB: a waiting thread would keep it for milliseconds.
+A section is the uncompressed records of a magic 2 batch, a message set the uncompressed messages of a produce request or
+wrapper. Buffers are borrowed until return. The GIL is released only above 256 kB: a waiting thread would keep it for
+milliseconds.
 """
 
 _Buffer = bytes | bytearray | memoryview
@@ -12,8 +13,8 @@ def crc32(data: _Buffer) -> int:
 def scan_records(section: _Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, int, bool]:
     """Check every record of a section.
 
-    Returns the greatest timestamp, at least -1; the smallest that is not -1 (no timestamp), 2**63 - 1 if none; how many records have
-    no key; whether the offset deltas are 0, 1, 2...
+    Returns the greatest timestamp, at least -1; the smallest that is not -1 (no timestamp), 2**63 - 1 if none; how many
+    records have no key; whether the offset deltas are 0, 1, 2...
     """
 
 def down_converted_size(section: _Buffer, record_count: int, base_offset: int, to_magic: int, first_offset: int) -> int:
@@ -32,8 +33,9 @@ def down_convert_records(
 ) -> tuple[bytes, int, int, int]:
     """Uncompressed messages of magic 0 or 1 from the records at or after `first_offset`; headers are dropped.
 
-    `is_relative` counts their offsets from the first one's, as inside a magic 1 wrapper. With `is_log_append_time` every timestamp is
-    `log_append_time`. Returns the messages, how many, the last one's absolute offset (-1 without), the greatest timestamp (at least -1).
+    `is_relative` counts their offsets from the first one's, as inside a magic 1 wrapper. With `is_log_append_time` every
+    timestamp is `log_append_time`. Returns the messages, how many, the last one's absolute offset (-1 without), the greatest
+    timestamp (at least -1).
     """
 
 def up_convert_messages(
@@ -42,5 +44,6 @@ def up_convert_messages(
     """A section with offset deltas 0, 1, 2... from messages that must all be whole, of `magic` and uncompressed.
 
     A partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time` (from the wrapper).
-    Returns section, record count, base timestamp, greatest timestamp, smallest one and number of records without key as `scan_records`.
+    Returns section, record count, base timestamp, greatest timestamp, smallest one and number of records without key as
+    `scan_records`.
     """

@@ -90,7 +90,7 @@ def _skip_headers(section: bytes, position: int, end: int, count: int) -> int:
 
 
 def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int, int]:
-    """One record: timestamp delta, offset delta, key position and size, value position and size, position of the next record."""
+    """Timestamp delta, offset delta, key position and size, value position and size, position of the next record."""
     size, position = _varint(section, position, len(section))
     if not 1 <= size <= len(section) - position:
         raise record_fault(_RECORD_SIZE)
@@ -153,16 +153,16 @@ def down_converted_size(
     return size
 
 
-def down_convert_records(
+def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a call by name)
     section: bytes | bytearray | memoryview,
     record_count: int,
     base_offset: int,
     base_timestamp: int,
-    is_log_append_time: bool,  # noqa: FBT001
+    is_log_append_time: bool,
     log_append_time: int,
     to_magic: int,
     first_offset: int,
-    is_relative: bool,  # noqa: FBT001
+    is_relative: bool,
 ) -> tuple[bytes, int, int, int]:
     """See the stub of `_native`."""
     section = _whole(section)
@@ -185,10 +185,7 @@ def down_convert_records(
         key = section[key_at : key_at + max(key_size, 0)]
         value = section[value_at : value_at + max(value_size, 0)]
         key_size, value_size = max(key_size, -1), max(value_size, -1)
-        if to_magic:
-            checked = _CHECKED_1.pack(1, attributes, timestamp, key_size)
-        else:
-            checked = _CHECKED_0.pack(0, 0, key_size)
+        checked = _CHECKED_1.pack(1, attributes, timestamp, key_size) if to_magic else _CHECKED_0.pack(0, 0, key_size)
         body = b"".join((checked, key, _INT32.pack(value_size), value))
         parts += struct.pack(">qiI", inner, len(body) + 4, zlib.crc32(body)), body
     if position != len(section):
@@ -199,7 +196,7 @@ def down_convert_records(
 def up_convert_messages(
     messages: bytes | bytearray | memoryview,
     magic: int,
-    is_log_append_time: bool,  # noqa: FBT001
+    is_log_append_time: bool,
     log_append_time: int,
 ) -> tuple[bytes, int, int, int, int, int]:
     """See the stub of `_native`."""

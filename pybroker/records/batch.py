@@ -20,7 +20,8 @@ A batch, big-endian:
 | 61 | records                |        | compressed as one block if there is a codec                                            |
 
 A record, all numbers zigzag varints: size of what follows, int8 attributes (unused), timestamp delta (64 bits), offset delta,
-key size (-1 is null) and key, value size and value, header count, then per header key size, key (never null), value size, value.
+key size (-1 is null) and key, value size and value, header count, then per header key size, key (never null), value size,
+value.
 
 Source: KIP-98, KIP-32; `DefaultRecordBatch`, `DefaultRecord`.
 """
@@ -102,8 +103,8 @@ class Record(NamedTuple):
 class BatchView:
     """The header of one magic 2 batch, decoded once, over a borrowed buffer that also holds its records.
 
-    `position` is where the batch starts in `buffer`, `batch_length` its whole size in bytes: the 12 bytes of offset and size are
-    included, other than in the header's own field. The other attributes are the header's fields.
+    `position` is where the batch starts in `buffer`, `batch_length` its whole size in bytes: the 12 bytes of offset and size
+    are included, other than in the header's own field. The other attributes are the header's fields.
     """
 
     __slots__ = (
@@ -124,14 +125,24 @@ class BatchView:
         "record_count",
     )
 
+    base_offset: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    batch_length: int
+
     def __init__(self, buffer: memoryview, position: int = 0) -> None:
         """Decode the header at `position`, of which at least 61 bytes must be there; the records may be missing."""
         self.buffer = buffer
         self.position = position
-        self.base_offset: int
-        self.last_offset_delta: int
-        self.crc: int
-        self.producer_id: int
         (
             self.base_offset,
             length,
@@ -261,10 +272,10 @@ class BatchView:
         )
 
 
-def entry_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int | None:
-    """The whole size of the batch or message, of any magic, that starts at `position`; None if it is not all there.
+def claimed_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int | None:
+    """The whole size, as its header has it, of the batch or message of any magic that starts at `position`.
 
-    Raises CorruptRecordError when its size or magic is none that exists. A batch of magic 2 that it approves of has its header.
+    None when too little is there to tell. Raises CorruptRecordError when its size or magic is none that exists.
     """
     left = len(buffer) - position
     if left < LOG_OVERHEAD:
@@ -277,10 +288,15 @@ def entry_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int
     magic = buffer[position + MAGIC_AT]
     if magic > MAGIC:
         raise CorruptRecordError(f"a batch of the unknown magic {magic}")
-    size += LOG_OVERHEAD
-    if magic == MAGIC and size < HEADER_SIZE:
+    if magic == MAGIC and size < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptRecordError(f"a batch of {size} bytes, fewer than a header of magic 2")
-    return size if size <= left else None
+    return int(size) + LOG_OVERHEAD
+
+
+def entry_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int | None:
+    """As `claimed_size`, but None if the batch or message is not all there."""
+    size = claimed_size(buffer, position)
+    return size if size is not None and size <= len(buffer) - position else None
 
 
 def batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterator[BatchView]:

@@ -6,12 +6,12 @@ What is built is what Kafka's `MemoryRecordsBuilder` builds from the same record
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable
 from typing import Final
 
 from crc32c import crc32c
 
+from pybroker.records import kernels
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
@@ -192,7 +192,7 @@ def build_message(
     for field in (key, value):
         message += _SIZE.pack(-1 if field is None else len(field))
         message += field or b""
-    _CRC.pack_into(message, _MESSAGE_CRC_AT, zlib.crc32(memoryview(message)[_MESSAGE_MAGIC_AT:]))
+    _CRC.pack_into(message, _MESSAGE_CRC_AT, kernels.crc32(memoryview(message)[_MESSAGE_MAGIC_AT:]))
     return bytes(message)
 
 

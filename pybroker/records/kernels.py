@@ -1,11 +1,12 @@
 """The functions that touch every record, native if they were built, else their pure twins.
 
-`PYBROKER_PURE=1` in the environment forces the twins. Call them through this module (`kernels.scan_records(...)`), so that the tests
-can run everything on both. Their contract is in `_native.pyi`.
+`PYBROKER_PURE=1` in the environment forces the twins. Call them through this module (`kernels.scan_records(...)`), so that
+the tests can run everything on both. Their contract is in `_native.pyi`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 else:
     _kernels = _pure
     if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        try:
+        with contextlib.suppress(ImportError):
             from pybroker.records import _native as _kernels
-        except ImportError:
-            pass
 
 IS_NATIVE = _kernels is not _pure
 

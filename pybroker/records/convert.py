@@ -1,0 +1,209 @@
+"""Conversion between magic 2, which lies on disk, and magic 0 and 1, which old clients speak.
+
+Up, when an old producer appends: messages without a codec become one batch, a wrapper becomes one batch with the same codec.
+A message of magic 0 has no timestamp, so its record has -1.
+
+Down, when an old consumer fetches:
+
+- A batch without a codec becomes as many messages as it has records; those before the first offset asked for are left out,
+  because to such a client every message is a batch of its own (some versions of librdkafka rely on that).
+- A batch with a codec becomes one wrapper message in that codec with all its records, the earlier ones too.
+- Control batches are left out, record headers are dropped. zstd has no id in these formats: UNSUPPORTED_COMPRESSION_TYPE.
+- What is of the wanted magic, or an older one, already passes as it is.
+
+Source: `RecordsUtil.downConvert`, `MemoryRecordsBuilder`, `LogValidator.convertAndAssignOffsetsNonCompressed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pybroker.records import kernels, legacy
+from pybroker.records.batch import (
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    BatchView,
+    TimestampType,
+    entry_size,
+)
+from pybroker.records.build import assemble_batch, build_message, build_message_set
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
+from pybroker.records.errors import InvalidRecordError, UnsupportedCompressionError
+
+_EVERY_OFFSET: Final = -(1 << 63)
+
+
+class ConvertedEntry(NamedTuple):
+    """One batch or message converted down: `data` is empty when nothing of it is left."""
+
+    data: bytes | memoryview
+    record_count: int
+
+
+class Converted(NamedTuple):
+    """Batches converted down, and how many records were rewritten (0 for what passed as it is)."""
+
+    data: bytes
+    record_count: int
+
+
+class Lifted(NamedTuple):
+    """Messages of magic 0 or 1 as the records of one magic 2 batch: `section` is uncompressed, offset deltas are 0, 1, 2...
+
+    `max_timestamp`, `min_timestamp` and `keyless_count` are as `kernels.scan_records` gives them.
+    """
+
+    section: bytes
+    compression: CompressionType
+    timestamp_type: TimestampType
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+    min_timestamp: int
+    keyless_count: int
+
+
+def down_convert_entry(
+    buffer: memoryview, position: int, size: int, *, to_magic: int, first_offset: int, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> ConvertedEntry:
+    """Convert the batch (or older message) of `size` bytes at `position`. The result may borrow from `buffer`.
+
+    Raises:
+        UnsupportedCompressionError: zstd.
+        CorruptRecordError: a wrong checksum, damaged compressed data or records that are none.
+    """
+    magic = buffer[position + MAGIC_AT]
+    if magic <= to_magic:
+        return ConvertedEntry(buffer[position : position + size], 0)
+    if magic < MAGIC:
+        return _down_convert_message(buffer[position : position + size], first_offset)
+    batch = BatchView(buffer, position)
+    codec = convertible_codec(batch)
+    if codec is None:
+        return ConvertedEntry(b"", 0)
+    messages, count, last_offset, max_timestamp = kernels.down_convert_records(
+        batch.record_section(bytes_max=bytes_max),
+        batch.record_count,
+        batch.base_offset,
+        batch.base_timestamp,
+        bool(batch.timestamp_type),
+        batch.max_timestamp,
+        to_magic,
+        _EVERY_OFFSET if codec else first_offset,
+        bool(codec and to_magic),
+    )
+    if not codec or not count:
+        return ConvertedEntry(messages, count)
+    attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
+    value = compress(codec, messages, magic=to_magic)
+    return ConvertedEntry(build_message(last_offset, max_timestamp, None, value, magic=to_magic, attributes=attributes), count)
+
+
+def convertible_codec(batch: BatchView) -> CompressionType | None:
+    """The codec of a batch that can be converted down; None when it has nothing for old clients: a control batch.
+
+    Raises UnsupportedCompressionError for zstd, CorruptRecordError when the checksum is wrong. Disks do err, and the new
+    checksums would hide that.
+    """
+    if batch.is_control:
+        return None
+    codec = batch.compression
+    if codec is CompressionType.ZSTD:
+        raise UnsupportedCompressionError("batches in zstd cannot be converted to an older format")
+    batch.ensure_valid()
+    return codec
+
+
+def down_convert(
+    buffer: bytes | bytearray | memoryview, *, to_magic: int, first_offset: int, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Converted:
+    """Convert all whole batches of `buffer` at once. Raises as `down_convert_entry`."""
+    view = memoryview(buffer)
+    position = count = 0
+    parts: list[bytes | memoryview] = []
+    while (size := entry_size(view, position)) is not None:
+        entry = down_convert_entry(view, position, size, to_magic=to_magic, first_offset=first_offset, bytes_max=bytes_max)
+        parts.append(entry.data)
+        count += entry.record_count
+        position += size
+    return Converted(b"".join(parts), count)
+
+
+def _down_convert_message(message: memoryview, first_offset: int) -> ConvertedEntry:
+    codec = legacy.MessageView(message).compression
+    records = [record for record in legacy.records(message) if codec or record.offset >= first_offset]
+    return ConvertedEntry(build_message_set(records, magic=0, compression=codec) if records else b"", len(records))
+
+
+def lift(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Lifted]:
+    """The message set as record sections: one for each wrapper, one for each run of like messages without a codec.
+
+    Raises:
+        CorruptRecordError: a wrong checksum, damaged compressed data.
+        InvalidRecordError: messages that are none, a wrapper inside a wrapper, or of another magic than its inside.
+    """
+    run: list[legacy.MessageView] = []
+    for message in legacy.messages(buffer):
+        if run and (message.compression or not _is_alike(run[0], message)):
+            yield _lift_run(run)
+            run = []
+        if message.compression:
+            yield _lift_wrapper(message, bytes_max)
+        else:
+            run.append(message)
+    if run:
+        yield _lift_run(run)
+
+
+def _is_alike(first: legacy.MessageView, other: legacy.MessageView) -> bool:
+    """Whether both can be in one batch: a batch has one timestamp type, and one time of append."""
+    if first.magic != other.magic or first.timestamp_type != other.timestamp_type:
+        return False
+    return not first.timestamp_type or first.timestamp == other.timestamp
+
+
+def _lift_run(run: list[legacy.MessageView]) -> Lifted:
+    first = run[0]
+    messages = first.buffer[first.position : run[-1].position + run[-1].size]
+    section, *rest = kernels.up_convert_messages(messages, first.magic, False, 0)
+    return Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
+
+
+def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
+    wrapper.ensure_valid()
+    messages = wrapper.inner_messages(bytes_max=bytes_max)
+    section, count, *rest = kernels.up_convert_messages(messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp)
+    if not count:
+        raise InvalidRecordError("a compressed message with nothing in it")
+    return Lifted(section, wrapper.compression, wrapper.timestamp_type, count, *rest)
+
+
+def up_convert(
+    buffer: bytes | bytearray | memoryview,
+    *,
+    base_offset: int,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytearray:
+    """The message set as magic 2 batches with offsets from `base_offset` on; codecs, timestamps and their type stay.
+
+    The batches are the caller's. Raises as `lift`.
+    """
+    out = bytearray()
+    for lifted in lift(buffer, bytes_max=bytes_max):
+        codec = lifted.compression
+        out += assemble_batch(
+            compress(codec, lifted.section) if codec else lifted.section,
+            base_offset=base_offset,
+            last_offset_delta=lifted.record_count - 1,
+            attributes=codec | (LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0),
+            base_timestamp=lifted.base_timestamp,
+            max_timestamp=lifted.max_timestamp,
+            record_count=lifted.record_count,
+            leader_epoch=leader_epoch,
+        )
+        base_offset += lifted.record_count
+    return out

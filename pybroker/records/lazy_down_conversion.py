@@ -1,0 +1,235 @@
+"""Down-conversion of a fetched slice of a log, done while the response is being sent, in bounded memory (KIP-283).
+
+Idea
+    A response states its size before its body, but the size after conversion is not known without converting. So a size is
+    promised, Spre, and kept: the size before conversion, or that of the first converted batch if that is larger, so that the
+    consumer always gets a whole one. The batches are converted in chunks, each when the socket can take it, and only then.
+
+Cases, Spost being the size of everything converted
+    A  Spost == Spre: nothing special.
+    B  Spost > Spre: the whole converted batches that fit are sent, then padding as in C. The consumer fetches the rest next.
+    C  Spost < Spre: one message that is not there is begun, its size field Integer.MAX_VALUE, and zeros follow. The consumer
+       takes it for one that was cut at the fetch size, and ignores it. Where fewer than its 12 bytes of head are left, the
+       head is cut.
+    D  Nothing can be converted, because there are only control batches, or not one whole batch: 12 bytes of padding, so that
+       the consumer sees a message that is larger than its fetch.
+
+Cost
+    Created: the first batch's size is measured; without a codec no byte is converted for that. With one it must be converted,
+    and is kept until it is sent or `drop_first` is called. Sent: one chunk at a time, which belongs to the caller as soon as
+    it is pulled.
+
+A chunk is as many whole batches of the source as are in 128 kB, at least one. Where a later batch cannot be converted (zstd,
+or damaged on disk) the response ends like C before it; the next fetch starts there and is told why.
+
+Source: seed document KIP-283; `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from pybroker.protocol.parts import SendPart
+from pybroker.records import kernels
+from pybroker.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchView, claimed_size, entry_size
+from pybroker.records.convert import convertible_codec, down_convert, down_convert_entry
+from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
+
+CHUNK_BYTES: Final = 128 << 10
+"""The paper's choice: 197 MB/s against 137 with 16 kB and 176 with 1 MB."""
+
+OVERFLOW_MESSAGE_SIZE: Final = 0x7FFF_FFFF
+_OVERFLOW_OFFSET: Final = -1
+_OVERFLOW_HEAD: Final = struct.Struct(">qi")
+assert _OVERFLOW_HEAD.size == LOG_OVERHEAD
+_ZEROS: Final = memoryview(bytes(64 << 10))
+
+
+class RecordsSource(Protocol):
+    """A slice of a log. `log.FileRecords` is one."""
+
+    size: int
+
+    def read(self, position: int, length: int) -> bytes | memoryview:
+        """At most `length` bytes from `position` of the slice, stable while they are looked into."""
+
+    def slice(self, position: int, size: int) -> RecordsSource:
+        """A part of the slice."""
+
+    def cold(self) -> Callable[[], None] | None:
+        """A function that reads the slice's start into memory, if it is not there."""
+
+    def close(self) -> None:
+        """Give back what the slice holds."""
+
+
+class LazyDownConversion(SendPart):
+    """The records of one partition of a response, in magic 0 or 1.
+
+    `size` is Spre. `source` is owned: `close` closes it. Belongs to the loop.
+    """
+
+    __slots__ = (
+        "_chunk_bytes",
+        "_first",
+        "_first_offset",
+        "_left",
+        "_padded",
+        "_position",
+        "_source",
+        "_to_magic",
+        "error",
+        "records_converted",
+        "size",
+    )
+
+    def __init__(self, source: RecordsSource, *, to_magic: int, first_offset: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        """Measure the first batch of `source` that has anything for such a client.
+
+        `first_offset` is the offset that was asked for, which may lie inside the first batch.
+
+        Raises:
+            UnsupportedCompressionError: it is in zstd; the partition is answered UNSUPPORTED_COMPRESSION_TYPE.
+            CorruptRecordError: it is damaged; CORRUPT_MESSAGE.
+        """
+        self._source = source
+        self._to_magic = to_magic
+        self._first_offset = first_offset
+        self._chunk_bytes = chunk_bytes
+        self._position = 0  # in the source, of the next batch to convert
+        self._first: bytes | memoryview | None = None
+        self._padded = False
+        self.records_converted = 0
+        self.error: CorruptRecordError | UnsupportedCompressionError | None = None
+        first_size = self._measure_first() if source.size else 0
+        if first_size:
+            self.size = max(source.size, first_size)
+        else:
+            self.size = LOG_OVERHEAD if source.size else 0
+        self._left = self.size
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the first batch that are held until it is sent, for the caller's sum over a response."""
+        return 0 if self._first is None else len(self._first)
+
+    def drop_first(self) -> None:
+        """Hold nothing; the first batch is converted again when it is sent."""
+        self._first = None
+
+    def cold(self) -> Callable[[], None] | None:
+        """What the next chunk would have to wait for, for a thread to read."""
+        if not self._left or self._first is not None or self._position >= self._source.size:
+            return None
+        return self._source.slice(self._position, self._chunk_bytes).cold()
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        """The next chunk, whole, however small `bytes_max` is; then padding, at most about `bytes_max` at once."""
+        if not self._left:
+            return ()
+        parts: Sequence[bytes | memoryview] = self._next_chunk() or self._padding(bytes_max)
+        self._left -= sum(map(len, parts))
+        return parts
+
+    def close(self) -> None:
+        """Let go of the source and the first batch."""
+        self._first = None
+        self._left = 0
+        self._source.close()
+
+    def _measure_first(self) -> int:
+        """Size of the first batch that conversion leaves anything of, which `_position` then points at; 0 if there is none."""
+        while (entry := self._read_entry(self._position)) is not None:
+            size = len(entry)
+            if entry[MAGIC_AT] == MAGIC and (codec := convertible_codec(batch := BatchView(entry))) is not None and not codec:
+                converted = kernels.down_converted_size(
+                    batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
+                )
+            else:
+                data, _ = down_convert_entry(entry, 0, size, to_magic=self._to_magic, first_offset=self._first_offset)
+                converted = len(data)
+                self._first = bytes(data) if converted else None
+            if converted:
+                return converted
+            self._position += size
+        return 0
+
+    def _read_entry(self, position: int) -> memoryview | None:
+        """The batch or message at `position` of the source; None when it is not all there."""
+        size = claimed_size(self._source.read(position, HEADER_SIZE))
+        if size is None or size > self._source.size - position:
+            return None
+        entry = memoryview(self._source.read(position, size))
+        return entry if len(entry) == size else None
+
+    def _next_chunk(self) -> list[bytes | memoryview]:
+        """Convert on until something is there to send; empty at the end of what can be sent, and from then on."""
+        parts: list[bytes | memoryview] = []
+        while not parts and self._position < self._source.size:
+            try:
+                self._convert_chunk(parts)
+            except (CorruptRecordError, UnsupportedCompressionError) as error:
+                self.error = error
+                self._position = self._source.size
+        return parts
+
+    def _convert_chunk(self, parts: list[bytes | memoryview]) -> None:
+        first, self._first = self._first, None
+        chunk = memoryview(self._source.read(self._position, self._chunk_bytes))
+        if entry_size(chunk) is None:
+            entry = self._read_entry(self._position)
+            if entry is None:
+                self._position = self._source.size
+                return
+            chunk = entry
+        position, room = 0, self._left
+        while (size := entry_size(chunk, position)) is not None:
+            if first is not None:
+                data, count = first, BatchView(chunk, position).record_count
+                first = None
+            elif not self._may_fit(chunk, position, size, room):
+                self._position = self._source.size
+                return
+            else:
+                data, count = down_convert_entry(chunk, position, size, to_magic=self._to_magic, first_offset=self._first_offset)
+            if len(data) > room:
+                self._position = self._source.size
+                return
+            position += size
+            self._position += size
+            self.records_converted += count
+            if data:
+                room -= len(data)
+                parts.append(data)
+
+    def _may_fit(self, chunk: memoryview, position: int, size: int, room: int) -> bool:
+        """False when the batch is known not to fit, so that the last one of a response is not converted in vain."""
+        if size * 2 <= room or chunk[position + MAGIC_AT] != MAGIC:
+            return True
+        batch = BatchView(chunk, position)
+        if batch.is_control or batch.compression:
+            return True
+        needed = kernels.down_converted_size(
+            batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
+        )
+        return needed <= room
+
+    def _padding(self, bytes_max: int) -> list[memoryview]:
+        parts: list[memoryview] = []
+        left = self._left
+        if not self._padded:
+            self._padded = True
+            parts.append(memoryview(_OVERFLOW_HEAD.pack(_OVERFLOW_OFFSET, OVERFLOW_MESSAGE_SIZE))[:left])
+            left -= len(parts[0])
+        budget = min(left, bytes_max)
+        while budget > 0:
+            parts.append(_ZEROS[:budget])
+            budget -= len(parts[-1])
+        return parts
+
+
+def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: int) -> bytes:
+    """What KIP-283 replaced: the whole slice converted at once, in memory. Only to measure against."""
+    return down_convert(source.read(0, source.size), to_magic=to_magic, first_offset=first_offset).data

@@ -1,0 +1,180 @@
+"""Messages of magic 0 and 1: what clients before 0.11 send and fetch.
+
+A message, big-endian; a message set is messages one after the other, the last maybe cut:
+
+| at | field      | type   | why                                                                                               |
+|----|------------|--------|---------------------------------------------------------------------------------------------------|
+| 0  | offset     | int64  | written by the broker, therefore outside the checksum                                             |
+| 8  | size       | int32  | of everything after this field                                                                    |
+| 12 | crc        | uint32 | CRC-32 (IEEE) of everything after this field                                                      |
+| 16 | magic      | int8   | 0 or 1; at the same place as in magic 2                                                           |
+| 17 | attributes | int8   | bits 0-2 codec, 3 log append time (magic 1)                                                       |
+| 18 | timestamp  | int64  | ms; magic 1 only                                                                                  |
+|    | key        | int32+ | size, -1 for null, and the bytes                                                                  |
+|    | value      | int32+ | size, -1 for null, and the bytes                                                                  |
+
+Compressed messages stand, as one message set, in the value of a wrapper message that has the codec in its attributes:
+
+- Its offset is that of the last message inside, so that a broker finds the end without decompressing.
+- Magic 0: the offsets inside are the real ones. Magic 1: they count from 0, so the broker need not recompress to assign them;
+  the first is the wrapper's offset minus the last one's. Some clients send a wrapper offset of 0: then they are real.
+- With log append time in a magic 1 wrapper its timestamp holds for all messages inside.
+
+Source: KIP-31, KIP-32; `LegacyRecord`, `AbstractLegacyRecordBatch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from pybroker.records import kernels
+from pybroker.records.batch import (
+    COMPRESSION_MASK,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    Record,
+    TimestampType,
+    entry_size,
+)
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
+from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+
+HEAD: Final = struct.Struct(">qiIbb")
+assert HEAD.size == 18
+CHECKED_FROM: Final = 16
+_TIMESTAMP: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+
+
+class MessageView:
+    """One message, plain or wrapper, over a borrowed buffer. `size` is that of the whole message; the rest are its fields."""
+
+    __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size", "timestamp")
+
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+
+    def __init__(self, buffer: memoryview, position: int = 0) -> None:
+        """Decode the head of the message at `position`, all of which must be there. Raises InvalidRecordError."""
+        self.buffer = buffer
+        self.position = position
+        self.offset, size, self.crc, self.magic, self.attributes = HEAD.unpack_from(buffer, position)
+        self.size = size + LOG_OVERHEAD
+        self.timestamp = NO_TIMESTAMP
+        if self.magic:
+            if self.size < HEAD.size + _TIMESTAMP.size:
+                raise InvalidRecordError("a message is smaller than its header")
+            (self.timestamp,) = _TIMESTAMP.unpack_from(buffer, position + HEAD.size)
+
+    @property
+    def compression(self) -> CompressionType:
+        """Raises InvalidRecordError for an id that no codec has; zstd came later than these messages."""
+        codec = self.attributes & COMPRESSION_MASK
+        if codec > CompressionType.LZ4:
+            raise InvalidRecordError(f"no codec of messages of magic {self.magic} has the id {codec}")
+        return CompressionType(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamp; magic 0 has none, and counts as the producer's."""
+        return TimestampType(bool(self.magic and self.attributes & LOG_APPEND_TIME_BIT))
+
+    @property
+    def data(self) -> memoryview:
+        """The whole message, borrowed from the buffer."""
+        return self.buffer[self.position : self.position + self.size]
+
+    def ensure_valid(self) -> None:
+        """Raises CorruptRecordError when the checksum is wrong."""
+        computed = kernels.crc32(self.data[CHECKED_FROM:])
+        if self.crc != computed:
+            raise CorruptRecordError(f"the message at offset {self.offset} has the checksum {self.crc:#x}, not {computed:#x}")
+
+    def key_and_value(self) -> tuple[memoryview | None, memoryview | None]:
+        """Both borrowed from the buffer. Raises InvalidRecordError when they do not fill the message."""
+        position = self.position + HEAD.size + (_TIMESTAMP.size if self.magic else 0)
+        end = self.position + self.size
+        key, position = self._field(position, end)
+        value, position = self._field(position, end)
+        if position != end:
+            raise InvalidRecordError(f"a message has {end - position} bytes after its value")
+        return key, value
+
+    def inner_messages(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
+        """The message set inside a wrapper, uncompressed.
+
+        Raises:
+            CorruptRecordError: the compressed data is damaged, or there is none.
+        """
+        value = self.key_and_value()[1]
+        if value is None:
+            raise InvalidRecordError("a compressed message without a value")
+        return decompress(self.compression, value, bytes_max=bytes_max, magic=self.magic)
+
+    def _field(self, position: int, end: int) -> tuple[memoryview | None, int]:
+        if end - position < _INT32.size:
+            raise InvalidRecordError("a message ends before its fields")
+        (size,) = _INT32.unpack_from(self.buffer, position)
+        position += _INT32.size
+        if size > end - position:
+            raise InvalidRecordError(f"a field of {size} bytes where the message has {end - position} left")
+        if size < 0:
+            return None, position
+        return self.buffer[position : position + size], position + size
+
+
+def messages(buffer: bytes | bytearray | memoryview) -> Iterator[MessageView]:
+    """The whole messages of a message set, wrappers unopened; a partial one at the end is left out. Checksums are not looked
+    at.
+
+    Raises CorruptRecordError for a size or magic that cannot be, magic 2 included.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while (size := entry_size(view, position)) is not None:
+        if view[position + CHECKED_FROM] > 1:
+            raise CorruptRecordError("a batch of magic 2 among messages of magic 0 and 1")
+        yield MessageView(view, position)
+        position += size
+
+
+def records(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """The records of a message set with real offsets and timestamps, those inside wrappers too. For rare paths and tests.
+
+    Raises CorruptRecordError: a wrong checksum, damaged compressed data, or a wrapper that contradicts its inside.
+    """
+    for message in messages(buffer):
+        message.ensure_valid()
+        if message.compression:
+            yield from _inner_records(message, bytes_max)
+        else:
+            yield _record(message, message.offset, message.timestamp)
+
+
+def _record(message: MessageView, offset: int, timestamp: int) -> Record:
+    key, value = message.key_and_value()
+    return Record(offset, timestamp, None if key is None else bytes(key), None if value is None else bytes(value))
+
+
+def _inner_records(wrapper: MessageView, bytes_max: int) -> Iterator[Record]:
+    inner = list(messages(wrapper.inner_messages(bytes_max=bytes_max)))
+    if not inner:
+        raise InvalidRecordError("a compressed message with nothing in it")
+    base_offset = 0
+    if wrapper.magic and wrapper.offset:
+        base_offset = wrapper.offset - inner[-1].offset
+        if base_offset < 0:
+            raise InvalidRecordError(f"a wrapper of offset {wrapper.offset} around one of {inner[-1].offset}")
+    for message in inner:
+        message.ensure_valid()
+        if message.compression:
+            raise InvalidRecordError("a compressed message stands inside a compressed message")
+        timestamp = wrapper.timestamp if message.magic and wrapper.timestamp_type else message.timestamp
+        yield _record(message, base_offset + message.offset, timestamp)

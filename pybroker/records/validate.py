@@ -1,0 +1,385 @@
+"""What must hold for records from outside before they get offsets, and the giving of offsets.
+
+One call takes what stands in a produce request for one partition and gives one magic 2 batch, ready to be written. In the
+usual case, magic 2 in the codec that the topic wants, the batch is only looked through and its header patched where it lies,
+without copying: base offset and leader epoch, which its checksum does not cover, and, where the producer's max timestamp does
+not stand, that with a new checksum. Compressed records are uncompressed to be looked through, and thrown away. Everything
+else is built anew: old formats, another codec, and offsets inside the batch that do not count 0, 1, 2... (Kafka mends those
+too, where there is a codec.)
+
+| what is wrong                                                                         | answer                       |
+|---------------------------------------------------------------------------------------|------------------------------|
+| checksum, size, magic, compressed data                                                | CORRUPT_MESSAGE              |
+| records that are none; header's count and range; several batches; base offset not 0;  | INVALID_RECORD               |
+| control records or a producer id without sequence from a client; wrappers mixed       |                              |
+| no key in a compacted topic                                                           | INVALID_RECORD, per record   |
+| timestamp too far from now; log append time set by a producer                         | INVALID_TIMESTAMP, per record|
+| zstd before Produce v7                                                                | UNSUPPORTED_COMPRESSION_TYPE |
+| larger than `max.message.bytes`, as sent or as rebuilt                                | MESSAGE_TOO_LARGE            |
+
+Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.validateRecords`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records import kernels, legacy
+from pybroker.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchView,
+    TimestampType,
+    entry_size,
+    set_max_timestamp,
+    set_offset_and_epoch,
+)
+from pybroker.records.build import assemble_batch, build_record_section
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
+from pybroker.records.convert import Lifted, lift
+from pybroker.records.errors import (
+    InvalidRecordError,
+    RecordError,
+    RecordTooLargeError,
+    RecordValidationError,
+    UnsupportedCompressionError,
+)
+
+if TYPE_CHECKING:
+    from pybroker.config.topic import TopicConfig
+
+_MAGIC_2_SINCE: Final = 3  # of Produce: exactly one batch, of magic 2
+_ZSTD_SINCE: Final = 7
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ValidationRules:
+    """What of a topic's configuration the validation needs; made once per configuration. Times in ms.
+
+    `compression` None keeps the producer's codec; `level` is that codec's, None for its default.
+    """
+
+    max_message_bytes: int
+    compression: CompressionType | None = None
+    level: int | None = None
+    is_compacted: bool = False
+    is_log_append_time: bool = False
+    timestamp_before_max_ms: int = (1 << 63) - 1
+    timestamp_after_max_ms: int = (1 << 63) - 1
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> ValidationRules:
+        """The rules of a topic with this configuration."""
+        compression = CompressionType.of_config(config.compression_type)
+        levels = {
+            CompressionType.GZIP: config.compression_gzip_level,
+            CompressionType.LZ4: config.compression_lz4_level,
+            CompressionType.ZSTD: config.compression_zstd_level,
+        }
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            compression=compression,
+            level=None if compression is None else levels.get(compression),
+            is_compacted="compact" in config.cleanup_policy,
+            is_log_append_time=config.message_timestamp_type == "LogAppendTime",
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class ValidationResult:
+    """One batch with its final offsets, ready to be written, or none at all.
+
+    Attributes:
+        data: the batch: a slice of the buffer that was given (borrowed, patched), or a new one.
+        batches: its header as it is now, over `data`; empty when there was no batch.
+        offset_of_max_timestamp: for the time index, as Kafka has it: the batch's last offset; -1 without any timestamp.
+        log_append_time: ms; -1 when the producer's timestamps stay.
+        is_rebuilt: the batch is a new one, and its size may have changed.
+        records_converted: records that came in magic 0 or 1.
+    """
+
+    data: memoryview
+    batches: list[BatchView]
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    record_count: int
+    log_append_time: int
+    is_rebuilt: bool
+    records_converted: int
+
+
+def validate_and_assign(
+    records: memoryview,
+    *,
+    first_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    rules: ValidationRules,
+    from_client: bool = True,
+    produce_version: int | None = None,
+) -> ValidationResult:
+    """Check `records` and give them the offsets from `first_offset` on.
+
+    Args:
+        records: what one partition of a produce request holds, of any magic; a partial batch at its end is ignored. Borrowed
+            until return, but `ValidationResult.data` may be a slice of it. A writable one is patched in place; one that is
+            not is copied.
+        first_offset: the log's end offset.
+        now_ms: the time of the append.
+        leader_epoch: the partition's.
+        rules: the topic's.
+        from_client: False for what a coordinator writes, which may be control records.
+        produce_version: of the request, for what old versions may not send; None outside of requests.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError, RecordValidationError (with `record_errors`), RecordTooLargeError,
+        UnsupportedCompressionError: all are KafkaError, with the codes of the table above. `records` may have been patched by
+        then; the request is over in any case.
+    """
+    size = entry_size(records)
+    if size is None:
+        if produce_version is not None and produce_version >= _MAGIC_2_SINCE:
+            raise InvalidRecordError("there must be a batch of records in every partition")
+        return _nothing()
+    magic = records[MAGIC_AT]
+    if magic != MAGIC:
+        if produce_version is not None and produce_version >= _MAGIC_2_SINCE:
+            raise InvalidRecordError(f"messages of magic {magic} in a produce request of version {produce_version}")
+        batch, converted = _converted(records, size, now_ms, rules)
+        set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
+        return _result(BatchView(batch.buffer), rules, is_rebuilt=True, records_converted=converted)
+    if len(records) > size:
+        if entry_size(records, size) is not None:
+            raise InvalidRecordError("there are several batches of records in one partition")
+        records = records[:size]
+    batch = BatchView(records)
+    codec = batch.compression
+    if codec is CompressionType.ZSTD and produce_version is not None and produce_version < _ZSTD_SINCE:
+        raise UnsupportedCompressionError(f"batches in zstd in a produce request of version {produce_version}")
+    _check_header(batch, rules, from_client=from_client)
+    section = batch.record_section(bytes_max=rules.decompressed_bytes_max)
+    count = batch.record_count
+    max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, count, batch.base_timestamp)
+    is_overridden = bool(batch.attributes & LOG_APPEND_TIME_BIT)
+    if is_overridden:
+        max_timestamp = min_timestamp = batch.max_timestamp
+    _check_records(batch, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
+    if rules.is_log_append_time:
+        max_timestamp = now_ms
+    wanted = codec if rules.compression is None or (batch.is_control and not codec) else rules.compression
+    if wanted is not codec or not is_sequential:
+        if not is_sequential or is_overridden:
+            batch, section = _renumbered(batch, rules)
+        data = _in_codec(batch, section, wanted, rules, max_timestamp)
+        set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
+        return _result(BatchView(_checked_size(data, rules)), rules, is_rebuilt=True)
+    return _result(_patch(batch, rules, max_timestamp, first_offset, leader_epoch), rules)
+
+
+def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool) -> None:
+    if from_client and batch.base_offset != 0:
+        raise InvalidRecordError(f"a batch from a producer begins at offset {batch.base_offset} instead of 0")
+    if batch.batch_length > rules.max_message_bytes:
+        raise _too_large(batch.batch_length, rules)
+    batch.ensure_valid()
+    if not from_client:
+        return
+    count = batch.record_count
+    if count <= 0 or batch.last_offset_delta != count - 1:
+        raise InvalidRecordError(f"a batch of {count} records for the offsets 0 to {batch.last_offset_delta}")
+    if batch.is_control:
+        raise InvalidRecordError("clients are not allowed to write control records")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise InvalidRecordError(f"the sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
+
+
+def _check_records(
+    batch: BatchView, rules: ValidationRules, now_ms: int, *, max_timestamp: int, min_timestamp: int, keyless: int
+) -> None:
+    """Refuse the batch if any of its records is to be refused; only then are they looked at one by one."""
+    if rules.is_compacted and keyless:
+        _refuse(batch, rules, now_ms)
+    if rules.is_log_append_time:
+        if batch.attributes & LOG_APPEND_TIME_BIT:
+            _refuse(batch, rules, now_ms)
+        return
+    if max_timestamp != NO_TIMESTAMP and max_timestamp - now_ms > rules.timestamp_after_max_ms:
+        _refuse(batch, rules, now_ms)
+    if min_timestamp != NO_TIMESTAMP and now_ms - min_timestamp > rules.timestamp_before_max_ms:
+        _refuse(batch, rules, now_ms)
+    if batch.attributes & LOG_APPEND_TIME_BIT and max_timestamp == NO_TIMESTAMP:
+        _refuse(batch, rules, now_ms)
+
+
+def _refuse(batch: BatchView, rules: ValidationRules, now_ms: int) -> NoReturn:
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, record in enumerate(batch.records(bytes_max=rules.decompressed_bytes_max)):
+        if rules.is_compacted and record.key is None:
+            errors.append(RecordError(index, "Compacted topic cannot accept message without key"))
+        elif not rules.is_log_append_time and record.timestamp != NO_TIMESTAMP:
+            if not earliest <= record.timestamp <= latest:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append(RecordError(index, f"Timestamp {record.timestamp} is outside of [{earliest}, {latest}]"))
+        elif batch.attributes & LOG_APPEND_TIME_BIT:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append(RecordError(index, "Producer should not set timestamp type to LogAppendTime"))
+    raise RecordValidationError(errors, code)
+
+
+def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: int, leader_epoch: int) -> BatchView:
+    """Write what is the broker's into the batch where it lies; into a copy if that cannot be."""
+    if batch.buffer.readonly:
+        batch = BatchView(memoryview(bytearray(batch.buffer)))
+    timestamp_type = TimestampType.LOG_APPEND_TIME if rules.is_log_append_time else TimestampType.CREATE_TIME
+    if batch.max_timestamp != max_timestamp or batch.timestamp_type is not timestamp_type:
+        set_max_timestamp(batch.buffer, timestamp_type, max_timestamp)
+        batch = BatchView(batch.buffer)
+    set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
+    batch.base_offset = first_offset
+    batch.partition_leader_epoch = leader_epoch
+    return batch
+
+
+def _renumbered(batch: BatchView, rules: ValidationRules) -> tuple[BatchView, memoryview]:
+    """The batch with offsets 0, 1, 2... and every record's own timestamp, and its records, uncompressed."""
+    found = batch.records(bytes_max=rules.decompressed_bytes_max)
+    records = [record._replace(offset=index) for index, record in enumerate(found)]
+    renumbered = BatchView(batch.buffer)
+    renumbered.base_timestamp = records[0].timestamp
+    return renumbered, memoryview(build_record_section(records, base_offset=0, base_timestamp=records[0].timestamp))
+
+
+def _in_codec(
+    batch: BatchView, section: bytes | memoryview, codec: CompressionType, rules: ValidationRules, max_timestamp: int
+) -> bytearray:
+    """A new batch with the header of `batch` and the records of `section`."""
+    kept = batch.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_BIT)
+    return assemble_batch(
+        compress(codec, section, level=_level(codec, rules)),
+        base_offset=0,
+        last_offset_delta=batch.record_count - 1,
+        attributes=kept | codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=batch.record_count,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+
+
+def _converted(records: memoryview, size: int, now_ms: int, rules: ValidationRules) -> tuple[BatchView, int]:
+    """Messages of magic 0 or 1, several without a codec, or one wrapper, as a batch; and how many they are."""
+    first = legacy.MessageView(records)
+    if first.compression and entry_size(records, size) is not None:
+        raise InvalidRecordError("there are several messages in one partition, and one of them is compressed")
+    largest = size if first.compression or len(records) <= rules.max_message_bytes else _largest(records)
+    if largest > rules.max_message_bytes:
+        raise _too_large(largest, rules)
+    if first.compression:
+        (lifted,) = lift(records[:size], bytes_max=rules.decompressed_bytes_max)
+    else:  # as `lift` does, but in one go: mixed magics and codecs are refused here
+        section, *rest = kernels.up_convert_messages(records, first.magic, False, 0)
+        lifted = Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
+    if lifted.min_timestamp < 0:
+        raise InvalidRecordError(f"a message has the timestamp {lifted.min_timestamp}")
+    _check_lifted(lifted, rules, now_ms)
+    codec = lifted.compression if rules.compression is None else rules.compression
+    data = assemble_batch(
+        compress(codec, lifted.section, level=_level(codec, rules)) if codec else lifted.section,
+        base_offset=0,
+        last_offset_delta=lifted.record_count - 1,
+        attributes=codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
+        base_timestamp=lifted.base_timestamp,
+        max_timestamp=now_ms if rules.is_log_append_time else lifted.max_timestamp,
+        record_count=lifted.record_count,
+    )
+    return BatchView(_checked_size(data, rules)), lifted.record_count
+
+
+def _check_lifted(lifted: Lifted, rules: ValidationRules, now_ms: int) -> None:
+    as_batch = assemble_batch(
+        b"",
+        base_offset=0,
+        last_offset_delta=lifted.record_count - 1,
+        attributes=LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0,
+        base_timestamp=lifted.base_timestamp,
+        max_timestamp=lifted.max_timestamp,
+        record_count=lifted.record_count,
+    )
+    batch = BatchView(memoryview(as_batch + lifted.section))
+    batch.batch_length = HEADER_SIZE + len(lifted.section)
+    _check_records(
+        batch,
+        rules,
+        now_ms,
+        max_timestamp=lifted.max_timestamp,
+        min_timestamp=lifted.min_timestamp,
+        keyless=lifted.keyless_count,
+    )
+
+
+def _largest(records: memoryview) -> int:
+    return max(message.size for message in legacy.messages(records))
+
+
+def _level(codec: CompressionType, rules: ValidationRules) -> int | None:
+    return rules.level if codec is rules.compression else None
+
+
+def _too_large(size: int, rules: ValidationRules) -> RecordTooLargeError:
+    return RecordTooLargeError(f"a batch of {size} bytes, {rules.max_message_bytes} are allowed")
+
+
+def _checked_size(batch: bytearray, rules: ValidationRules) -> memoryview:
+    if len(batch) > rules.max_message_bytes:
+        raise _too_large(len(batch), rules)
+    assert len(batch) > LOG_OVERHEAD
+    return memoryview(batch)
+
+
+def _result(
+    batch: BatchView, rules: ValidationRules, *, is_rebuilt: bool = False, records_converted: int = 0
+) -> ValidationResult:
+    last_offset = batch.last_offset
+    return ValidationResult(
+        data=batch.buffer,
+        batches=[batch],
+        first_offset=batch.base_offset,
+        last_offset=last_offset,
+        max_timestamp=batch.max_timestamp,
+        offset_of_max_timestamp=-1 if batch.max_timestamp == NO_TIMESTAMP else last_offset,
+        record_count=batch.record_count,
+        log_append_time=batch.max_timestamp if rules.is_log_append_time else -1,
+        is_rebuilt=is_rebuilt,
+        records_converted=records_converted,
+    )
+
+
+def _nothing() -> ValidationResult:
+    return ValidationResult(
+        data=memoryview(b""),
+        batches=[],
+        first_offset=-1,
+        last_offset=-1,
+        max_timestamp=NO_TIMESTAMP,
+        offset_of_max_timestamp=-1,
+        record_count=0,
+        log_append_time=-1,
+        is_rebuilt=False,
+        records_converted=0,
+    )
