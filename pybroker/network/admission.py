@@ -9,10 +9,10 @@ more than the 4 bytes of a size before it is refused and muted.
 Who waits is served in random order, so none starves: as long as one waits nothing is free for a newcomer. As long as nobody
 waits nothing is shuffled.
 
-A queued request is one that is wholly received and waits for nothing but its connection's next turn: what Kafka's request queue
-holds, with the loop in the place of its handler threads. A parked request is not queued, nor is what stands behind it or behind
-an answer that its peer does not read. One receive may bring more than one request, so the number can exceed the bound by what
-fits into the 128 kB of a receive.
+A queued request is one that has been received and waits for nothing but its connection's next turn: what Kafka's request queue
+holds, with the loop in the place of its handler threads. As there, it is at most one per connection, or a single deep pipeline
+would keep all others out; and neither a parked request is queued nor what stands behind it, or behind an answer that its peer
+does not read, or they would keep out the very request that they wait for.
 
 Source: KIP-72; Kafka's Selector (determineHandlingOrder), RequestChannel.
 """
@@ -82,14 +82,14 @@ class Admission:
             self._waiters[position] = last
             self._index[last] = position
 
-    def queue(self, requests: int) -> None:
-        """`requests` more are received and wait behind another one."""
-        self.queued_requests += requests
+    def queue(self) -> None:
+        """One more request waits for its connection's turn."""
+        self.queued_requests += 1
 
-    def unqueue(self, requests: int) -> None:
-        """`requests` of them went to the handler or died with their connection."""
+    def unqueue(self) -> None:
+        """It went to the handler or died with its connection."""
         was_full = self.queued_requests >= self.queued_requests_max
-        self.queued_requests -= requests
+        self.queued_requests -= 1
         if was_full and self._waiters:
             self._serve()
 

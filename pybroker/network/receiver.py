@@ -67,7 +67,6 @@ class Receiver:
         "_prefix",
         "_refused",
         "_request_bytes_max",
-        "_requests_kept",
         "_scratch",
         "_source",
         "bytes_wanted",
@@ -85,8 +84,7 @@ class Receiver:
         self._end = 0
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
         self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
-        self._requests_kept = 0  # complete requests in it
-        self._is_queued = False  # whether the admission counts them
+        self._is_queued = False  # whether the admission counts its first request
         self._is_one_by_one = False  # receive no more than one request at a time
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = 0  # for the admission
@@ -142,6 +140,8 @@ class Receiver:
         """
         if self._kept is not None and self._position == self._end:
             self._release()  # of the request before
+        if self._is_queued:
+            self._set_queued(False)
         if self._refused is not None:
             return None
         if len(self._prefix) == PREFIX.size:  # of a request that began to arrive while another one was in work
@@ -161,10 +161,6 @@ class Receiver:
         end = position + size
         if end <= self._end and (self._kept is not None or self._pool.used < self._pool.size):
             self._position, self._frame_size = end, _SIZE_UNKNOWN
-            if self._requests_kept:
-                self._requests_kept -= 1
-                if self._is_queued:
-                    self._admission.unqueue(1)
             return self._source[position:end]
         if end > len(self._source) or self._kept is None:
             self._keep_request(size)
@@ -173,13 +169,11 @@ class Receiver:
     def leave_scratch(self, *, is_turn_over: bool = False) -> None:
         """No more requests are taken for now: what is left in the scratch moves to memory of its own.
 
-        `is_turn_over`: nothing but other connections' turns comes before the next request; complete requests count as queued.
-        What stands behind a request in work does not count, or a few parked requests could keep out the one they wait for.
+        `is_turn_over`: the next request waits for nothing but other connections' turns, so it counts as queued.
         """
         if self._kept is not None and self._position == self._end:
             self._release()
-        if self._requests_kept:
-            self._set_queued(is_turn_over)
+        self._set_queued(is_turn_over and self.has_more)
         if self._kept is not None or self._refused is not None:
             return
         rest = self._source[self._position : self._end]
@@ -193,10 +187,9 @@ class Receiver:
         if buffer is None:
             self._wait(rest, len(rest))
             return
-        self._requests_kept = _count_requests(rest)
-        self._set_queued(is_turn_over)
         self._adopt(buffer, rest)
-        # The same reason: with a bound on memory, the next time less is held behind a request in work.
+        # Where memory is bounded, the next time less of it is held behind a request in work: that may wait for one that this
+        # memory would keep out.
         self._is_one_by_one = self._pool.is_bounded and not is_turn_over
 
     def granted(self, buffer: PooledBuffer) -> None:
@@ -212,7 +205,6 @@ class Receiver:
             self._admission.leave(self)
             self._refused = None
         self._set_queued(False)
-        self._requests_kept = 0
         if self._kept is not None:
             self._release()
         self._prefix, self._position, self._end, self._frame_size = b"", 0, 0, _SIZE_UNKNOWN
@@ -221,9 +213,9 @@ class Receiver:
         if is_queued != self._is_queued:
             self._is_queued = is_queued
             if is_queued:
-                self._admission.queue(self._requests_kept)
+                self._admission.queue()
             else:
-                self._admission.unqueue(self._requests_kept)
+                self._admission.unqueue()
 
     def _keep_prefix(self) -> None:
         self._prefix = bytes(self._source[self._position : self._end])
@@ -259,22 +251,9 @@ class Receiver:
     def _release(self) -> None:
         assert self._kept is not None
         buffer, self._kept = self._kept, None
-        self._is_queued = False
         self._source = self._scratch
         self._position = self._end = 0
         self._pool.release(buffer)
-
-
-def _count_requests(buffer: memoryview) -> int:
-    """How many complete requests `buffer` begins with."""
-    count = position = 0
-    while len(buffer) - position >= PREFIX.size:
-        (size,) = _unpack_size(buffer, position)
-        position += PREFIX.size + size
-        if size <= 0 or position > len(buffer):
-            break
-        count += 1
-    return count
 
 
 def _size_reason(size: int, request_bytes_max: int) -> str:

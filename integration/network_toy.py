@@ -1,0 +1,196 @@
+"""A server with a handler that does what the first byte of a request says, on either event loop, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import uvloop
+
+from pybroker.clock import SystemClock
+from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, Response
+from pybroker.network.limits import BoundListener, Listener, NetworkLimits
+from pybroker.network.memory_pool import MemoryPool, PooledBuffer
+from pybroker.network.server import SocketServer
+from pybroker.protocol.parts import SendPart
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+PATIENCE_S = 30
+BLOCK = bytes(1024 * 1024)
+
+T = TypeVar("T")
+
+
+def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
+    """Run `scenario` on a fresh loop of the kind; an exception that only the loop saw fails it too."""
+    strays: list[dict[str, object]] = []
+
+    async def main() -> T:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
+        return await asyncio.wait_for(scenario(), PATIENCE_S)
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        result = runner.run(main())
+    assert strays == []
+    return result
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until `condition`; `run` limits how long."""
+    while not condition():  # noqa: ASYNC110  (the conditions are about plain counters that tell nobody)
+        await asyncio.sleep(0.001)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Endless(SendPart):
+    """Zeros without memory of their own; counts what was pulled."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pulled = 0
+        self.closed = 0
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        count = min(bytes_max, self.size - self.pulled, len(BLOCK))
+        self.pulled += count
+        return [memoryview(BLOCK)[:count]] if count else []
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class PeakPool(MemoryPool):
+    """Remembers the most that was used."""
+
+    peak = 0
+
+    def try_allocate(self, size: int) -> PooledBuffer | None:
+        buffer = super().try_allocate(size)
+        self.peak = max(self.peak, self.used)
+        return buffer
+
+
+class Toy:
+    """The handler. What a request says, by its first byte: e echo the rest; p park until the test answers; n no answer; b as many
+    zeros as the decimal says; c echo and close; v break the protocol; x a bug."""
+
+    def __init__(self) -> None:
+        self.handled: list[tuple[int, bytes]] = []  # connection id, request (its first 20 bytes)
+        self.parked: list[asyncio.Future[Response]] = []
+        self.parts: list[Endless] = []
+        self.sent = 0
+
+    def __call__(self, context: ConnectionContext, frame: memoryview) -> Response | asyncio.Future[Response]:
+        self.handled.append((context.connection_id, bytes(frame[:20])))
+        match frame[:1].tobytes():
+            case b"e":
+                return framed(bytes(frame[1:]))
+            case b"p":
+                future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+                self.parked.append(future)
+                return future
+            case b"n":
+                return None
+            case b"b":
+                part = Endless(int(bytes(frame[1:])))
+                self.parts.append(part)
+                return Outgoing([struct.pack(">i", part.size), part], part.size + 4, self.on_sent)
+            case b"c":
+                return Outgoing([framed(bytes(frame[1:]))], len(frame) + 3, self.on_sent, close_after=True)
+            case b"v":
+                raise ProtocolViolation("a request that breaks the protocol")
+            case _:
+                raise ValueError("a bug")
+
+    def on_sent(self) -> None:
+        self.sent += 1
+
+
+class Client:
+    """A peer that speaks frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(map(framed, bodies)))
+
+    async def answer(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        """Wait for the end of the server's stream; True when nothing came before it."""
+        try:
+            return await self.reader.read() == b""
+        except ConnectionError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            return  # closed all the same
+
+
+class Setting:
+    """A running server and its clients."""
+
+    def __init__(self, server: SocketServer, toy: Toy, bound: BoundListener, pool: PeakPool) -> None:
+        self.server = server
+        self.toy = toy
+        self.bound = bound
+        self.pool = pool
+        self.clients: list[Client] = []
+        self.sockets: list[socket.socket] = []
+
+    @property
+    def counters(self) -> dict[str, int]:
+        counters = self.server.listener_counters[self.bound.name]
+        return {name: getattr(counters, name) for name in counters.__slots__ if name != "name"}
+
+    async def client(self, local_host: str | None = None) -> Client:
+        local = (local_host, 0) if local_host is not None else None
+        reader, writer = await asyncio.open_connection(self.bound.host, self.bound.port, local_addr=local, limit=1 << 22)
+        client = Client(reader, writer)
+        self.clients.append(client)
+        return client
+
+    def raw(self, receive_buffer_bytes: int | None = None) -> socket.socket:
+        """A connected blocking socket: what it sends is there before the server's loop runs again."""
+        raw = socket.socket()
+        self.sockets.append(raw)
+        if receive_buffer_bytes is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        raw.connect((self.bound.host, self.bound.port))
+        return raw
+
+
+@asynccontextmanager
+async def serving(limits: NetworkLimits | None = None, pool_bytes: int = -1) -> AsyncIterator[Setting]:
+    """A server with the toy handler; at the end everything must have been given back."""
+    toy, pool = Toy(), PeakPool(pool_bytes, SystemClock())
+    server = SocketServer([Listener(host="127.0.0.1")], toy, pool, limits or NetworkLimits())
+    (bound,) = await server.start()
+    setting = Setting(server, toy, bound, pool)
+    try:
+        yield setting
+    finally:
+        for client in setting.clients:
+            await client.close()
+        for raw in setting.sockets:
+            raw.close()
+        await server.stop(200)
+    assert (pool.used, pool.lost_count, server.admission.waiting, server.admission.queued_requests) == (0, 0, 0, 0)
+    assert (server.connections_open, setting.counters["connections_open"]) == (0, 0)
+    assert setting.counters["connections_created"] == setting.counters["connections_closed"]
+    assert all(part.closed == 1 for part in toy.parts)
