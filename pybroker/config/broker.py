@@ -190,6 +190,8 @@ class BrokerConfig(BaseSettings):
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     producer_purgatory_purge_interval_requests: int
+    pybroker_down_conversion_chunk_bytes: int
+    pybroker_down_conversion_eager: bool
     queued_max_request_bytes: int
     queued_max_requests: int
     replica_fetch_backoff_ms: int

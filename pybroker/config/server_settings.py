@@ -43,6 +43,15 @@ SERVER_SETTINGS: Final = (
         "metrics.listener", _S, "",
         "pybroker's own: host:port of the page with the metrics in Prometheus form; empty is off.",
     ),
+    Setting(
+        "pybroker.down.conversion.chunk.bytes", _I, 131072,
+        "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283).",
+        at_least(1),
+    ),
+    Setting(
+        "pybroker.down.conversion.eager", _B, False,
+        "pybroker's own, for a benchmark only: convert whole answers in memory before they are sent, as before KIP-283.",
+    ),
     # listeners
     Setting(
         "listeners", _S, "PLAINTEXT://:9092",

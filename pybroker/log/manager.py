@@ -229,20 +229,31 @@ class LogManager:
     def delete(self, tp: TopicPartition) -> None:
         """Give up the partition's log, if there is one. Readers that have a slice may finish."""
         log = self._logs.pop(tp, None)
-        if log is None:
-            return
-        directory, filesystem = log.log_directory, log.filesystem
+        target = None if log is None else self._rename_away(log, DELETE_SUFFIX)
+        if log is not None and target is not None:
+            due_ms = self.services.clock.time_ms() + log.config.file_delete_delay_ms
+            log.log_directory.remove_later(due_ms, _remover(log.filesystem, target))
+
+    def set_aside(self, tp: TopicPartition) -> None:
+        """Give up a log that belongs to no topic, but keep its data, in a directory whose name ends in `-stray`."""
+        log = self._logs.pop(tp, None)
+        target = None if log is None else self._rename_away(log, STRAY_SUFFIX)
+        if target is not None:
+            logger.warning("the log of %s belongs to no topic that is known; its data is kept in %s", tp, target)
+
+    def _rename_away(self, log: Log, suffix: str) -> str | None:
+        """Free the name of the log's directory. Returns the new path; None when the disk is offline."""
+        tp, directory = log.topic_partition, log.log_directory
         log.release()
         if directory.is_offline:
-            return
-        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
-        name = f"{tp.topic}-{tp.partition}"[: NAME_BYTES_MAX - len(suffix)] + suffix
-        target = f"{directory.path}/{name}"
+            return None
+        suffix = f".{uuid.uuid4().hex}{suffix}"
+        target = f"{directory.path}/" + f"{tp.topic}-{tp.partition}"[: NAME_BYTES_MAX - len(suffix)] + suffix
         try:
-            filesystem.rename(log.path, target)
+            log.filesystem.rename(log.path, target)
         except OSError as error:
             raise directory.fail(error) from error
-        directory.remove_later(self.services.clock.time_ms() + log.config.file_delete_delay_ms, _remover(filesystem, target))
+        return target
 
     # --- passes ---
 

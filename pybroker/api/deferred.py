@@ -1,0 +1,44 @@
+"""An answer that an operation gives by a callback: at once, in most cases, or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+Result = TypeVar("Result")
+Response = TypeVar("Response")
+
+_NOTHING: Final = object()
+
+
+class Deferred(Generic[Result, Response]):
+    """Turns a completion callback into what a handler returns.
+
+    Give `complete` to the operation, then return `answer()`: the response itself when the operation has completed by then, so
+    that the common case makes no Future and no task; a Future of it otherwise.
+    """
+
+    __slots__ = ("_build", "_future", "_response")
+
+    def __init__(self, build: Callable[[Result], Response]) -> None:
+        self._build = build
+        self._response: object = _NOTHING
+        self._future: asyncio.Future[Response] | None = None
+
+    def complete(self, result: Result) -> None:
+        """The operation's one call, on the loop's thread. What `build` raises goes to who waits for the answer."""
+        if self._future is None:
+            self._response = self._build(result)
+        elif not self._future.done():  # done: the connection went away and cancelled it
+            try:
+                self._future.set_result(self._build(result))
+            except Exception as error:
+                self._future.set_exception(error)
+
+    def answer(self) -> Response | asyncio.Future[Response]:
+        """The response, or a Future of it. Call it once, after the operation was started."""
+        if self._response is _NOTHING:
+            self._future = asyncio.get_running_loop().create_future()
+            return self._future
+        return self._response  # type: ignore[return-value]  # what `build` returned

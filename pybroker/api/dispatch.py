@@ -1,0 +1,174 @@
+"""From a frame to its answer: header, decode, handle, encode, and the three kinds of errors.
+
+Errors
+    The peer breaks the protocol (garbage, an unknown key, a version that is not served): ProtocolViolation, and the network
+    closes the connection with one log line. Only ApiVersions in a version that nobody knows is answered, in v0 form with
+    UNSUPPORTED_VERSION, since that is how clients find out what is served.
+    A handler raises KafkaError: its code is answered for all that was asked.
+    A handler raises anything else: a bug of ours; a traceback in the log, a counter, UNKNOWN_SERVER_ERROR.
+
+Source: KafkaApis.handle, RequestContext.parseRequest, ApiVersionsRequest.getErrorResponse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api import api_versions
+from pybroker.api.context import RequestContext
+from pybroker.api.error_counts import ERROR_NAMES, error_codes
+from pybroker.api.error_response import error_response
+from pybroker.api.registry import APIS, Api
+from pybroker.network.context import Outgoing, ProtocolViolation
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.parts import parts_size
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from pybroker.api.context import Broker
+    from pybroker.metrics.request_metrics import RequestMetrics
+    from pybroker.network.context import ConnectionContext
+    from pybroker.protocol.parts import Part
+
+logger = logging.getLogger(__name__)
+
+_SIZE_PREFIX: Final = 4
+
+Answer = bytes | Outgoing | None
+
+
+class Dispatcher:
+    """The network's request handler. Call it with a frame that is borrowed until the call returns."""
+
+    __slots__ = ("_broker", "_request_metrics")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
+
+    def __call__(self, connection: ConnectionContext, frame: memoryview) -> Answer | asyncio.Future[Answer]:
+        """Answer one request. Raises ProtocolViolation."""
+        started_ns = monotonic_ns()
+        try:
+            header, body_offset = decode_request_header(frame)
+            api = APIS.get(header.api_key)
+            if api is None or not api.lowest <= header.api_version <= api.highest:
+                return self._unsupported(header)
+            request = decode(api.request, header.api_version, frame, body_offset)
+        except DecodeError as error:
+            raise ProtocolViolation(f"a request that cannot be read: {error}") from error
+        metrics = self._request_metrics[header.api_key]
+        metrics.received(header.api_version, len(frame) + _SIZE_PREFIX)
+        context = RequestContext(connection, header.api_version, header.correlation_id, header.client_id)
+        timing = _Timing(metrics, connection.received_ns, started_ns)
+        try:
+            response = api.handle(self._broker, context, request)
+        except ProtocolViolation:
+            raise
+        except Exception as error:
+            response = self._failure(api, context, request, error)
+        timing.handled_ns = timing.ready_ns = monotonic_ns()
+        if response is None:
+            timing.answered(0)
+            return None
+        if type(response) is api.response:
+            return _encoded(response, context, timing)
+        return self._parked(api, context, request, response, timing)
+
+    def _parked(
+        self, api: Api, context: RequestContext, request: object, awaitable: Awaitable[Any], timing: _Timing
+    ) -> asyncio.Future[Answer]:
+        """The encoded answer, when `awaitable` has it. Cancelled with the connection; the operation goes on then."""
+        inner = asyncio.ensure_future(awaitable)
+        outer: asyncio.Future[Answer] = inner.get_loop().create_future()
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            if done.cancelled():
+                outer.cancel()
+                return
+            error = done.exception()
+            if outer.done():  # the connection is gone, and nobody is there to be told
+                if error is not None and not isinstance(error, ProtocolViolation | KafkaError):
+                    self._log_bug(api, context, error)
+                return
+            if isinstance(error, ProtocolViolation):
+                outer.set_exception(error)
+                return
+            timing.ready_ns = monotonic_ns()
+            response = done.result() if error is None else self._failure(api, context, request, error)
+            outer.set_result(None if response is None else _encoded(response, context, timing))
+
+        inner.add_done_callback(finish)
+        return outer
+
+    def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
+        """The response for what a handler raised."""
+        if isinstance(error, KafkaError):
+            code = error.code
+        else:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._log_bug(api, context, error)
+        return error_response(request, api.response, context.api_version, code)
+
+    def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:
+        self._broker.metrics.unexpected_errors += 1
+        logger.error("%s v%d from %s failed", api.name, context.api_version, context.connection, exc_info=error)
+
+    def _unsupported(self, header: RequestHeader) -> Answer:
+        if header.api_key != ApiKey.API_VERSIONS:
+            raise ProtocolViolation(f"version {header.api_version} of API key {header.api_key} is not served")
+        response = api_versions.unsupported_version_response(self._broker)
+        return _outgoing(encode_response(response, 0, header.correlation_id), None)
+
+
+class _Timing:
+    """When a request passed from one stage to the next, in monotonic ns."""
+
+    __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
+
+    def __init__(self, metrics: RequestMetrics, received_ns: int, started_ns: int) -> None:
+        self.metrics = metrics
+        self.received_ns = received_ns
+        self.started_ns = self.handled_ns = self.ready_ns = started_ns
+        self.size = 0
+
+    def sent(self) -> None:
+        """The last byte of a streamed answer was handed over."""
+        self.answered(self.size)
+
+    def answered(self, size: int) -> None:
+        """Count the request; its answer of `size` bytes is out, or on its way with the next write."""
+        self.metrics.answered(
+            size,
+            queue_ns=self.started_ns - self.received_ns,
+            local_ns=self.handled_ns - self.started_ns,
+            remote_ns=self.ready_ns - self.handled_ns,
+            send_ns=monotonic_ns() - self.ready_ns,
+        )
+
+
+def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:
+    metrics = timing.metrics
+    for code in error_codes(response):
+        metrics.error(ERROR_NAMES[code])
+    return _outgoing(encode_response(response, context.api_version, context.correlation_id), timing)
+
+
+def _outgoing(parts: list[Part], timing: _Timing | None) -> bytes | Outgoing:
+    """One bytes object as it is; else parts that the network pulls, and that are counted when they are out."""
+    first = parts[0]
+    if len(parts) == 1 and type(first) is bytes:
+        if timing is not None:
+            timing.answered(len(first))
+        return first
+    size = parts_size(parts)
+    if timing is None:
+        return Outgoing(parts, size)
+    timing.size = size
+    return Outgoing(parts, size, timing.sent)

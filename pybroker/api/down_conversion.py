@@ -1,0 +1,92 @@
+"""Fetched records for clients from before magic 2: each partition's slice becomes a part that converts itself when it is sent.
+
+Memory of a response (KIP-283)
+    One chunk while it is sent, made when the socket can take it. Before that, the first converted batches of its partitions are
+    kept only while their sum is within one chunk; what is beyond is measured, forgotten and made again when its turn comes. So
+    a response from 250 partitions holds no more than one from a single one.
+
+Source: KIP-283; KafkaApis.maybeConvertFetchedData.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.parts import SendPart
+from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
+from pybroker.records.lazy_down_conversion import LazyDownConversion, down_convert_eagerly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.file_records import FileRecords
+    from pybroker.metrics.broker_metrics import BrokerMetrics
+
+
+def magic_for(version: int) -> int | None:
+    """The newest magic that clients of this Fetch version read; None when that is what is on disk."""
+    if version >= 4:
+        return None
+    return 1 if version >= 2 else 0
+
+
+class DownConversion:
+    """The conversions of one response."""
+
+    __slots__ = ("_chunk_bytes", "_is_eager", "_kept_bytes", "_metrics", "_to_magic")
+
+    def __init__(self, config: BrokerConfig, metrics: BrokerMetrics, to_magic: int) -> None:
+        self._chunk_bytes = config.pybroker_down_conversion_chunk_bytes
+        self._is_eager = config.pybroker_down_conversion_eager
+        self._kept_bytes = 0
+        self._metrics = metrics
+        self._to_magic = to_magic
+
+    def convert(self, records: FileRecords, fetch_offset: int) -> SendPart | bytes | ErrorCode:
+        """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE."""
+        started_ns = time.perf_counter_ns()
+        try:
+            if self._is_eager:
+                return down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
+            lazy = LazyDownConversion(records, to_magic=self._to_magic, first_offset=fetch_offset, chunk_bytes=self._chunk_bytes)
+        except UnsupportedCompressionError:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        except CorruptRecordError:
+            return ErrorCode.CORRUPT_MESSAGE
+        finally:
+            self._metrics.conversion_ns["Fetch"] += time.perf_counter_ns() - started_ns
+        if self._kept_bytes + lazy.kept_bytes > self._chunk_bytes:
+            lazy.drop_first()
+        self._kept_bytes += lazy.kept_bytes
+        return _Counted(lazy, self._metrics)
+
+
+class _Counted(SendPart):
+    """A conversion whose records and time are counted as they are made."""
+
+    __slots__ = ("_lazy", "_metrics", "size")
+
+    def __init__(self, lazy: LazyDownConversion, metrics: BrokerMetrics) -> None:
+        self._lazy = lazy
+        self._metrics = metrics
+        self.size = lazy.size
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        """The next chunk."""
+        lazy, metrics = self._lazy, self._metrics
+        before, started_ns = lazy.records_converted, time.perf_counter_ns()
+        parts = lazy.pull(bytes_max)
+        metrics.conversion_ns["Fetch"] += time.perf_counter_ns() - started_ns
+        metrics.all_topics.fetch_message_conversions += lazy.records_converted - before
+        return parts
+
+    def cold(self) -> Callable[[], None] | None:
+        """What the next chunk has to wait for."""
+        return self._lazy.cold()
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self._lazy.close()

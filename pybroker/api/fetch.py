@@ -1,0 +1,198 @@
+"""Fetch (key 1), v0-18: read record batches from the leaders of partitions.
+
+Behaviour
+    Partitions are read in order within the limits of KIP-74; the answer waits until `min_bytes` can be read or `max_wait_ms` is
+    over. Records are slices of segment files that the sender pulls when the socket can take them; before v4 they are
+    converted chunk by chunk on the way out (`down_conversion`).
+Versions
+    v0-1 magic 0, v2-3 magic 1, from v4 batches as they are on disk. v3 a limit on the response. v4 isolation level. v5 log start
+    offset. v7 sessions. v9 leader epoch. v10 zstd. v11 rack. v12 flexible, diverging epochs. v13 topic ids. v15 replica state.
+    v16 addresses of new leaders.
+Not done
+    Reading from a follower near the client (KIP-392): there is one replica.
+Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283, KIP-516.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.api.down_conversion import DownConversion, magic_for
+from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import fetch as messages
+from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from pybroker.replication.fetch_data import (
+    ClientMetadata,
+    FetchPartition,
+    FetchPartitionData,
+    FetchResults,
+    SessionKey,
+    fetch_params,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.replication.fetch_session import FetchContext
+
+_STORAGE_ERROR_VERSION: Final = 6
+_ZSTD_VERSION: Final = 10
+_RACK_VERSION: Final = 11
+_TOPIC_ID_VERSION: Final = 13
+_REPLICA_STATE_VERSION: Final = 15
+_READ_COMMITTED: Final = 1
+
+
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
+    """Read; see the module."""
+    version = context.api_version
+    replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
+    session = _session(broker, version, request, is_from_follower=replica_id >= 0)
+    erroneous: FetchResults = []
+    wanted: list[FetchPartition] = []
+    for partition in session.partitions:
+        if partition.topic is None:
+            erroneous.append((partition, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)))
+        else:
+            wanted.append(partition)
+
+    def answer(results: FetchResults) -> FetchResponse:
+        return _response(broker, version, session, results + erroneous if erroneous else results)
+
+    if not wanted:
+        return answer([])
+    params = fetch_params(
+        version=version,
+        replica_id=replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        is_read_committed=request.isolation_level == _READ_COMMITTED,
+        broker_fetch_max_bytes=broker.config.fetch_max_bytes,
+        client=ClientMetadata(request.rack_id, context.client_id or "", context.connection.peer_host)
+        if version >= _RACK_VERSION
+        else None,
+    )
+    deferred = Deferred(answer)
+    broker.replica_manager.fetch_messages(params, wanted, deferred.complete)
+    return deferred.answer()
+
+
+def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
+    by_id = broker.controller.image.topics_by_id
+
+    def name_of(topic_id: TopicId) -> str | None:
+        topic = by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    uses_ids = version >= _TOPIC_ID_VERSION
+    partitions = []
+    for topic in request.topics:
+        topic_id = TopicId(topic.topic_id) if uses_ids else ZERO_TOPIC_ID
+        name = name_of(topic_id) if uses_ids else topic.topic
+        partitions += [
+            FetchPartition(
+                name,
+                topic_id,
+                partition.partition,
+                fetch_offset=partition.fetch_offset,
+                max_bytes=partition.partition_max_bytes,
+                log_start_offset=partition.log_start_offset,
+                current_leader_epoch=partition.current_leader_epoch,
+                last_fetched_epoch=partition.last_fetched_epoch,
+            )
+            for partition in topic.partitions
+        ]
+    forgotten: list[SessionKey] = [
+        (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
+        for topic in request.forgotten_topics_data
+        for number in topic.partitions
+    ]
+    return broker.fetch_sessions.context(
+        version=version,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        is_from_follower=is_from_follower,
+        partitions=partitions,
+        forgotten=forgotten,
+        topic_names=name_of,
+    )
+
+
+def _response(broker: Broker, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
+    said = session.answer(results)
+    magic = magic_for(version)
+    conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
+    responses: list[FetchableTopicResponse] = []
+    last_name: str | None = ""
+    last_id: bytes = b""
+    for wanted, data in said.results:
+        answered = _partition(broker, version, conversion, wanted, data)
+        if not responses or wanted.topic != last_name or wanted.topic_id != last_id:
+            last_name, last_id = wanted.topic, wanted.topic_id
+            responses.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id, partitions=[answered]))
+        else:
+            responses[-1].partitions.append(answered)
+    return FetchResponse(error_code=said.error_code, session_id=said.session_id, responses=responses)
+
+
+def _partition(
+    broker: Broker, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
+) -> PartitionData:
+    code = data.error_code
+    if code:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # the other is unknown to clients of that time, and retried by none
+        return _refused(wanted, code, data)
+    records = data.records
+    answered = PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        preferred_read_replica=data.preferred_read_replica,
+        records=b"" if records is None else records,
+    )
+    if data.aborted_transactions is not None:
+        answered.aborted_transactions = [
+            messages.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in data.aborted_transactions
+        ]
+    else:
+        answered.aborted_transactions = None
+    if data.diverging_epoch is not None:
+        answered.diverging_epoch = messages.EpochEndOffset(
+            epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset
+        )
+    if version < _ZSTD_VERSION:
+        partition = broker.replica_manager.partitions.get(wanted.topic_partition)
+        config = None if partition is None else partition.log.config
+        if config is not None and config.compression_type == "zstd":
+            return _refused(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if conversion is not None:
+            if config is not None and not config.message_downconversion_enable:
+                return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
+            if records is not None:
+                converted = conversion.convert(records, wanted.fetch_offset)
+                if isinstance(converted, ErrorCode):
+                    return _refused(wanted, converted)
+                answered.records = converted
+    return answered
+
+
+_NO_DATA: Final = FetchPartitionData()
+
+
+def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData = _NO_DATA) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        error_code=code,
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )

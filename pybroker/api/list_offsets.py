@@ -1,0 +1,146 @@
+"""ListOffsets (key 2), v0-11: the offset that belongs to a time, or to a place in the log.
+
+Behaviour
+    A timestamp of 0 or more asks for the first record at or after it. Negative ones name places: -1 the end as far as the reader
+    may see (high watermark, or last stable offset for read_committed), -2 the start, -3 the record with the largest timestamp, -4
+    the start of what is on local disk, -5 the end and -6 the pending start of what a remote tier has: there is none, so -1.
+    What lies beyond the reader's end is not found: offset and timestamp -1.
+Versions
+    v0 a list of segment starts by file time, for clients that knew no time index. v1 one offset with its timestamp. v2 isolation
+    level.
+    v4 leader epochs. v6 flexible. v7 -3. v8 -4. v9 -5. v10 a timeout, for remote lookups. v11 -6.
+Not done
+    Nothing.
+Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp; KIP-79, KIP-98, KIP-320, KIP-734, KIP-405, KIP-1005.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.results import TimestampedOffset
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pybroker.replication.fetch_data import FetchIsolation
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.replication.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+_FIRST_VERSION: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+_CONSUMER_REPLICA_ID: Final = -1
+_DEBUGGING_REPLICA_ID: Final = -2
+_NOT_AVAILABLE_VERSION: Final = 5
+_EPOCH_VERSION: Final = 4
+_NOT_FOUND: Final = TimestampedOffset(-1, -1, -1)
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look up; see the module."""
+    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(broker, context.api_version, request, topic.name, partition)
+                    if context.api_version == 0 or asked[topic.name, partition.partition_index] == 1
+                    else _error(partition, ErrorCode.INVALID_REQUEST)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    broker: Broker, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):
+        return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        partition = broker.replica_manager.partition_or_raise(TopicPartition(topic, asked.partition_index))
+        refusal = partition.refusal(asked.current_leader_epoch, require_leader=request.replica_id != _DEBUGGING_REPLICA_ID)
+        if refusal is not None:
+            return _error(asked, refusal)
+        if version == 0:
+            offsets = _legacy_offsets(partition, request.replica_id, asked)
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
+        found = look_up(partition, asked.timestamp, _isolation(request))
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_VERSION:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return _error(asked, code)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= _EPOCH_VERSION else -1,
+    )
+
+
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> TimestampedOffset:
+    """The offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
+
+    Raises OFFSET_NOT_AVAILABLE while a new leader's high watermark has not reached its epoch.
+    """
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampedOffset(log.log_start_offset, -1, log.epoch_for_offset(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOT_FOUND
+    end_offset = partition.end_metadata(isolation).offset
+    is_available = isolation is FetchIsolation.LOG_END or partition.leader_epoch_start_offset <= end_offset
+    if timestamp == LATEST:
+        if not is_available:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return TimestampedOffset(end_offset, -1, partition.leader_epoch)
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is not None and found.offset < end_offset:
+        return found
+    if not is_available:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return _NOT_FOUND
+
+
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
+    if request.replica_id != _CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+
+
+def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[int]:
+    offsets = partition.log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
+    if replica_id != _CONSUMER_REPLICA_ID:
+        return offsets
+    visible = [offset for offset in offsets if offset <= partition.high_watermark]
+    return offsets if len(visible) == len(offsets) else [partition.high_watermark, *visible]
+
+
+def _error(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)

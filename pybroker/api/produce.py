@@ -1,0 +1,123 @@
+"""Produce (key 0), v0-13: append records to the leaders of partitions.
+
+Behaviour
+    Each partition is answered by itself: its base offset, or why its records were refused. acks 1 is answered when they are in
+    the leader's log, -1 when every in-sync replica has them, at the latest after the request's timeout. acks 0 has no answer;
+    when any partition fails, the connection is closed, so that the client learns that something is wrong.
+    The records are checked in the receive buffer and their base offset and leader epoch patched there; nothing is copied.
+Versions
+    v0-1 message sets of magic 0 and 1 with codecs of that time, v2 log append time, v3 magic 2 only: exactly one batch for each
+    partition. v5 log start offset. v7 zstd. v8 record errors. v9 flexible. v10 the current leader, where it is another.
+    v13 topic ids in place of names.
+Not done
+    Transactions: a batch that belongs to one is refused with INVALID_TXN_STATE, as none can be open.
+Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, KIP-467, KIP-516, KIP-951.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from pybroker.api.deferred import Deferred
+from pybroker.model import TopicId, TopicPartition
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
+from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+logger = logging.getLogger(__name__)
+
+_TOPIC_ID_VERSION: Final = 13
+
+
+def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Future[ProduceResponse] | None:
+    """Append; see the module."""
+    version = context.api_version
+    entries: dict[TopicPartition, memoryview] = {}
+    refused: ProduceResults = {}
+    layout: list[tuple[str, TopicId, list[TopicPartition]]] = []  # the answer's, in the request's order
+    for topic in request.topic_data:
+        name, topic_id = topic.name, TopicId(topic.topic_id)
+        known = True
+        if version >= _TOPIC_ID_VERSION:
+            found = broker.controller.image.topics_by_id.get(topic_id)
+            known, name = found is not None, "" if found is None else found.name
+        asked: list[TopicPartition] = []
+        layout.append((name, topic_id, asked))
+        for partition in topic.partition_data:
+            # Partitions of unknown ids are told apart by the id's bytes, which no topic's name can equal.
+            topic_partition = TopicPartition(name if known else topic_id.hex(" "), partition.index)
+            asked.append(topic_partition)
+            records = cast("memoryview | None", partition.records)  # what the decoder makes
+            refusal = _refusal(records) if known else PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+            if refusal is None:
+                entries[topic_partition] = cast("memoryview", records)
+            else:
+                refused[topic_partition] = refusal
+
+    def answer(results: ProduceResults) -> ProduceResponse | None:
+        results.update(refused)
+        if request.acks == 0:
+            _silence(results)
+            return None
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=name, topic_id=topic_id, partition_responses=[_partition(tp, results[tp]) for tp in asked]
+                )
+                for name, topic_id, asked in layout
+            ]
+        )
+
+    deferred = Deferred(answer)
+    broker.replica_manager.append_records(request.timeout_ms, request.acks, entries, deferred.complete, request_version=version)
+    return deferred.answer()  # type: ignore[return-value]  # acks 0 never waits
+
+
+def _refusal(records: memoryview | None) -> PartitionProduceResult | None:
+    """What can be refused without looking at the log; None when there is nothing."""
+    if records is None:
+        return PartitionProduceResult(ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null")
+    if (
+        len(records) > HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT  # the high byte is unused
+    ):
+        return PartitionProduceResult(ErrorCode.INVALID_TXN_STATE, error_message="No transaction is open")
+    return None
+
+
+def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=topic_partition.partition,
+        error_code=result.error_code,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in result.record_errors
+        ],
+        error_message=result.error_message,
+    )
+
+
+def _silence(results: ProduceResults) -> None:
+    """No answer to acks 0; a failure closes the connection. Raises ProtocolViolation."""
+    failed = {tp: result.error_code for tp, result in results.items() if result.error_code}
+    if failed:
+        what = ", ".join(f"{tp}: {code.name}" for tp, code in failed.items())
+        raise ProtocolViolation(f"a produce request with acks 0 failed: {what}")

@@ -1,0 +1,256 @@
+"""The composition root: builds every object of one broker, starts them from the disk up, and stops them the other way round.
+
+Start
+    Metadata store, logs (recovered where the last stop was unclean), partitions, then the sockets, so that whoever can connect is
+    served. At the end one line on standard output: `READY host:port`.
+
+Stop
+    Sockets first (requests in work are answered), then the logs, then the store; the marker of a clean stop is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.context import Broker
+from pybroker.api.dispatch import Dispatcher
+from pybroker.clock import SystemClock
+from pybroker.config.topic import TopicConfig
+from pybroker.log.log import LogServices
+from pybroker.log.manager import LogManager
+from pybroker.metadata.controller import Controller
+from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.store import open_store
+from pybroker.metrics.broker_metrics import BrokerMetrics
+from pybroker.model import ZERO_TOPIC_ID
+from pybroker.network.limits import BoundListener, Listener, NetworkLimits
+from pybroker.network.memory_pool import MemoryPool
+from pybroker.network.server import SocketServer
+from pybroker.periodic import Periodic
+from pybroker.purgatory.purgatory import Purgatory
+from pybroker.purgatory.timer import OperationTimer
+from pybroker.replication.fetch_session import FetchSessionCache
+from pybroker.replication.replica_manager import ReplicaManager
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.directory import LogDirectory
+    from pybroker.metadata.store.base import Store
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_MS: Final = 2_500
+METADATA_FILE: Final = "metadata.sqlite"
+
+
+class BrokerServer:
+    """One broker. `start` and `stop` once each, on a running event loop."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.metrics = BrokerMetrics()
+        self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")  # one: fsyncs share what they wait for
+        self._periodic = Periodic()
+
+    async def start(self) -> list[BoundListener]:
+        """Open everything; returns where it listens. Raises OSError, StoreError, KafkaError and the log manager's errors."""
+        config, clock = self.config, self.clock
+        loop = asyncio.get_running_loop()
+        self.store = await self._open_store()
+        self.controller = Controller(self.store, config, broker_id=config.node_id)
+        await self.controller.start(config.cluster_id)
+        self.log_manager = LogManager(
+            config.log_dirs,
+            cluster_id=self.controller.image.cluster_id,
+            node_id=config.node_id,
+            services=LogServices(
+                clock=clock, run_in_thread=self._run_in_thread, producer_id_expiration_ms=config.producer_id_expiration_ms
+            ),
+            config_of=self._topic_config,
+            on_directory_failure=self._on_directory_failure,
+        )
+        self.log_manager.start()
+        self._set_strays_aside()
+        self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
+        self.replica_manager = ReplicaManager(
+            broker_id=config.node_id,
+            config=config,
+            clock=clock,
+            log_manager=self.log_manager,
+            image=self.controller.image,
+            fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
+            produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
+        )
+        self.replica_manager.start()
+        self.controller.subscribe(self.replica_manager.apply_image)
+        bound = await self._open_sockets()
+        self._schedule_passes()
+        return bound
+
+    async def stop(self) -> None:
+        """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
+        await self.server.stop(STOP_GRACE_MS)
+        self._periodic.stop()
+        self.timer.close()
+        self.log_manager.write_high_watermarks(self.replica_manager.high_watermarks())
+        self._executor.shutdown(wait=True)  # the disk thread's work is done before the logs say that they are clean
+        await asyncio.sleep(0)  # and what it has to report has been heard
+        self.log_manager.stop()
+        await self.store.close()
+
+    # What start is made of
+
+    async def _open_store(self) -> Store:
+        url = self.config.metadata_store
+        if url == "sqlite:":
+            url = f"sqlite:{self.config.log_dirs[0]}/{METADATA_FILE}"
+        return open_store(url)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        image = self.controller.image.topics.get(topic)
+        return TopicConfig.resolve(self.config, {} if image is None else image.configs)
+
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that the metadata does not have keep their data under another name."""
+        topics = self.controller.image.topics
+        for log in list(self.log_manager.all_logs()):
+            topic_partition = log.topic_partition
+            topic = topics.get(topic_partition.topic)
+            if (
+                topic is None
+                or topic_partition.partition >= len(topic.partitions)
+                or log.topic_id not in (topic.topic_id, ZERO_TOPIC_ID)
+            ):
+                self.log_manager.set_aside(topic_partition)
+
+    async def _open_sockets(self) -> list[BoundListener]:
+        config = self.config
+        self.memory_pool = MemoryPool(config.queued_max_request_bytes, self.clock)
+        self.fetch_sessions = FetchSessionCache(self.clock, config.max_incremental_fetch_session_cache_slots)
+        self.dispatcher = Dispatcher(
+            Broker(
+                config=config,
+                clock=self.clock,
+                metrics=self.metrics,
+                controller=self.controller,
+                replica_manager=self.replica_manager,
+                fetch_sessions=self.fetch_sessions,
+            )
+        )
+        self.server = SocketServer(
+            [
+                Listener(
+                    name=endpoint.listener_name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in config.endpoints
+            ],
+            self.dispatcher,
+            self.memory_pool,
+            NetworkLimits(
+                socket_request_max_bytes=config.socket_request_max_bytes,
+                queued_max_requests=config.queued_max_requests,
+                max_connections=config.max_connections,
+                max_connections_per_ip=config.max_connections_per_ip,
+                max_connections_per_ip_overrides=config.connection_limits,
+                connections_max_idle_ms=config.connections_max_idle_ms,
+                socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+                socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+                socket_listen_backlog_size=config.socket_listen_backlog_size,
+            ),
+        )
+        await self.controller.register_broker(self._registration([]))
+        bound = await self.server.start()
+        await self.controller.register_broker(self._registration(bound))
+        return bound
+
+    def _registration(self, bound: list[BoundListener]) -> BrokerRegistration:
+        """What clients are told. A listener without an advertised address is left out: they are told what they connected to."""
+        config = self.config
+        endpoints: dict[str, Endpoint] = {}
+        if config.advertised_listeners is not None:
+            ports = {listener.name: listener.port for listener in bound}
+            for endpoint in config.advertised_endpoints:
+                port = endpoint.port or ports.get(endpoint.listener_name, 0)
+                if endpoint.host and port:
+                    endpoints[endpoint.listener_name] = Endpoint(endpoint.host, port)
+        return BrokerRegistration(broker_id=config.node_id, endpoints=endpoints, rack=config.broker_rack)
+
+    def _schedule_passes(self) -> None:
+        config, logs, replicas, clock = self.config, self.log_manager, self.replica_manager, self.clock
+        every = self._periodic.every
+        initial_ms = config.log_initial_task_delay_ms
+        every(config.log_retention_check_interval_ms, lambda: logs.clean_up(clock.time_ms()), initial_ms)
+        every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint, initial_ms)
+        every(config.log_flush_scheduler_interval_ms, lambda: logs.flush_due(clock.time_ms()), initial_ms)
+        every(
+            config.replica_high_watermark_checkpoint_interval_ms, lambda: logs.write_high_watermarks(replicas.high_watermarks())
+        )
+        every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
+        every(1_000, lambda: logs.remove_due(clock.time_ms()))
+
+    # Threads and disks
+
+    def _run_in_thread(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Run `work` in the disk thread, and `done` on the loop with its OSError or None."""
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+        def report(finished: asyncio.Future[None]) -> None:
+            error = finished.exception()
+            if error is not None and not isinstance(error, OSError):
+                raise error
+            done(error)
+
+        future.add_done_callback(report)
+
+    def _on_directory_failure(self, directory: LogDirectory) -> None:
+        """The partitions of a broken disk are offline; without any disk the broker ends."""
+        for log in self.log_manager.all_logs():
+            if log.log_directory is directory:
+                self.replica_manager.mark_offline(log.topic_partition)
+        if all(one.is_offline for one in self.log_manager.directories):
+            logger.critical("No log directory works any more")
+            self.failed.set()
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
+    try:
+        import uvloop  # noqa: PLC0415  not there on every system
+    except ImportError:
+        loop_factory = asyncio.new_event_loop
+    else:
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    broker = BrokerServer(config)
+    bound = await broker.start()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    first = bound[0]
+    host = "127.0.0.1" if first.host in ("::", "0.0.0.0") else first.host  # noqa: S104  compared, not bound
+    sys.stdout.write(f"READY {f'[{host}]' if ':' in host else host}:{first.port}\n")
+    sys.stdout.flush()
+    waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    logger.info("Stopping")
+    await broker.stop()
+    return 1 if broker.failed.is_set() else 0

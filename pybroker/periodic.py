@@ -1,0 +1,46 @@
+"""Work that comes round at intervals, on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+_DELAY_MS_MAX: Final = 24 * 3_600_000  # beyond this an event loop's timer may overflow
+
+
+class Periodic:
+    """Calls what it was given every so many ms until `stop`. A call that fails is logged, and made again next time."""
+
+    __slots__ = ("_handles", "_is_stopped")
+
+    def __init__(self) -> None:
+        self._handles: dict[int, asyncio.TimerHandle] = {}
+        self._is_stopped = False
+
+    def every(self, interval_ms: int, work: Callable[[], object], initial_ms: int | None = None) -> None:
+        """Call `work` after `initial_ms` (default: the interval) and then every `interval_ms`."""
+        loop = asyncio.get_running_loop()
+        slot = len(self._handles)
+
+        def turn() -> None:
+            try:
+                work()
+            except Exception:
+                logger.exception("A periodic task failed")
+            if not self._is_stopped:
+                schedule(interval_ms)
+
+        def schedule(delay_ms: int) -> None:
+            self._handles[slot] = loop.call_later(min(delay_ms, _DELAY_MS_MAX) / 1000, turn)
+
+        schedule(interval_ms if initial_ms is None else initial_ms)
+
+    def stop(self) -> None:
+        """No call after this."""
+        self._is_stopped = True
+        for handle in self._handles.values():
+            handle.cancel()
