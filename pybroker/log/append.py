@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.log.append_validator import ValidatedRecords, validate_as_follower, validate_as_leader
+from pybroker.log.append_validator import validate_as_follower
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
     from pybroker.records.batch import BatchView
+    from pybroker.records.validate import ValidationResult
 
 
 def append_as_leader(
@@ -32,7 +33,7 @@ def append_as_leader(
 ) -> LogAppendInfo:
     """See `Log.append_as_leader`."""
     log.check_usable()
-    validated = validate_as_leader(
+    validated = log.validator.as_leader(
         records,
         config=log.config,
         next_offset=log.log_end_offset,
@@ -56,7 +57,7 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, validated, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
 
 
-def _append(log: Log, validated: ValidatedRecords, *, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+def _append(log: Log, validated: ValidationResult, *, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
     batches, data = validated.batches, validated.data
     info = LogAppendInfo(
         first_offset=validated.first_offset,
@@ -66,6 +67,7 @@ def _append(log: Log, validated: ValidatedRecords, *, now_ms: int, origin: Appen
         log_start_offset=log.log_start_offset,
         record_count=validated.record_count,
         size=len(data),
+        records_converted=validated.records_converted,
     )
     if not batches:
         return info
@@ -106,7 +108,7 @@ def _append(log: Log, validated: ValidatedRecords, *, now_ms: int, origin: Appen
     return info
 
 
-def _segment_for(log: Log, validated: ValidatedRecords, now_ms: int) -> LogSegment:
+def _segment_for(log: Log, validated: ValidationResult, now_ms: int) -> LogSegment:
     """The active segment, or a new one if the records do not fit there any more."""
     size = len(validated.data)
     if size > log.config.segment_bytes:

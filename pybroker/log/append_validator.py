@@ -1,93 +1,79 @@
-"""What must hold for records before they enter a log.
+"""What must hold for records before they enter a log: the topic's rules for what a producer sends, and sound batches from a leader.
 
-Source: UnifiedLog.analyzeAndValidateRecords, LogValidator of Kafka.
+Source: UnifiedLog.analyzeAndValidateRecords.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.log.results import AppendOrigin
-from pybroker.records.batch import MAGIC, NO_TIMESTAMP, BatchView, TimestampType, batches, set_max_timestamp, set_offset_and_epoch
-from pybroker.records.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
+from pybroker.records.batch import NO_TIMESTAMP, BatchView, batches
+from pybroker.records.errors import CorruptRecordError
+from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
 
 
-@dataclass(slots=True, kw_only=True)
-class ValidatedRecords:
-    """Whole magic 2 batches with their final offsets, ready to be written; `batches` view `data`.
+class AppendValidator:
+    """The rules of one log, derived anew when its configuration is replaced."""
 
-    Attributes:
-        offset_of_max_timestamp: last offset of the batch that has the largest timestamp.
-        log_append_time: ms; -1 when the producer's timestamps stay.
+    __slots__ = ("_config", "_rules")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._config = config
+        self._rules = ValidationRules.of(config)
+
+    def as_leader(
+        self,
+        records: memoryview,
+        *,
+        config: TopicConfig,
+        next_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        request_version: int | None,
+    ) -> ValidationResult:
+        """Check what a producer sent and give it offsets from `next_offset` on. See `validate_and_assign` for what is raised."""
+        if config is not self._config:
+            self._config, self._rules = config, ValidationRules.of(config)
+        return validate_and_assign(
+            records,
+            first_offset=next_offset,
+            now_ms=now_ms,
+            leader_epoch=leader_epoch,
+            rules=self._rules,
+            from_client=origin is AppendOrigin.CLIENT,
+            produce_version=request_version,
+        )
+
+
+def validate_as_follower(records: memoryview) -> ValidationResult:
+    """Check what the leader sent; it keeps its offsets and epochs. A partial batch at the end is left out.
+
+    Raises CorruptRecordError.
     """
-
-    data: memoryview | bytearray | bytes
-    batches: list[BatchView]
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    record_count: int
-    log_append_time: int
-
-
-def validate_as_leader(
-    records: memoryview,
-    *,
-    config: TopicConfig,
-    next_offset: int,
-    leader_epoch: int,
-    now_ms: int,
-    origin: AppendOrigin,
-    request_version: int | None,
-) -> ValidatedRecords:
-    """Check what a producer sent and give it offsets from `next_offset` on. See `Log.append_as_leader` for what is raised."""
-    found = list(batches(records))
-    log_append_time = now_ms if config.message_timestamp_type == "LogAppendTime" else -1
-    offset = next_offset
-    for batch in found:
-        if origin is AppendOrigin.CLIENT and batch.base_offset != 0:
-            raise InvalidRecordError(f"a batch from a producer begins at offset {batch.base_offset} instead of 0")
-        if batch.batch_length > config.max_message_bytes:
-            raise RecordTooLargeError(f"a batch of {batch.batch_length} bytes, {config.max_message_bytes} are allowed")
-        batch.ensure_valid()
-        set_offset_and_epoch(batch.buffer, base_offset=offset, leader_epoch=leader_epoch, position=batch.position)
-        if log_append_time >= 0:
-            set_max_timestamp(batch.data, TimestampType.LOG_APPEND_TIME, now_ms)
-        offset += batch.last_offset_delta + 1
-    return _summary(records, list(batches(records)), log_append_time)
-
-
-def validate_as_follower(records: memoryview) -> ValidatedRecords:
-    """Check what the leader sent. A partial batch at the end is left out."""
     found: list[BatchView] = []
-    size, last_offset = 0, -1
+    size, last_offset, max_timestamp, offset_of_max_timestamp = 0, -1, NO_TIMESTAMP, -1
     for batch in batches(records):
         batch.ensure_valid()
-        if batch.magic != MAGIC or batch.last_offset <= last_offset:
-            raise CorruptRecordError(f"replicated offsets do not grow: {batch.last_offset} after {last_offset}")
+        if batch.base_offset <= last_offset or batch.last_offset_delta < 0:
+            raise CorruptRecordError(f"replicated offsets do not grow: {batch.base_offset} after {last_offset}")
         found.append(batch)
         size, last_offset = batch.end, batch.last_offset
-    return _summary(records[:size], found, -1)
-
-
-def _summary(data: memoryview, found: list[BatchView], log_append_time: int) -> ValidatedRecords:
-    max_timestamp, offset_of_max_timestamp, record_count = NO_TIMESTAMP, -1, 0
-    for batch in found:
-        record_count += batch.record_count
         if batch.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
-    return ValidatedRecords(
-        data=data,
+            max_timestamp, offset_of_max_timestamp = batch.max_timestamp, last_offset
+    return ValidationResult(
+        data=records[:size],
         batches=found,
         first_offset=found[0].base_offset if found else -1,
-        last_offset=found[-1].last_offset if found else -1,
+        last_offset=last_offset,
         max_timestamp=max_timestamp,
         offset_of_max_timestamp=offset_of_max_timestamp,
-        record_count=record_count,
-        log_append_time=log_append_time,
+        record_count=sum(batch.record_count for batch in found),
+        log_append_time=-1,
+        is_rebuilt=False,
+        records_converted=0,
     )

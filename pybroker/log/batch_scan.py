@@ -56,13 +56,14 @@ def check(batch: BatchView, position: int, end: int) -> None:
         raise CorruptDataError(position, f"offsets from {batch.base_offset} on, {batch.last_offset_delta} more")
 
 
-def find(file: SegmentFile, position: int, end: int, offset: int) -> tuple[int, int] | None:
+def find(file: SegmentFile, position: int, end: int, offset: int, *, first_last_offset: int = -1) -> tuple[int, int] | None:
     """Position and size of the first batch from `position` on that ends at or after `offset`; None when there is none.
 
-    The hot path of every fetch: the same as a search through `scan`, without its objects. Raises CorruptDataError, OSError.
+    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing. The hot path of every fetch:
+    the same as a search through `scan`, without its objects. Raises CorruptDataError, also when the index is wrong; OSError.
     """
     unpack = HEADER.unpack_from
-    window, window_start = b"", position
+    window, window_start, start = b"", position, position
     while position < end:
         at = position - window_start
         if at + HEADER_SIZE > len(window):
@@ -72,6 +73,8 @@ def find(file: SegmentFile, position: int, end: int, offset: int) -> tuple[int, 
         base_offset, length, _, magic, _, _, delta, _, _, _, _, _, _ = unpack(window, at)
         if magic != MAGIC or length < LENGTH_MIN or position + length + LOG_OVERHEAD > end:
             raise CorruptDataError(position, f"magic {magic}, a batch of {length} bytes where {end - position} are left")
+        if position == start and first_last_offset >= 0 and base_offset + delta != first_last_offset:
+            raise CorruptDataError(position, f"a batch up to {base_offset + delta} where the index has {first_last_offset}")
         if base_offset + delta >= offset:
             return position, length + LOG_OVERHEAD
         position += length + LOG_OVERHEAD

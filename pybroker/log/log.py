@@ -10,11 +10,13 @@ Source: UnifiedLog.scala, LocalLog of Kafka.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pybroker.log import append, checkpoint, lookup, read, recovery, retention, truncate
+from pybroker.log.append_validator import AppendValidator
 from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import AppendOrigin, FetchedRecords, LogAppendInfo, LogOffsetMetadata, TimestampedOffset, run_inline
@@ -73,6 +75,7 @@ class Log:
         "topic_id",
         "topic_partition",
         "unflushed_messages",
+        "validator",
     )
 
     def __init__(
@@ -91,6 +94,7 @@ class Log:
         self.services = services
         self.path = f"{log_directory.path}/{topic_partition.topic}-{topic_partition.partition}"
         self.segments = Segments()
+        self.validator = AppendValidator(config)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
         self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
         self.log_start_offset = 0
@@ -234,9 +238,9 @@ class Log:
         def sync() -> None:
             for sync_segment in work:
                 sync_segment()
-            if epochs_path is not None and filesystem.exists(epochs_path):
-                filesystem.sync_path(epochs_path)
-            if filesystem.exists(path):
+            with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
+                if epochs_path is not None:
+                    filesystem.sync_path(epochs_path)
                 filesystem.sync_directory(path)
 
         def done(error: OSError | None) -> None:

@@ -211,6 +211,7 @@ def _find_end(log: Log) -> None:
 
 def _rebuild_epochs(log: Log) -> None:
     logger.warning("rebuilding the leader epochs of %s from its batches", log.topic_partition)
+    log.epochs.entries.clear()
     for segment in log.segments:
         for _, batch in segment.scan(0):
             log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)

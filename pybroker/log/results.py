@@ -8,11 +8,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pybroker.log.file_records import FileRecords
     from pybroker.log.transaction_index import AbortedTransaction
-    from pybroker.records.errors import RecordError
 
 
 class AppendOrigin(IntEnum):
@@ -30,6 +27,7 @@ class LogAppendInfo:
     Attributes:
         log_append_time: ms; -1 when the records keep the producer's timestamps.
         size: bytes written.
+        records_converted: records that came in magic 0 or 1.
     """
 
     first_offset: int
@@ -39,8 +37,8 @@ class LogAppendInfo:
     log_start_offset: int
     record_count: int
     size: int
+    records_converted: int = 0
     is_duplicate: bool = False
-    record_errors: Sequence[RecordError] = ()
 
 
 class LogOffsetMetadata(NamedTuple):

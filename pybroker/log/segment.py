@@ -147,10 +147,25 @@ class LogSegment:
         try:
             self.offset_index.load(self.size)
             self.time_index.load()
-        except (CorruptIndexError, FileNotFoundError) as error:
+            self._check_last_timestamp()
+        except (CorruptIndexError, CorruptDataError, FileNotFoundError) as error:
             logger.warning("rebuilding the indexes of %s: %s", self.path, error)
             self.rebuild_indexes()
         self._is_loaded = True
+
+    def _check_last_timestamp(self) -> None:
+        """Retention goes by the last entry of the time index: it must be true. Raises CorruptIndexError, CorruptDataError."""
+        if not self.time_index.count:
+            return
+        timestamp, offset = self.time_index.last_entry
+        was_open = self._file is not None
+        last_offset, position = self.offset_index.lookup(offset)
+        found = find(self.file, position, self.size, offset, first_last_offset=last_offset if position else -1)
+        batch = next(self.scan(found[0]))[1] if found is not None else None
+        if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
+            raise CorruptIndexError(f"{self.time_index.path}: {timestamp} at offset {offset} is not in the data")
+        if not was_open:
+            self._file = None  # a look at the age of a segment is no reason to keep it open
 
     def rebuild_indexes(self) -> int:
         """Make offset and time index from the headers of the data. Returns where sound data ends, which is `size` unless it is torn."""
@@ -266,9 +281,9 @@ class LogSegment:
             return recent
         if not self._is_loaded:
             self.load_indexes()
-        position = self.offset_index.lookup(offset).position
+        last_offset, position = self.offset_index.lookup(offset)
         try:
-            return find(self.file, position, self.size, offset)
+            return find(self.file, position, self.size, offset, first_last_offset=last_offset if position else -1)
         except CorruptDataError as error:
             logger.warning("rebuilding the indexes of %s: %s", self.path, error)
             end = self.rebuild_indexes()

@@ -1,0 +1,194 @@
+"""Building logs and batches for the tests, and a file system that fails on demand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybroker.clock import ManualClock
+from pybroker.config.topic import TopicConfig
+from pybroker.log.directory import LogDirectory
+from pybroker.log.filesystem import Filesystem, WriteBuffer
+from pybroker.log.log import Log, LogServices
+from pybroker.log.manager import LogManager
+from pybroker.log.results import FetchedRecords
+from pybroker.model import TopicId, TopicPartition
+from pybroker.protocol.parts import SendPart
+from pybroker.records.batch import BatchView, Record, batches
+from pybroker.records.build import build_batch
+
+TP = TopicPartition("events", 3)
+TOPIC_ID = TopicId(bytes(range(16)))
+START_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Producer:
+    """An idempotent producer that numbers its own batches."""
+
+    producer_id: int
+    epoch: int = 0
+
+
+def batch(
+    count: int = 1,
+    *,
+    size: int = 20,
+    timestamp: int = START_MS,
+    timestamps: Iterable[int] | None = None,
+    producer: Producer | None = None,
+    sequence: int = 0,
+    **options: object,
+) -> bytearray:
+    """A batch as a producer sends it: offsets from 0 on."""
+    times = list(timestamps) if timestamps is not None else [timestamp] * count
+    records = [Record(i, at, b"key-%d" % i, os.urandom(size)) for i, at in enumerate(times)]
+    if producer is not None:
+        options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
+    return build_batch(records, **options)  # type: ignore[arg-type]  # the builder's own options, by name
+
+
+def append(log: Log, data: bytearray, *, leader_epoch: int = 0, now_ms: int | None = None) -> int:
+    """Append as the leader; the offset of the first record."""
+    now_ms = log.services.clock.time_ms() if now_ms is None else now_ms
+    return log.append_as_leader(memoryview(data), leader_epoch=leader_epoch, now_ms=now_ms).first_offset
+
+
+def read_batches(log: Log, offset: int = -1, *, bytes_max: int = 1 << 20) -> list[BatchView]:
+    """Everything from `offset` (default: the start) on, as a consumer reads it."""
+    offset = log.log_start_offset if offset < 0 else offset
+    found: list[BatchView] = []
+    while offset < log.log_end_offset:
+        fetched = log.read(offset, bytes_max=bytes_max, upper_offset=log.log_end_offset, min_one_batch=True)
+        got = list(batches(content(fetched)))
+        if not got:
+            break
+        found += got
+        offset = got[-1].next_offset
+    return found
+
+
+def content(fetched: FetchedRecords) -> bytes:
+    """The bytes of a slice, pulled in pieces."""
+    if not isinstance(fetched.records, SendPart):
+        return fetched.records
+    pieces = bytearray()
+    while pulled := fetched.records.pull(10_000):
+        for piece in pulled:
+            pieces += piece
+    assert len(pieces) == fetched.size
+    return bytes(pieces)
+
+
+def stored(log: Log) -> bytes:
+    """The bytes of all data files."""
+    return b"".join(Path(segment.path).read_bytes() for segment in log.segments)
+
+
+class Disk:
+    """One log directory and the log of one partition in it, opened and closed the clean or the rude way."""
+
+    def __init__(self, path: Path | str, *, filesystem: Filesystem | None = None, **config: object) -> None:
+        self.path = Path(path)
+        self.filesystem = filesystem or Filesystem()
+        self.config = TopicConfig(**config)  # type: ignore[arg-type]  # attributes of TopicConfig, by name
+        self.clock = ManualClock(START_MS)
+        self.services = LogServices(clock=self.clock)
+        self.directory = LogDirectory(str(path), self.filesystem)
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / str(TP)
+
+    def create(self) -> Log:
+        return Log.create(TP, TOPIC_ID, self.config, self.directory, self.services)
+
+    def open(self, *, was_clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+        return Log.open(
+            TP,
+            TOPIC_ID,
+            self.config,
+            self.directory,
+            self.services,
+            was_clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+
+    def manager(self, **options: object) -> LogManager:
+        return LogManager(
+            [str(self.path)],
+            cluster_id="a-cluster",
+            node_id=1,
+            services=self.services,
+            config_of=lambda _: self.config,
+            filesystem=self.filesystem,
+            **options,  # type: ignore[arg-type]  # the manager's own options, by name
+        )
+
+
+class FaultyFilesystem(Filesystem):
+    """Calls `fault(operation)` before each operation that changes something; `short` makes writes take half of what they are given."""
+
+    __slots__ = ("fault", "short")
+
+    def __init__(self) -> None:
+        self.fault: Callable[[str], None] = lambda _: None
+        self.short = False
+
+    def fail_with(self, code: int, *operations: str) -> None:
+        def fault(operation: str) -> None:
+            if operation in operations:
+                raise OSError(code, os.strerror(code))
+
+        self.fault = fault
+
+    def heal(self) -> None:
+        self.fault = lambda _: None
+
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+        self.fault("write")
+        view = memoryview(data)
+        return super().pwrite(fd, view[: max(len(view) // 2, 1)] if self.short else view, position)
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        self.fault("read")
+        return super().pread(fd, length, position)
+
+    def sync(self, fd: int) -> None:
+        self.fault("sync")
+        super().sync(fd)
+
+    def rename(self, source: str, target: str) -> None:
+        self.fault("rename")
+        super().rename(source, target)
+
+    def create_empty(self, path: str) -> None:
+        self.fault("create")
+        super().create_empty(path)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self.fault("truncate")
+        super().truncate(fd, size)
+
+
+class TornFilesystem(FaultyFilesystem):
+    """The disk fills up in the middle of a write: `room` bytes are taken, then ENOSPC."""
+
+    __slots__ = ("room",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = -1
+
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+        if self.room < 0:
+            return super().pwrite(fd, data, position)
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = super().pwrite(fd, memoryview(data)[: self.room], position)
+        self.room -= written
+        return written
