@@ -90,6 +90,11 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+# A look at a tuple is several times faster than one at an enum.
+_CODECS: Final = tuple(CompressionType)
+_TIMESTAMP_TYPES: Final = tuple(TimestampType)
+
+
 class Record(NamedTuple):
     """One record with its offset and timestamp (ms) resolved. The bytes are owned."""
 
@@ -178,15 +183,15 @@ class BatchView:
     @property
     def compression(self) -> CompressionType:
         """Raises InvalidRecordError for an id that no codec has."""
-        try:
-            return CompressionType(self.attributes & COMPRESSION_MASK)
-        except ValueError:
-            raise InvalidRecordError(f"no codec has the id {self.attributes & COMPRESSION_MASK}") from None
+        codec = self.attributes & COMPRESSION_MASK
+        if codec >= len(_CODECS):
+            raise InvalidRecordError(f"no codec has the id {codec}")
+        return _CODECS[codec]
 
     @property
     def timestamp_type(self) -> TimestampType:
         """Who set the timestamps."""
-        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+        return _TIMESTAMP_TYPES[self.attributes >> 3 & 1]
 
     @property
     def is_transactional(self) -> bool:

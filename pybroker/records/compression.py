@@ -89,6 +89,8 @@ def decompress(
         CorruptRecordError: the data is damaged.
         InvalidRecordError: it expands to more than `bytes_max`.
     """
+    if not codec:
+        return data
     match codec:
         case CompressionType.GZIP:
             return _decompress_gzip(data, bytes_max)
@@ -96,10 +98,8 @@ def decompress(
             return _decompress_snappy(data, bytes_max)
         case CompressionType.LZ4:
             return _decompress_lz4(data, bytes_max, any_checksum=magic == 0)
-        case CompressionType.ZSTD:
+        case _:
             return _decompress_zstd(data, bytes_max)
-        case CompressionType.NONE:
-            return data
 
 
 def _too_large(bytes_max: int) -> InvalidRecordError:

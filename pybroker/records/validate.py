@@ -42,7 +42,7 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.build import assemble_batch, build_record_section
-from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress, decompress
 from pybroker.records.convert import Lifted, lift
 from pybroker.records.errors import (
     InvalidRecordError,
@@ -95,29 +95,52 @@ class ValidationRules:
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class ValidationResult:
     """One batch with its final offsets, ready to be written, or none at all.
 
     Attributes:
         data: the batch: a slice of the buffer that was given (borrowed, patched), or a new one.
         batches: its header as it is now, over `data`; empty when there was no batch.
-        offset_of_max_timestamp: for the time index, as Kafka has it: the batch's last offset; -1 without any timestamp.
         log_append_time: ms; -1 when the producer's timestamps stay.
         is_rebuilt: the batch is a new one, and its size may have changed.
         records_converted: records that came in magic 0 or 1.
     """
 
-    data: memoryview
-    batches: list[BatchView]
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    record_count: int
-    log_append_time: int
-    is_rebuilt: bool
-    records_converted: int
+    __slots__ = ("batches", "data", "is_rebuilt", "log_append_time", "records_converted")
+
+    def __init__(
+        self, batch: BatchView | None, log_append_time: int, *, is_rebuilt: bool = False, records_converted: int = 0
+    ) -> None:
+        self.data = memoryview(b"") if batch is None else batch.buffer
+        self.batches = [] if batch is None else [batch]
+        self.log_append_time = log_append_time
+        self.is_rebuilt = is_rebuilt
+        self.records_converted = records_converted
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record; -1 without a batch."""
+        return self.batches[0].base_offset if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record; -1 without a batch."""
+        return self.batches[0].last_offset if self.batches else -1
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp, ms; -1 without any."""
+        return self.batches[0].max_timestamp if self.batches else NO_TIMESTAMP
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """For the time index, as Kafka has it: the batch's last offset; -1 without any timestamp."""
+        return -1 if self.max_timestamp == NO_TIMESTAMP else self.last_offset
+
+    @property
+    def record_count(self) -> int:
+        """Number of records."""
+        return self.batches[0].record_count if self.batches else 0
 
 
 def validate_and_assign(
@@ -148,44 +171,58 @@ def validate_and_assign(
         UnsupportedCompressionError: all are KafkaError, with the codes of the table above. `records` may have been patched by
         then; the request is over in any case.
     """
-    size = entry_size(records)
-    if size is None:
-        if produce_version is not None and produce_version >= _MAGIC_2_SINCE:
-            raise InvalidRecordError("there must be a batch of records in every partition")
-        return _nothing()
-    magic = records[MAGIC_AT]
-    if magic != MAGIC:
-        if produce_version is not None and produce_version >= _MAGIC_2_SINCE:
-            raise InvalidRecordError(f"messages of magic {magic} in a produce request of version {produce_version}")
-        batch, converted = _converted(records, size, now_ms, rules)
-        set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
-        return _result(BatchView(batch.buffer), rules, is_rebuilt=True, records_converted=converted)
-    if len(records) > size:
-        if entry_size(records, size) is not None:
-            raise InvalidRecordError("there are several batches of records in one partition")
-        records = records[:size]
-    batch = BatchView(records)
-    codec = batch.compression
-    if codec is CompressionType.ZSTD and produce_version is not None and produce_version < _ZSTD_SINCE:
-        raise UnsupportedCompressionError(f"batches in zstd in a produce request of version {produce_version}")
+    batch = _only_batch(records, produce_version)
+    if batch is None:
+        converted = _converted(records, now_ms, rules)
+        if converted is None:
+            return ValidationResult(None, -1)
+        set_offset_and_epoch(converted.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
+        batch = BatchView(converted.buffer)
+        return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
     _check_header(batch, rules, from_client=from_client)
-    section = batch.record_section(bytes_max=rules.decompressed_bytes_max)
-    count = batch.record_count
-    max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, count, batch.base_timestamp)
-    is_overridden = bool(batch.attributes & LOG_APPEND_TIME_BIT)
-    if is_overridden:
+    codec = batch.compression
+    section = decompress(codec, batch.payload, bytes_max=rules.decompressed_bytes_max)
+    max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, batch.record_count, batch.base_timestamp)
+    if batch.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = min_timestamp = batch.max_timestamp
     _check_records(batch, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
     if rules.is_log_append_time:
         max_timestamp = now_ms
     wanted = codec if rules.compression is None or (batch.is_control and not codec) else rules.compression
-    if wanted is not codec or not is_sequential:
-        if not is_sequential or is_overridden:
-            batch, section = _renumbered(batch, rules)
-        data = _in_codec(batch, section, wanted, rules, max_timestamp)
-        set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
-        return _result(BatchView(_checked_size(data, rules)), rules, is_rebuilt=True)
-    return _result(_patch(batch, rules, max_timestamp, first_offset, leader_epoch), rules)
+    if wanted is codec and is_sequential:
+        batch = _patch(batch, rules, max_timestamp, first_offset, leader_epoch)
+        return ValidationResult(batch, _log_append_time(batch, rules))
+    if not is_sequential or batch.attributes & LOG_APPEND_TIME_BIT:
+        batch, section = _renumbered(batch, rules)
+    data = _in_codec(batch, section, wanted, rules, max_timestamp)
+    set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
+    batch = BatchView(_checked_size(data, rules))
+    return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True)
+
+
+def _only_batch(records: memoryview, produce_version: int | None) -> BatchView | None:
+    """The magic 2 batch that `records` are; None for messages of older magic, and for nothing at all."""
+    if len(records) >= HEADER_SIZE:
+        batch = BatchView(records)
+        if batch.batch_length == len(records) and batch.magic == MAGIC:  # nearly always
+            _check_version(batch, produce_version)
+            return batch
+    size = entry_size(records)
+    is_current = size is not None and records[MAGIC_AT] == MAGIC
+    if not is_current and produce_version is not None and produce_version >= _MAGIC_2_SINCE:
+        raise InvalidRecordError(f"no batch of magic 2 in a produce request of version {produce_version}")
+    if not is_current or size is None:
+        return None
+    if entry_size(records, size) is not None:
+        raise InvalidRecordError("there are several batches of records in one partition")
+    batch = BatchView(records[:size])
+    _check_version(batch, produce_version)
+    return batch
+
+
+def _check_version(batch: BatchView, produce_version: int | None) -> None:
+    if produce_version is not None and produce_version < _ZSTD_SINCE and batch.compression is CompressionType.ZSTD:
+        raise UnsupportedCompressionError(f"batches in zstd in a produce request of version {produce_version}")
 
 
 def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool) -> None:
@@ -244,8 +281,9 @@ def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_o
     """Write what is the broker's into the batch where it lies; into a copy if that cannot be."""
     if batch.buffer.readonly:
         batch = BatchView(memoryview(bytearray(batch.buffer)))
-    timestamp_type = TimestampType.LOG_APPEND_TIME if rules.is_log_append_time else TimestampType.CREATE_TIME
-    if batch.max_timestamp != max_timestamp or batch.timestamp_type is not timestamp_type:
+    is_overridden = bool(batch.attributes & LOG_APPEND_TIME_BIT)
+    if batch.max_timestamp != max_timestamp or is_overridden is not rules.is_log_append_time:
+        timestamp_type = TimestampType.LOG_APPEND_TIME if rules.is_log_append_time else TimestampType.CREATE_TIME
         set_max_timestamp(batch.buffer, timestamp_type, max_timestamp)
         batch = BatchView(batch.buffer)
     set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
@@ -282,8 +320,15 @@ def _in_codec(
     )
 
 
-def _converted(records: memoryview, size: int, now_ms: int, rules: ValidationRules) -> tuple[BatchView, int]:
-    """Messages of magic 0 or 1, several without a codec, or one wrapper, as a batch; and how many they are."""
+def _log_append_time(batch: BatchView, rules: ValidationRules) -> int:
+    return batch.max_timestamp if rules.is_log_append_time else -1
+
+
+def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> BatchView | None:
+    """Messages of magic 0 or 1, several without a codec or one wrapper, as a batch; None if there is not one."""
+    size = entry_size(records)
+    if size is None:
+        return None
     first = legacy.MessageView(records)
     if first.compression and entry_size(records, size) is not None:
         raise InvalidRecordError("there are several messages in one partition, and one of them is compressed")
@@ -308,7 +353,7 @@ def _converted(records: memoryview, size: int, now_ms: int, rules: ValidationRul
         max_timestamp=now_ms if rules.is_log_append_time else lifted.max_timestamp,
         record_count=lifted.record_count,
     )
-    return BatchView(_checked_size(data, rules)), lifted.record_count
+    return BatchView(_checked_size(data, rules))
 
 
 def _check_lifted(lifted: Lifted, rules: ValidationRules, now_ms: int) -> None:
@@ -350,36 +395,3 @@ def _checked_size(batch: bytearray, rules: ValidationRules) -> memoryview:
         raise _too_large(len(batch), rules)
     assert len(batch) > LOG_OVERHEAD
     return memoryview(batch)
-
-
-def _result(
-    batch: BatchView, rules: ValidationRules, *, is_rebuilt: bool = False, records_converted: int = 0
-) -> ValidationResult:
-    last_offset = batch.last_offset
-    return ValidationResult(
-        data=batch.buffer,
-        batches=[batch],
-        first_offset=batch.base_offset,
-        last_offset=last_offset,
-        max_timestamp=batch.max_timestamp,
-        offset_of_max_timestamp=-1 if batch.max_timestamp == NO_TIMESTAMP else last_offset,
-        record_count=batch.record_count,
-        log_append_time=batch.max_timestamp if rules.is_log_append_time else -1,
-        is_rebuilt=is_rebuilt,
-        records_converted=records_converted,
-    )
-
-
-def _nothing() -> ValidationResult:
-    return ValidationResult(
-        data=memoryview(b""),
-        batches=[],
-        first_offset=-1,
-        last_offset=-1,
-        max_timestamp=NO_TIMESTAMP,
-        offset_of_max_timestamp=-1,
-        record_count=0,
-        log_append_time=-1,
-        is_rebuilt=False,
-        records_converted=0,
-    )
