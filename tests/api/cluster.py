@@ -1,0 +1,78 @@
+"""A broker without sockets and logs, for handlers that only deal with the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pybroker.api.context import Broker, RequestContext
+from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
+from pybroker.metadata.controller import Controller
+from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.new_topic import NewTopic
+from pybroker.metadata.store.memory import MemoryStore
+from pybroker.network.context import ConnectionContext
+from pybroker.protocol.codec import decode, encode, encode_response
+
+if TYPE_CHECKING:
+    from pybroker.metadata.store.base import Store
+
+BROKER_ID = 1
+Message = TypeVar("Message")
+
+
+class Cluster:
+    """`broker` is one whose services other than the controller are absent. `answer` calls a handler as dispatch does."""
+
+    def __init__(self, store: Store | None = None, **config: Any) -> None:
+        self.config = BrokerConfig(node_id=BROKER_ID, **config)
+        self.controller = Controller(MemoryStore() if store is None else store, self.config, broker_id=BROKER_ID)
+        absent = cast("Any", None)
+        self.broker = Broker(
+            config=self.config,
+            clock=ManualClock(),
+            metrics=absent,
+            controller=self.controller,
+            replica_manager=absent,
+            fetch_sessions=absent,
+        )
+
+    async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> Cluster:
+        await self.controller.start(cluster_id="cluster-id")
+        await self.controller.register_broker(BrokerRegistration(broker_id=BROKER_ID, endpoints=endpoints, rack="r1"))
+        for other in others:
+            await self.controller.register_broker(other)
+        return self
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+        """Returns the topic's id."""
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        (outcome,) = await self.controller.create_topics([NewTopic(name=name, partition_count=partitions, configs=dotted)])
+        assert outcome.topic is not None, outcome.error
+        return outcome.topic.topic_id
+
+    def context(self, version: int, listener_name: str = "PLAINTEXT") -> RequestContext:
+        connection = ConnectionContext(connection_id=1, listener_name=listener_name, local_host="10.0.0.7", local_port=9092)
+        return RequestContext(connection, version, 1, "test")
+
+    async def answer(
+        self,
+        handle: Callable[[Broker, RequestContext, Any], Any],
+        version: int,
+        request: object,
+        context: RequestContext | None = None,
+    ) -> Any:
+        """The response as a client of `version` reads it; encoding and decoding both messages must succeed."""
+        context = self.context(version) if context is None else context
+        response = handle(self.broker, context, transmitted(request, version))
+        if isinstance(response, Awaitable):
+            response = await response
+        assert encode_response(response, version, 1)
+        return transmitted(response, version)
+
+
+def transmitted(message: Message, version: int) -> Message:
+    """The message as the other side reads it."""
+    parts = cast("list[bytes]", encode(message, version))  # no records, so there is no SendPart
+    return decode(type(message), version, memoryview(b"".join(parts)))

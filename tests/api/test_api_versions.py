@@ -1,0 +1,72 @@
+"""What is served is the registry; who asks is remembered; odd askers are told so."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.api import api_versions
+from pybroker.api.registry import APIS
+from pybroker.protocol.codec import encode_response, message_versions
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.api_versions import ApiVersionsRequest
+from tests.api.cluster import Cluster
+
+VERSIONS = range(message_versions(api_versions.KEY)[1] + 1)
+
+
+def client(name: str = "apache-kafka-java", version: str = "3.9.2") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_list_is_the_registry(version: int) -> None:
+    cluster = await Cluster().start()
+    context = cluster.context(version)
+    response = await cluster.answer(api_versions.handle, version, client(), context)
+    assert response.error_code == 0
+    served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    assert served == {key: (api.lowest, api.highest) for key, api in APIS.items()}
+    assert served[18] == (0, 5)
+    assert (response.supported_features, response.finalized_features, response.finalized_features_epoch) == ([], [], -1)
+    noted = (context.connection.client_software_name, context.connection.client_software_version)
+    assert noted == (("apache-kafka-java", "3.9.2") if version >= 3 else ("", ""))
+
+
+@pytest.mark.parametrize("version", range(3, VERSIONS.stop))
+@pytest.mark.parametrize(
+    ("name", "ok"),
+    [("a", True), ("A-b.c9", True), ("", False), ("-a", False), ("a.", False), ("a b", False), ("ä", False), ("a\n", False)],
+)
+async def test_names_of_software(version: int, name: str, ok: bool) -> None:
+    cluster = await Cluster().start()
+    for request in [client(name=name), client(version=name)]:
+        context = cluster.context(version)
+        response = await cluster.answer(api_versions.handle, version, request, context)
+        assert response.error_code == (ErrorCode.NONE if ok else ErrorCode.INVALID_REQUEST)
+        assert bool(response.api_keys) is ok
+        assert bool(context.connection.client_software_name) is ok
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (None, 9, ErrorCode.NONE),
+        ("cluster-id", 1, ErrorCode.NONE),
+        ("cluster-id", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("cluster-id", -1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+async def test_a_client_that_is_in_the_wrong_place(cluster_id: str | None, node_id: int, code: ErrorCode) -> None:
+    cluster = await Cluster().start()
+    request = client()
+    request.cluster_id, request.node_id = cluster_id, node_id
+    assert (await cluster.answer(api_versions.handle, 5, request)).error_code == code
+
+
+async def test_an_unknown_version_is_told_the_known_ones_in_v0() -> None:
+    cluster = await Cluster().start()
+    (frame,) = encode_response(api_versions.unsupported_version_response(cluster.broker), 0, 7)
+    assert isinstance(frame, bytes)
+    assert frame.hex(" ", 2) == "0000 0010 0000 0007 0023 0000 0001 0012 0000 0005"

@@ -1,0 +1,53 @@
+"""The brokers, and whom a broker does not describe."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.api import describe_cluster
+from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.protocol.codec import message_versions
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest
+from tests.api.cluster import Cluster
+
+VERSIONS = range(message_versions(describe_cluster.KEY)[1] + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("operations", [False, True])
+async def test_the_brokers_in_every_version(version: int, operations: bool) -> None:
+    other = BrokerRegistration(broker_id=2, endpoints={"PLAINTEXT": Endpoint("two", 2)})
+    cluster = await Cluster().start(other)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=operations, include_fenced_brokers=version >= 2)
+    response = await cluster.answer(describe_cluster.handle, version, request)
+    assert (response.error_code, response.cluster_id, response.controller_id) == (0, "cluster-id", 1)
+    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
+        (1, "10.0.0.7", 9092, "r1", False),
+        (2, "two", 2, None, False),
+    ]
+    assert response.cluster_authorized_operations == (8096 if operations else -(2**31))
+    assert response.endpoint_type == 1
+
+
+@pytest.mark.parametrize("version", range(1, VERSIONS.stop))
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"),
+    [
+        (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (0, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (-1, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ],
+)
+async def test_other_endpoints_are_refused(version: int, endpoint_type: int, code: ErrorCode) -> None:
+    cluster = await Cluster().start()
+    response = await cluster.answer(describe_cluster.handle, version, DescribeClusterRequest(endpoint_type=endpoint_type))
+    assert (response.error_code, response.brokers) == (code, [])
+    assert response.error_message
+
+
+async def test_a_controller_out_of_reach_is_not_named() -> None:
+    cluster = await Cluster().start()
+    await cluster.controller._store.commit(deletes=["brokers/1"])
+    response = await cluster.answer(describe_cluster.handle, 0, DescribeClusterRequest())
+    assert (response.controller_id, response.brokers) == (-1, [])
