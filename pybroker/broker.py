@@ -18,9 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from pybroker import gauges
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
+from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
+    from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
+    from pybroker.metrics.exporter import MetricsServer
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ class BrokerServer:
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")  # one: fsyncs share what they wait for
         self._periodic = Periodic()
+        self._metrics_server: MetricsServer | None = None
 
     async def start(self) -> list[BoundListener]:
         """Open everything; returns where it listens. Raises OSError, StoreError, KafkaError and the log manager's errors."""
@@ -92,13 +97,17 @@ class BrokerServer:
         )
         self.replica_manager.start()
         self.controller.subscribe(self.replica_manager.apply_image)
+        self.controller.subscribe(self._forget_metrics)
         bound = await self._open_sockets()
         self._schedule_passes()
+        self._start_metrics()
         return bound
 
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
         await self.server.stop(STOP_GRACE_MS)
+        if self._metrics_server is not None:
+            self._metrics_server.stop()
         self._periodic.stop()
         self.timer.close()
         self.log_manager.write_high_watermarks(self.replica_manager.high_watermarks())
@@ -199,6 +208,23 @@ class BrokerServer:
         )
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
+
+    def _start_metrics(self) -> None:
+        metrics = self.metrics
+        gauges.register_network(metrics, self.server)
+        gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
+        gauges.register_logs(metrics, self.log_manager)
+        gauges.register_cluster(metrics, self.controller)
+        if self.config.metrics_listener:
+            from pybroker.metrics.exporter import MetricsServer  # noqa: PLC0415  50 ms that only those pay who look
+
+            host, port = parse_address("metrics.listener", self.config.metrics_listener)
+            self._metrics_server = MetricsServer(metrics)
+            logger.info("Metrics at http://%s:%d/metrics", host or "localhost", self._metrics_server.start(host, port))
+
+    def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        for topic in delta.removed:
+            self.metrics.forget_topic(topic.name)
 
     # Threads and disks
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
+    from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.replication.fetch_session import FetchContext
 
 _STORAGE_ERROR_VERSION: Final = 6
@@ -131,6 +132,7 @@ def _response(broker: Broker, version: int, session: FetchContext, results: Fetc
     last_id: bytes = b""
     for wanted, data in said.results:
         answered = _partition(broker, version, conversion, wanted, data)
+        _count(broker.metrics, wanted, data)
         if not responses or wanted.topic != last_name or wanted.topic_id != last_id:
             last_name, last_id = wanted.topic, wanted.topic_id
             responses.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id, partitions=[answered]))
@@ -181,6 +183,18 @@ def _partition(
                     return _refused(wanted, converted)
                 answered.records = converted
     return answered
+
+
+def _count(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:
+    """Count what one partition of an answer carries, for all topics and for its own."""
+    size = 0 if data.records is None else data.records.size
+    # Names that no topic has must not fill the memory with counters.
+    known = wanted.topic is not None and data.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for counters in (metrics.all_topics, metrics.topic(wanted.topic_partition.topic)) if known else (metrics.all_topics,):
+        counters.fetch_requests += 1
+        counters.bytes_out += size
+        if data.error_code:
+            counters.failed_fetch_requests += 1
 
 
 _NO_DATA: Final = FetchPartitionData()

@@ -1,0 +1,131 @@
+"""Which numbers of the broker's objects are exported, under which names: the metrics' part of the composition.
+
+The owners count in plain attributes; what is registered here reads them when somebody asks, in the exporter's thread.
+Dictionaries are copied in one step before they are walked, because the loop may change them meanwhile.
+
+Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into these names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pybroker.log.log import Log
+    from pybroker.log.manager import LogManager
+    from pybroker.metadata.controller import Controller
+    from pybroker.metrics.broker_metrics import BrokerMetrics, Number
+    from pybroker.network.counters import ListenerCounters
+    from pybroker.network.server import SocketServer
+    from pybroker.purgatory.purgatory import Purgatory
+    from pybroker.replication.fetch_session import FetchSessionCache
+    from pybroker.replication.replica_manager import ReplicaManager
+
+
+def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
+    """The memory pool's three sensors (KIP-72), the queue, and each listener's counters."""
+    pool, admission = server.memory_pool, server.admission
+    prefix = "kafka_network_socketserver"
+    metrics.gauge(
+        f"{prefix}_memorypoolavgdepletedpercent",
+        "Share (0 to 1) of the time in which a request was not read for lack of memory",
+        pool.average_depleted_percent,
+    )
+    metrics.gauge(f"{prefix}_memorypoolavailable", "Bytes that the request memory pool has left", lambda: pool.available)
+    metrics.gauge(f"{prefix}_memorypoolused", "Bytes of requests that are allocated", lambda: pool.used)
+    metrics.counter(
+        f"{prefix}_memorypooldepletedtime_ms_total", "Time without request memory, in ms", lambda: pool.depleted_ms_total
+    )
+    metrics.gauge("kafka_network_requestchannel_requestqueuesize", "Requests in work", lambda: admission.queued_requests)
+    metrics.gauge("pybroker_connections_waiting_for_memory", "Connections that wait for memory", lambda: admission.waiting)
+
+    def by_listener(read: Callable[[ListenerCounters], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
+        return lambda: {(name,): read(counters) for name, counters in server.listener_counters.items()}
+
+    labels = ("listener",)
+    prefix = "kafka_server_socketservermetrics"
+    metrics.labelled_gauge(
+        f"{prefix}_connection_count", "Open connections", labels, by_listener(lambda one: one.connections_open)
+    )
+    for name, text, read in (
+        ("connection_creation_total", "Connections accepted", lambda one: one.connections_created),
+        ("connection_close_total", "Connections closed", lambda one: one.connections_closed),
+        ("connections_refused_total", "Connections refused by a limit", lambda one: one.connections_refused),
+        ("connections_expired_total", "Connections closed because idle", lambda one: one.connections_expired),
+        ("protocol_violations_total", "Connections closed for what came through them", lambda one: one.protocol_violations),
+        ("incoming_byte_total", "Bytes received", lambda one: one.bytes_in),
+        ("outgoing_byte_total", "Bytes sent", lambda one: one.bytes_out),
+        ("request_total", "Requests received", lambda one: one.requests),
+    ):
+        metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_listener(read))
+
+
+def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions: FetchSessionCache) -> None:
+    """Partitions, purgatories, fetch sessions."""
+    prefix = "kafka_server_replicamanager"
+    metrics.gauge(f"{prefix}_partitioncount", "Partitions on this broker", lambda: len(replicas.partitions))
+    metrics.gauge(f"{prefix}_offlinereplicacount", "Partitions whose disk failed", lambda: replicas.offline_count)
+    purgatories = (replicas.fetch_purgatory, replicas.produce_purgatory)
+
+    def by_operation(read: Callable[[Purgatory], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
+        return lambda: {(purgatory.name,): read(purgatory) for purgatory in purgatories}
+
+    prefix, labels = "kafka_server_delayedoperationpurgatory", ("delayedOperation",)
+    metrics.labelled_gauge(f"{prefix}_purgatorysize", "Operations watched", labels, by_operation(lambda one: one.watched))
+    metrics.labelled_gauge(f"{prefix}_numdelayedoperations", "Operations waiting", labels, by_operation(lambda one: one.delayed))
+    prefix = "kafka_server_delayedoperationmetrics"
+    metrics.labelled_counter(
+        f"{prefix}_expires_total",
+        "Operations whose time was over before they could be answered",
+        ("delayedOperation", "fetcherType"),
+        lambda: {
+            ("Fetch", "consumer"): replicas.consumer_fetch_expirations,
+            ("Fetch", "follower"): replicas.follower_fetch_expirations,
+            ("Produce", ""): replicas.produce_expirations,
+        },
+    )
+    prefix = "kafka_server_fetchsessioncache"
+    metrics.gauge(f"{prefix}_numincrementalfetchsessions", "Fetch sessions", lambda: len(sessions))
+    metrics.gauge(
+        f"{prefix}_numincrementalfetchpartitionscached", "Partitions in fetch sessions", lambda: sessions.partition_count
+    )
+    metrics.counter(
+        f"{prefix}_incrementalfetchsessionevictions_total", "Fetch sessions that made room", lambda: sessions.evictions
+    )
+
+
+def register_logs(metrics: BrokerMetrics, logs: LogManager) -> None:
+    """Each partition's log."""
+
+    def by_partition(read: Callable[[Log], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
+        return lambda: {
+            (log.topic_partition.topic, str(log.topic_partition.partition)): read(log) for log in list(logs.all_logs())
+        }
+
+    prefix, labels = "kafka_log_log", ("topic", "partition")
+    for name, text, read in (
+        ("size", "Bytes on disk", lambda log: log.size),
+        ("numlogsegments", "Segments", lambda log: len(log.segments)),
+        ("logstartoffset", "First offset", lambda log: log.log_start_offset),
+        ("logendoffset", "Offset of the next record", lambda log: log.log_end_offset),
+    ):
+        metrics.labelled_gauge(f"{prefix}_{name}", text, labels, by_partition(read))
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that failed",
+        lambda: sum(directory.is_offline for directory in logs.directories),
+    )
+
+
+def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:
+    """What the controller knows."""
+    prefix = "kafka_controller_kafkacontroller"
+    metrics.gauge(f"{prefix}_globaltopiccount", "Topics of the cluster", lambda: len(controller.image.topics))
+    metrics.gauge(
+        f"{prefix}_globalpartitioncount",
+        "Partitions of the cluster",
+        lambda: sum(len(topic.partitions) for topic in controller.image.topics.values()),
+    )
+    metrics.gauge(f"{prefix}_activebrokercount", "Brokers of the cluster", lambda: len(controller.image.brokers))
