@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.nodes import CLUSTER_OPERATIONS, controller_id, reachable_nodes
+from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_cluster import (
@@ -40,11 +40,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
     if request.endpoint_type != BROKERS:
         text = f"Unsupported endpoint type {request.endpoint_type}"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
-    nodes = reachable_nodes(broker, context)
+    reachable = reach(broker, context)
     response = DescribeClusterResponse(
         cluster_id=broker.controller.image.cluster_id,
-        controller_id=controller_id(broker, nodes),
-        brokers=[DescribeClusterBroker(broker_id=n.broker_id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+        controller_id=reachable.controller_id,
+        brokers=[DescribeClusterBroker(broker_id=n.broker_id, host=n.host, port=n.port, rack=n.rack) for n in reachable.nodes],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

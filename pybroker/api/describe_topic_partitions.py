@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.api.nodes import TOPIC_OPERATIONS, offline_replicas, reachable_nodes
+from pybroker.api.nodes import TOPIC_OPERATIONS, offline_replicas, reach
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.protocol.api_keys import ApiKey
@@ -42,7 +42,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
         refused = [_topic(name, ErrorCode.INVALID_REQUEST) for name in sorted(listed)]
         return DescribeTopicPartitionsResponse(topics=refused)
     first_name, first_partition = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
-    reachable = frozenset(node.broker_id for node in reachable_nodes(broker, context))
+    reachable = reach(broker, context).ids
     room = max(1, min(broker.config.max_request_partition_size_limit, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in listed or image.topics if name >= first_name):

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.api.metadata_topics import TopicAnswers
-from pybroker.api.nodes import CLUSTER_OPERATIONS, controller_id, reachable_nodes
+from pybroker.api.metadata_topics import TopicAnswers, broker_answers
+from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.api_keys import ApiKey
@@ -30,7 +30,6 @@ from pybroker.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
     MetadataResponseTopic,
 )
 
@@ -42,20 +41,26 @@ KEY = ApiKey.METADATA
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answer at once, unless topics have to be created first."""
-    asked = request.topics
-    if asked is None or (context.api_version == 0 and not asked):
-        return _respond(broker, context, request, _all_topics(broker, context, request))
-    if context.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in asked):
-        return _refuse(asked)
-    ids = dict.fromkeys(TopicId(topic.topic_id) for topic in asked if topic.topic_id != ZERO_TOPIC_ID)
+    asked, version = request.topics, context.api_version
+    if asked is None or (version == 0 and not asked):
+        return _respond(broker, context, request, TopicAnswers.of(broker, context, request).all())
+    names: dict[str, None] = {}  # in the order of the request, each once
+    ids: dict[TopicId, None] = {}
+    for topic in asked:
+        if version < 12 and (topic.name is None or topic.topic_id != ZERO_TOPIC_ID):
+            return _refuse(asked)
+        if topic.topic_id != ZERO_TOPIC_ID:
+            ids[TopicId(topic.topic_id)] = None
+        elif topic.name is not None:
+            names[topic.name] = None
     if ids:
         return _respond(broker, context, request, _topics_by_id(broker, context, request, ids))
-    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
     known = broker.controller.image.topics
-    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        missing = [name for name in names if name not in known and invalid_name_reason(name) is None]
-        if missing:
-            return _create_and_respond(broker, context, request, names, missing)
+    missing = [name for name in names if name not in known]
+    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        creatable = [name for name in missing if invalid_name_reason(name) is None]
+        if creatable:
+            return _create_and_respond(broker, context, request, names, creatable)
     return _respond(broker, context, request, _topics_by_name(broker, context, request, names, {}))
 
 
@@ -70,11 +75,10 @@ async def _create_and_respond(
 def _respond(
     broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    nodes = reachable_nodes(broker, context)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=n.broker_id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+        brokers=broker_answers(broker, context),
         cluster_id=broker.controller.image.cluster_id,
-        controller_id=controller_id(broker, nodes),
+        controller_id=reach(broker, context).controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -88,20 +92,15 @@ def _refuse(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(topics=topics, error_code=code)
 
 
-def _all_topics(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    return TopicAnswers.of(broker, context, request).all()
-
-
 def _topics_by_name(
     broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], errors: Mapping[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    known = broker.controller.image.topics
     answers = TopicAnswers.of(broker, context, request)
     topics = []
     for name in names:
-        topic = known.get(name)
+        topic = answers.named(name)
         if topic is not None:
-            topics.append(answers.topic(topic))
+            topics.append(topic)
             continue
         error = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if invalid_name_reason(name) is not None:

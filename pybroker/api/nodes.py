@@ -9,7 +9,7 @@ Source: KRaftMetadataCache.getAliveEndpoint, AuthHelper.authorizedOperations, Ac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
@@ -21,6 +21,8 @@ TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8,
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 
+NO_CONTROLLER: Final = -1
+
 
 class Node(NamedTuple):
     """A broker with the address that the client shall use."""
@@ -31,11 +33,22 @@ class Node(NamedTuple):
     rack: str | None
 
 
-def reachable_nodes(broker: Broker, context: RequestContext) -> tuple[Node, ...]:
-    """The brokers that the client can reach, in the order of their ids."""
+class Reach:
+    """What the clients of one listener can reach, in one image of the cluster. Shared: never change it."""
+
+    __slots__ = ("controller_id", "ids", "nodes")
+
+    def __init__(self, nodes: tuple[Node, ...], wanted_controller: int) -> None:
+        self.nodes = nodes  # in the order of their ids
+        self.ids = frozenset(node.broker_id for node in nodes)
+        self.controller_id = wanted_controller if wanted_controller in self.ids else NO_CONTROLLER
+
+
+def reach(broker: Broker, context: RequestContext) -> Reach:
+    """The brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
     image, connection = broker.controller.image, context.connection
-    key = ("nodes", connection.listener_name, connection.local_host, connection.local_port)
-    known = cast("tuple[Node, ...] | None", image.derived.get(key))
+    key = (Reach, connection.listener_name, connection.local_host, connection.local_port)
+    known: Reach | None = image.derived.get(key)
     if known is not None:
         return known
     nodes = []
@@ -45,16 +58,10 @@ def reachable_nodes(broker: Broker, context: RequestContext) -> tuple[Node, ...]
             nodes.append(Node(broker_id, endpoint.host, endpoint.port, registration.rack))
         elif broker_id == broker.controller.broker_id:
             nodes.append(Node(broker_id, connection.local_host, connection.local_port, registration.rack))
-    known = image.derived[key] = tuple(nodes)
+    known = image.derived[key] = Reach(tuple(nodes), image.controller_id)
     return known
 
 
 def offline_replicas(partition: PartitionImage, reachable: frozenset[int]) -> list[int]:
     """Replicas on brokers that are away, or out of the client's reach."""
     return [broker_id for broker_id in partition.replicas if broker_id not in reachable]
-
-
-def controller_id(broker: Broker, nodes: tuple[Node, ...]) -> int:
-    """Which of `nodes` a client shall send its changes of the cluster to; -1 when the controller is not among them."""
-    wanted = broker.controller.image.controller_id
-    return wanted if any(node.broker_id == wanted for node in nodes) else -1
