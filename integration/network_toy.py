@@ -35,7 +35,7 @@ def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         result = runner.run(main())
-    assert strays == []
+    assert strays == [], strays
     return result
 
 

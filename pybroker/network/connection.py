@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """The transport received `nbytes`."""
-        if not self.is_open:
+        if self._is_ending:
             return
         self.context.received_ns = self.active_ns = self._owner.now_ns()
         self._owner.active(self)
@@ -141,10 +141,10 @@ class Connection(asyncio.BufferedProtocol):
         """Gone, for whatever reason: everything is given back."""
         if not self.is_open:
             return
-        self.is_open = False
+        self.is_open, self._is_ending = False, True
         self._receiver.close()
-        self._sender.close()
         self._owner.lost(self)
+        self._guarded(self._sender.close)
 
     def pause_writing(self) -> None:
         """The transport is above its high water mark."""
@@ -173,15 +173,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close after what was handed to the transport is sent."""
-        self._is_ending = True
-        self._receiver.close()  # now: how long the transport takes to send the rest is up to the peer
-        self._transport.close()
+        self._drop(self._transport.close)
 
     def abort(self) -> None:
         """Close now; unsent bytes are lost."""
+        self._drop(self._transport.abort)
+
+    def _drop(self, how: Callable[[], None]) -> None:
         self._is_ending = True
-        self._receiver.close()
-        self._transport.abort()
+        self._receiver.close()  # at once: how long the transport takes to send the rest is up to the peer
+        # Not from within resume_writing: plain asyncio would report the loss of the connection twice.
+        self._loop.call_soon(how)
 
     # -- what receiver and sender call
 

@@ -1,0 +1,210 @@
+"""Bounded memory, limits on connections, idleness and stopping, over real sockets on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+
+import pytest
+
+from integration.network_toy import LOOPS, Client, framed, run, serving, until
+from pybroker.network.limits import Listener, NetworkLimits
+from pybroker.network.memory_pool import MemoryPool
+from pybroker.network.mute import MuteReason
+from pybroker.network.server import SocketServer
+
+pytestmark = pytest.mark.parametrize("loop", LOOPS)
+
+SMALL = NetworkLimits(socket_request_max_bytes=10_000)
+
+
+def test_many_trickling_connections_stay_within_a_small_pool_and_are_all_answered(loop: str) -> None:
+    pool_bytes = 30_000
+
+    async def scenario() -> None:
+        async with serving(limits=SMALL, pool_bytes=pool_bytes) as setting:
+
+            async def talk(client: Client, number: int) -> None:
+                rng = random.Random(number)
+                for _ in range(3):
+                    body = rng.randbytes(rng.randint(1, 9_999))
+                    stream = framed(b"e" + body)
+                    while stream:
+                        count = rng.choice((1, 3, 500, 2000, 5000))
+                        client.writer.write(stream[:count])
+                        await client.writer.drain()
+                        stream = stream[count:]
+                        await asyncio.sleep(0)
+                    assert await client.answer() == body
+
+            clients = [await setting.client() for _ in range(200)]
+            await asyncio.gather(*(talk(client, number) for number, client in enumerate(clients)))
+            assert pool_bytes < setting.pool.peak <= pool_bytes + SMALL.socket_request_max_bytes - 1
+            assert setting.server.mute_counters.by_reason[MuteReason.MEMORY] > 0
+            assert len(setting.toy.handled) == 600
+
+    run(loop, scenario)
+
+
+def test_without_memory_idle_connections_are_not_touched_and_memory_that_is_back_is_used_at_once(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=SMALL, pool_bytes=10_001) as setting:
+            holders = [await setting.client() for _ in range(2)]
+            for holder in holders:
+                holder.writer.write(framed(b"e" + bytes(9000))[:2000])
+            await until(lambda: setting.pool.used == 18_002)
+            assert setting.pool.available == 10_001 - 18_002
+            idle = [await setting.client() for _ in range(50)]
+            waiting = await setting.client()
+            waiting.send(b"ewait")
+            await until(lambda: setting.server.admission.waiting == 1)
+            assert setting.server.mute_counters.transitions == 1
+            # who holds memory for a half-read request is not muted: it can finish
+            holders[0].writer.write(framed(b"e" + bytes(9000))[2000:])
+            assert await holders[0].answer() == bytes(9000)
+            assert await waiting.answer() == b"wait"
+            assert setting.server.mute_counters.transitions == 1
+            assert setting.pool.depleted_ms_total >= 0
+            idle[0].send(b"eidle")
+            assert await idle[0].answer() == b"idle"
+            holders[1].writer.transport.abort()
+            await until(lambda: setting.pool.used == 0)
+
+    run(loop, scenario)
+
+
+def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=SMALL, pool_bytes=10_001) as setting:
+            holder, more = await setting.client(), await setting.client()
+            for client in (holder, more):
+                client.writer.write(framed(b"e" + bytes(9000))[:2000])
+            await until(lambda: setting.pool.used == 18_002)
+            waiting, gone = await setting.client(), await setting.client()
+            for client in (waiting, gone):
+                client.send(b"e" + bytes(5000))
+            await until(lambda: setting.server.admission.waiting == 2)
+            gone.writer.transport.abort()
+            holder.writer.transport.abort()
+            assert await waiting.answer() == bytes(5000)
+            more.writer.transport.abort()
+
+    run(loop, scenario)
+
+
+def test_idle_connections_are_closed_but_not_those_that_wait_for_us(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=NetworkLimits(connections_max_idle_ms=100)) as setting:
+            parked, idle = await setting.client(), await setting.client()
+            parked.send(b"p")
+            idle.send(b"e1")
+            assert await idle.answer() == b"1"
+            assert await idle.is_closed()
+            assert setting.counters["connections_expired"] == 1
+            setting.toy.parked[0].set_result(framed(b"2"))
+            assert await parked.answer() == b"2"
+            assert await parked.is_closed()
+            assert setting.counters["connections_expired"] == 2
+
+    run(loop, scenario)
+
+
+def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=NetworkLimits(connections_max_idle_ms=300)) as setting:
+            lazy, slow = setting.raw(receive_buffer_bytes=4096), await setting.client()
+            lazy.sendall(framed(b"b100000000"))
+            for byte in framed(b"eslow"):
+                slow.writer.write(bytes([byte]))
+                await asyncio.sleep(0.06)  # in all longer than the limit
+            assert await slow.answer() == b"slow"
+            await until(lambda: setting.counters["connections_expired"] >= 1)
+            assert (setting.toy.parts[0].closed, setting.toy.sent) == (1, 1)
+
+    run(loop, scenario)
+
+
+def test_connections_beyond_a_limit_are_closed_at_once_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="pybroker.network.server")
+    limits = NetworkLimits(max_connections=4, max_connections_per_ip=2, max_connections_per_ip_overrides={"127.0.0.3": 1})
+
+    async def scenario() -> None:
+        async with serving(limits=limits) as setting:
+
+            async def is_admitted(host: str) -> bool:
+                client = await setting.client(local_host=host)
+                client.send(b"e")
+                try:
+                    return await client.answer() == b""
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    return False
+
+            hosts = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.5"]
+            assert [await is_admitted(host) for host in hosts] == [True, True, False, True, False, True, False]
+            assert setting.counters["connections_refused"] == 3
+            await setting.clients[0].close()
+            await until(lambda: setting.server.connections_open == 3)
+            assert await is_admitted("127.0.0.1")
+
+    run(loop, scenario)
+    refusals = [record.getMessage() for record in caplog.records if "Refusing" in record.getMessage()]
+    assert [line.rpartition(": ")[2] for line in refusals] == [
+        "max.connections.per.ip (2) reached",
+        "max.connections.per.ip (1) reached",
+        "max.connections (4) reached",
+    ]
+
+
+def test_stopping_lets_requests_in_work_be_answered(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            idle, parked, large = [await setting.client() for _ in range(3)]
+            parked.send(b"p", b"enot taken any more")
+            large.send(b"b20000000")
+            await until(lambda: len(setting.toy.parked) == 1 and len(setting.toy.parts) == 1)
+            stopping = asyncio.create_task(setting.server.stop(20_000))
+            assert await idle.is_closed()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(setting.bound.host, setting.bound.port)
+            assert await large.answer() == bytes(20_000_000)
+            assert await large.is_closed()
+            assert not stopping.done()
+            setting.toy.parked[0].set_result(framed(b"answer"))
+            assert await parked.answer() == b"answer"
+            assert await parked.is_closed()
+            await stopping
+
+    run(loop, scenario)
+
+
+def test_stopping_takes_no_longer_than_its_grace(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            parked, lazy = await setting.client(), setting.raw(receive_buffer_bytes=4096)
+            parked.send(b"p")
+            lazy.sendall(framed(b"b100000000"))
+            await until(lambda: len(setting.toy.handled) == 2)
+            start = time.monotonic()
+            await setting.server.stop(100)
+            assert time.monotonic() - start < 5
+            assert await parked.is_closed()
+            setting.toy.parked[0].set_result(framed(b"too late"))
+
+    run(loop, scenario)
+
+
+def test_an_address_that_is_taken_is_named_and_nothing_stays_bound(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            listeners = [
+                Listener(name="FREE", host="127.0.0.1"),
+                Listener(name="TAKEN", host="127.0.0.1", port=setting.bound.port),
+            ]
+            server = SocketServer(listeners, setting.toy, MemoryPool(-1, setting.pool.clock), NetworkLimits())
+            with pytest.raises(OSError, match=rf"cannot listen at 127.0.0.1:{setting.bound.port} \(TAKEN\)"):
+                await server.start()
+            await server.stop(0)
+
+    run(loop, scenario)
