@@ -212,6 +212,8 @@ class SocketServer:
 
     def _refusal(self, peer_host: str) -> str | None:
         limits = self.limits
+        if self._all_lost is not None:  # the loop had accepted it when `stop` began
+            return "stopping"
         if len(self._connections) >= limits.max_connections:
             return f"max.connections ({limits.max_connections}) reached"
         per_ip = limits.max_connections_per_ip_overrides.get(peer_host, limits.max_connections_per_ip)
