@@ -92,6 +92,7 @@ class BrokerServer:
             clock=clock,
             log_manager=self.log_manager,
             image=self.controller.image,
+            metrics=self.metrics,
             fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
             produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
         )

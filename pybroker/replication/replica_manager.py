@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.manager import LogManager
+    from pybroker.log.results import LogAppendInfo
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+    from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
 
 logger = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class ReplicaManager:
         "_config",
         "_image",
         "_log_manager",
+        "_metrics",
         "_offline",
         "_partitions",
         "consumer_fetch_expirations",
@@ -87,6 +90,7 @@ class ReplicaManager:
         clock: Clock,
         log_manager: LogManager,
         image: ClusterImage,
+        metrics: BrokerMetrics,
         fetch_purgatory: Purgatory,
         produce_purgatory: Purgatory,
     ) -> None:
@@ -95,6 +99,7 @@ class ReplicaManager:
         self._config = config
         self._clock = clock
         self._log_manager = log_manager
+        self._metrics = metrics
         self._image = image
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
@@ -245,7 +250,9 @@ class ReplicaManager:
                 )
             except Exception as error:
                 results[topic_partition] = self._failed_append(partition, error)
+                self._count_produce(topic_partition.topic, None, len(records))
                 continue
+            self._count_produce(topic_partition.topic, info, 0)
             results[topic_partition] = PartitionProduceResult(
                 ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
             )
@@ -263,6 +270,18 @@ class ReplicaManager:
             )
         else:
             on_complete(results)
+
+    def _count_produce(self, topic: str, info: LogAppendInfo | None, bytes_rejected: int) -> None:
+        """Count one partition of a produce request, for all topics and for its own; `info` is None when it failed."""
+        for counters in (self._metrics.all_topics, self._metrics.topic(topic)):
+            counters.produce_requests += 1
+            if info is None:
+                counters.failed_produce_requests += 1
+                counters.bytes_rejected += bytes_rejected
+            else:
+                counters.bytes_in += info.size
+                counters.messages_in += info.record_count
+                counters.produce_message_conversions += info.records_converted
 
     def _failed_append(self, partition: Partition, error: Exception) -> PartitionProduceResult:
         if isinstance(error, KafkaError):

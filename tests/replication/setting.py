@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.image import ImageDelta, PartitionImage, TopicImage, empty_image
+from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer, WakeUp
@@ -49,6 +50,7 @@ class Setting:
             clock=self.clock,
             log_manager=self.logs,  # type: ignore[arg-type]  # a model of it
             image=self.image,
+            metrics=BrokerMetrics(),
             fetch_purgatory=Purgatory("Fetch", self.timer),
             produce_purgatory=Purgatory("Produce", self.timer),
         )

@@ -1,0 +1,139 @@
+"""A whole broker but for its sockets: real logs in a temporary directory, a manual clock, and the dispatcher to talk to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pybroker.api.context import Broker
+from pybroker.api.dispatch import Dispatcher
+from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
+from pybroker.config.topic import TopicConfig
+from pybroker.log.log import LogServices
+from pybroker.log.manager import LogManager
+from pybroker.metadata.controller import Controller
+from pybroker.metadata.image import BrokerRegistration
+from pybroker.metadata.new_topic import NewTopic
+from pybroker.metadata.store.memory import MemoryStore
+from pybroker.metrics.broker_metrics import BrokerMetrics
+from pybroker.network.context import ConnectionContext, Outgoing
+from pybroker.protocol.codec import decode_response, encode_request, response_class
+from pybroker.protocol.schema import schema_of
+from pybroker.purgatory.purgatory import Purgatory
+from pybroker.purgatory.timer import OperationTimer
+from pybroker.replication.fetch_session import FetchSessionCache
+from pybroker.replication.replica_manager import ReplicaManager
+
+NOW_MS = 1_700_000_000_000
+
+
+class NoWakeUp:
+    def cancel(self) -> None:
+        """Nothing to cancel: tests advance the timer themselves."""
+
+
+def never(_when_ms: int, _callback: Callable[[], None]) -> NoWakeUp:
+    return NoWakeUp()
+
+
+class Whole:
+    """`ask` sends a request as a client of a version does and reads the answer as it does."""
+
+    def __init__(self, directory: Path, **config: Any) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.config = BrokerConfig(node_id=1, log_dirs=(str(directory),), **config)
+        self.controller = Controller(MemoryStore(), self.config, broker_id=1)
+        self.timer = OperationTimer(self.clock, never)
+        self.metrics = BrokerMetrics()
+        self.connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
+
+    async def start(self) -> Whole:
+        await self.controller.start(cluster_id="cluster-id")
+        await self.controller.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+        self.logs = LogManager(
+            self.config.log_dirs,
+            cluster_id="cluster-id",
+            node_id=1,
+            services=LogServices(clock=self.clock),
+            config_of=lambda _topic: TopicConfig.resolve(self.config, {}),
+        )
+        self.logs.start()
+        self.replicas = ReplicaManager(
+            broker_id=1,
+            config=self.config,
+            clock=self.clock,
+            log_manager=self.logs,
+            image=self.controller.image,
+            metrics=self.metrics,
+            fetch_purgatory=Purgatory("Fetch", self.timer),
+            produce_purgatory=Purgatory("Produce", self.timer),
+        )
+        self.controller.subscribe(self.replicas.apply_image)
+        broker = Broker(
+            config=self.config,
+            clock=self.clock,
+            metrics=self.metrics,
+            controller=self.controller,
+            replica_manager=self.replicas,
+            fetch_sessions=FetchSessionCache(self.clock, 10),
+        )
+        self.dispatcher = Dispatcher(broker)
+        return self
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+        """Returns the topic's id."""
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        (outcome,) = await self.controller.create_topics([NewTopic(name=name, partition_count=partitions, configs=dotted)])
+        assert outcome.topic is not None, outcome.error
+        return outcome.topic.topic_id
+
+    def send(self, request: object, version: int) -> Any:
+        """What the dispatcher returns, with its bytes but not decoded."""
+        parts = encode_request(request, version, 77, "test")
+        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        return self.dispatcher(self.connection, frame)
+
+    async def ask(self, request: object, version: int) -> Any:
+        """The decoded response; None when there is none."""
+        return self.read(await settled(self.send(request, version)), request, version)
+
+    def read(self, answer: Any, request: object, version: int) -> Any:
+        """Decode what `send` returned, pulling all its parts as the network would."""
+        if answer is None:
+            return None
+        data = collected(answer)
+        assert int.from_bytes(data[:4]) == len(data) - 4
+        key = schema_of(type(request)).api_key
+        assert key is not None
+        correlation_id, response = decode_response(response_class(key), version, memoryview(data)[4:])
+        assert correlation_id == 77
+        return response
+
+
+async def settled(answer: Any) -> Any:
+    """The answer itself, waited for if it is a Future."""
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def collected(answer: bytes | Outgoing) -> bytes:
+    """All bytes of an answer; the announced sizes of its parts are checked."""
+    if isinstance(answer, bytes):
+        return answer
+    data = bytearray()
+    for part in answer.parts:
+        if isinstance(part, bytes | bytearray | memoryview):
+            data += part
+            continue
+        before = len(data)
+        while pieces := part.pull(1 << 20):
+            for piece in pieces:
+                data += piece
+        assert len(data) - before == part.size
+        part.close()
+    assert len(data) == answer.size
+    if answer.on_sent is not None:
+        answer.on_sent()
+    return bytes(data)
