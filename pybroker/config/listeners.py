@@ -10,7 +10,6 @@ Source: CoreUtils.listenerListToEndPoints, SocketServerConfigs, KafkaConfig.vali
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -139,9 +138,14 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
 
 def parse_address(key: str, text: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
-    match = _ADDRESS.fullmatch(text.strip())
+    return _address(key, text, text.strip())
+
+
+def _address(key: str, text: str, address: str) -> tuple[str, int]:
+    """Host and port of `address`, a part of the property's `text`."""
+    match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise ConfigError(key, text, "is not host:port")
+        raise ConfigError(key, text, f"{address!r} is not host:port")
     if int(match["port"]) > PORT_MAX:
         raise ConfigError(key, text, f"port {match['port']} is not between 0 and {PORT_MAX}")
     if match["ipv6"] is not None:
@@ -164,7 +168,7 @@ def _parse(key: str, text: str) -> list[_Address]:
         match = _LISTENER.fullmatch(entry)
         if match is None:
             raise ConfigError(key, text, f"{entry!r} is not NAME://host:port")
-        addresses.append(_Address(match["name"].upper(), *parse_address(key, match["address"])))
+        addresses.append(_Address(match["name"].upper(), *_address(key, text, match["address"])))
     for name, count in Counter(address.name for address in addresses).items():
         if count > 1:
             raise ConfigError(key, text, f"{name} is there twice")
@@ -172,6 +176,8 @@ def _parse(key: str, text: str) -> list[_Address]:
 
 
 def _check_ipv6(key: str, text: str, host: str) -> None:
+    import ipaddress  # noqa: PLC0415  # few need it, and it costs start-up time
+
     try:
         ipaddress.IPv6Address(host)
     except ValueError:
@@ -190,6 +196,8 @@ def _check_ports_differ(text: str, addresses: list[_Address]) -> None:
 
 
 def _ip_version(host: str) -> int:
+    import ipaddress  # noqa: PLC0415  # as above
+
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

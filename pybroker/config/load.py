@@ -1,7 +1,7 @@
 """Reading a broker's configuration from all its sources.
 
-Weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. An empty text where null
-is the default says nothing: the next weaker source counts.
+Weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. An empty text where
+null is the default says nothing: the next weaker source counts.
 
 An unknown name is a warning, because a file written for another version must not keep a broker from starting; a bad value is a
 refusal, because a broker that ignores what was asked for does harm.

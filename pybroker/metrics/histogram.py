@@ -1,7 +1,7 @@
 """How long things took: a count per power of two.
 
-Cost: `observe` is one `bit_length`, one list increment and two additions, about 0.1 us, and no lock: one thread writes. A quantile
-is exact to its power of two and interpolated within it.
+Cost: `observe` is one `bit_length`, one list increment and two additions, about 0.1 us, and no lock: one thread writes. A
+quantile is exact to its power of two and interpolated within it.
 """
 
 from __future__ import annotations

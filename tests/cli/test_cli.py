@@ -1,0 +1,133 @@
+"""The command line by click's runner; what needs a process of its own is in integration/test_cli_process.py."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybroker import __version__
+from pybroker.cli.main import cli
+from pybroker.config import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pybroker.config.broker import BrokerConfig
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env=environment).invoke(cli, arguments, prog_name="pybroker")
+
+
+class FakeBroker(ModuleType):
+    """In place of pybroker.broker: remembers its configuration, and ends as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("pybroker.broker")
+        self.config: BrokerConfig | None = None
+        self.exit_code = 0
+        self.error: OSError | None = None
+
+    def run(self, config: BrokerConfig) -> int:
+        self.config = config
+        if self.error is not None:
+            raise self.error
+        return self.exit_code
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
+    import gc  # noqa: PLC0415
+    import logging  # noqa: PLC0415
+
+    fake = FakeBroker()
+    monkeypatch.setitem(sys.modules, "pybroker.broker", fake)
+    monkeypatch.setattr("pybroker.broker", fake, raising=False)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield fake
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_help_and_version() -> None:
+    assert invoke("--version").output == f"pybroker {__version__}\n"
+    for arguments in (["--help"], ["-h"]):
+        output = invoke(*arguments).output
+        assert "config " in output
+        assert "start " in output
+    assert "--override NAME=VALUE" in invoke("start", "--help").output
+
+
+def test_the_table_is_printed() -> None:
+    assert invoke("config", "list").output == document.listing()
+    assert invoke("config", "properties").output == document.server_properties()
+    assert invoke("config", "document").output == document.markdown()
+
+
+def test_start_hands_the_configuration_to_the_broker(broker: FakeBroker, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.dirs=/elsewhere\n")
+    result = invoke(
+        *("start", str(file), "--port", "0", "--data-dir", str(tmp_path / "d"), "--override", "broker.rack=a=b"),
+        KAFKA_NODE_ID="8",
+    )
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert broker.config is not None
+    assert (broker.config.num_partitions, broker.config.node_id, broker.config.broker_rack) == (2, 8, "a=b")
+    assert broker.config.log_dirs == (str(tmp_path / "d"),)
+    assert [endpoint.port for endpoint in broker.config.endpoints] == [0]
+
+
+def test_the_brokers_exit_code_is_the_commands(broker: FakeBroker) -> None:
+    broker.exit_code = 1
+    assert invoke("start").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(98, "PLAINTEXT://:9092: address already in use"), "Error: PLAINTEXT://:9092: address already in use\n"),
+        (PermissionError(13, "Permission denied", "/data"), "Error: /data: Permission denied\n"),
+    ],
+)
+def test_a_broker_that_cannot_run_says_why_in_a_line(broker: FakeBroker, error: OSError, message: str) -> None:
+    broker.error = error
+    result = invoke("start")
+    assert (result.exit_code, result.stderr) == (1, message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--override", "num.partitions=x"], "Error: num.partitions=x: must be a whole number (from command line)"),
+        (["--override", "listeners=SSL://:1"], "Error: listeners=SSL://:1: SSL needs SSL, which is not supported yet"),
+        (["--override", "num.partitions"], "Error: --override num.partitions: must be NAME=VALUE"),
+        (["no-such-file"], "Error: cannot read no-such-file: No such file or directory"),
+        (["--log-level", "LOUD"], "Error: log-level=LOUD: must be LEVEL or MODULE=LEVEL"),
+        (["--log-config", "no-such-file"], "Error: cannot read no-such-file"),
+        (["--port", "65536"], "Invalid value for '--port'"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line_with_exit_code_2(broker: FakeBroker, arguments: list[str], message: str) -> None:
+    result = invoke("start", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert broker.config is None
+
+
+def test_remarks_on_the_configuration_are_logged(broker: FakeBroker) -> None:
+    result = invoke("start", "--override", "no.such=1", "--override", "num.io.threads=9")
+    assert broker.config is not None
+    assert 'level=warning module=pybroker.cli.start msg="unknown property no.such (from command line)"' in result.stderr
+    assert 'level=info module=pybroker.cli.start msg="accepted and ignored: num.io.threads"' in result.stderr
+    assert "num.io.threads" not in invoke("start", "--override", "num.io.threads=9", "--log-level", "WARN").stderr

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pybroker.cli.logging_setup import JsonFormatter, TextFormatter, parse_levels, set_up_logging
+from pybroker.config.setting import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def record(message: str = "listening", *arguments: object, **fields: object) -> logging.LogRecord:
+    made = logging.makeLogRecord(
+        {"name": "pybroker.network", "levelno": 20, "levelname": "INFO", "msg": message, "args": arguments}
+    )
+    made.created, made.msecs = 1_700_000_000.25, 250.0
+    vars(made).update(fields)
+    return made
+
+
+START = "time=2023-11-14T22:13:20.250Z level=info module=pybroker.network "
+
+
+@pytest.mark.parametrize(
+    ("made", "rest"),
+    [
+        (record(), "msg=listening"),
+        (record("on port %d", 9092), 'msg="on port 9092"'),
+        (record(port=9092, host="::1"), "msg=listening port=9092 host=::1"),
+        (record(a="", b='say "x=1"\n', c="back\\slash"), 'msg=listening a="" b="say \\"x=1\\"\\n" c=back\\slash'),
+    ],
+)
+def test_text(made: logging.LogRecord, rest: str) -> None:
+    assert TextFormatter().format(made) == START + rest
+
+
+def test_json() -> None:
+    assert json.loads(JsonFormatter().format(record(port=9092))) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "info",
+        "module": "pybroker.network",
+        "msg": "listening",
+        "port": 9092,
+    }
+
+
+def test_tracebacks() -> None:
+    try:
+        raise ValueError("why")
+    except ValueError:
+        made = record(exc_info=sys.exc_info())
+    assert TextFormatter().format(made).splitlines()[-1] == "ValueError: why"
+    assert json.loads(JsonFormatter().format(made))["error"].endswith("ValueError: why")
+
+
+def test_levels() -> None:
+    assert parse_levels(["warn", "pybroker.log=TRACE", "a=OFF"]) == {"": 30, "pybroker.log": 10, "a": 51}
+    for option in ("", "LOUD", "a=", "=INFO", "a=LOUD"):
+        with pytest.raises(ConfigError, match=r"^log-level="):
+            parse_levels([option])
+
+
+@pytest.fixture
+def untouched_logging() -> Iterator[None]:
+    names = ["", "pybroker.one", "pybroker.two"]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.level, logger.handlers[:]) for logger in loggers]
+    yield
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("untouched_logging")
+def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"format": "json", "level": "ERROR", "pybroker.one": "DEBUG", "pybroker.two": "DEBUG"}
+    set_up_logging(settings, ["pybroker.two=WARN"], "text")
+    for name in ("pybroker", "pybroker.one", "pybroker.two"):
+        logging.getLogger(name).info("from %s", name)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.partition("msg=")[2] for line in captured.err.splitlines()] == ['"from pybroker.one"']
+
+
+@pytest.mark.usefixtures("untouched_logging")
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^format=xml: must be one of text, json"):
+        set_up_logging({"format": "xml"}, [], None)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pybroker.metrics import exporter
+from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
+from pybroker.metrics.exporter import BrokerCollector
+from pybroker.metrics.request_metrics import RequestMetrics
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def scrape(metrics: BrokerMetrics) -> dict[str, float]:
+    """Every sample of a scrape by its text, as Prometheus reads it."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(metrics))
+    return {
+        sample.name + "".join(f"[{name}={value}]" for name, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+        for sample in family.samples
+    }
+
+
+def test_requests() -> None:
+    metrics = BrokerMetrics()
+    produce = metrics.request(0, "Produce")
+    assert metrics.request(0, "Produce") is produce
+    produce.received(9, 100)
+    produce.received(3, 50)
+    produce.received(9, 1)
+    produce.answered(40, queue_ns=1_000_000, local_ns=2_000_000, remote_ns=3_000_000, send_ns=4_000_000)
+    produce.error("NONE", 2)
+    produce.error("CORRUPT_MESSAGE")
+    samples = scrape(metrics)
+    prefix = "kafka_network_requestmetrics_"
+    assert samples[f"{prefix}requests_total[request=Produce][version=9]"] == 2
+    assert samples[f"{prefix}requests_total[request=Produce][version=3]"] == 1
+    assert samples[f"{prefix}errors_total[error=NONE][request=Produce]"] == 2
+    assert samples[f"{prefix}errors_total[error=CORRUPT_MESSAGE][request=Produce]"] == 1
+    assert samples[f"{prefix}requestbytes_total[request=Produce]"] == 151
+    assert samples[f"{prefix}responsebytes_total[request=Produce]"] == 40
+    assert samples[f"{prefix}totaltimems_count[request=Produce]"] == 1
+    assert samples[f"{prefix}totaltimems_sum[request=Produce]"] == pytest.approx(10)
+    for part, ms in (("requestqueuetimems", 1), ("localtimems", 2), ("remotetimems", 3), ("responsesendtimems", 4)):
+        assert samples[f"{prefix}{part}_sum[request=Produce]"] == pytest.approx(ms)
+        assert ms / 2 <= samples[f"{prefix}{part}[quantile=0.99][request=Produce]"] <= ms * 2
+
+
+def test_topics() -> None:
+    metrics = BrokerMetrics()
+    metrics.all_topics.bytes_in = 7
+    metrics.topic("a").bytes_in = 5
+    metrics.topic("b").bytes_in = 2
+    metrics.forget_topic("b")
+    metrics.forget_topic("never there")
+    samples = scrape(metrics)
+    name = "kafka_server_brokertopicmetrics_bytesin_total"
+    assert {key: value for key, value in samples.items() if key.startswith(name)} == {name: 7, f"{name}[topic=a]": 5}
+
+
+def test_every_counter_of_a_topic_is_exported() -> None:
+    exported = {name.attribute for name in exporter.TOPIC_COUNTERS}
+    assert exported == set(TopicMetrics.__slots__)
+
+
+def test_every_number_of_a_request_is_exported() -> None:
+    exported = {name.attribute for name in (*exporter.REQUEST_BYTES, *exporter.REQUEST_TIMES, exporter.REQUESTS, exporter.ERRORS)}
+    assert exported == set(RequestMetrics.__slots__) - {"name"}
+
+
+def test_numbers_that_their_owners_keep() -> None:
+    metrics = BrokerMetrics()
+    used = [3]
+    metrics.gauge("kafka_network_socketserver_memorypoolused", "Bytes", lambda: used[0])
+    metrics.counter("some_total", "Some", lambda: 4)
+    metrics.labelled_gauge("open", "Open connections", ("listener",), lambda: {("A",): 1, ("B",): 2})
+    metrics.labelled_counter("closed_total", "Closed", ("listener", "reason"), lambda: {("A", "idle"): 5})
+    used[0] = 6
+    samples = scrape(metrics)
+    assert samples["kafka_network_socketserver_memorypoolused"] == 6
+    assert samples["some_total"] == 4
+    assert (samples["open[listener=A]"], samples["open[listener=B]"]) == (1, 2)
+    assert samples["closed_total[listener=A][reason=idle]"] == 5
+
+
+def test_conversion_time_is_in_ms() -> None:
+    metrics = BrokerMetrics()
+    metrics.conversion_ns["Fetch"] += 1_500_000
+    assert scrape(metrics)["kafka_network_requestmetrics_messageconversionstimems_total[request=Fetch]"] == pytest.approx(1.5)
+
+
+def test_the_document_lists_what_is_always_there() -> None:
+    metrics = BrokerMetrics()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(metrics))
+    exported = re.findall(r"^# HELP (\S+)", generate_latest(registry).decode(), re.MULTILINE)
+    listed = re.findall(r"^\| `([a-z_]+)`", DOCUMENT.read_text(), re.MULTILINE)
+    assert set(exported) <= set(listed)
+    assert len(listed) == len({*listed})
