@@ -80,6 +80,8 @@ class TopicPlanner:
         if nulls:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
         overrides = {key: value for key, value in configs.items() if value is not None}
+        if not overrides:
+            return overrides  # most topics; resolving costs more than all the rest
         try:
             TopicConfig.resolve(self._config, overrides)
         except ConfigError as error:
