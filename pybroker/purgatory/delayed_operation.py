@@ -13,6 +13,7 @@ Source: DelayedOperation; seed document on the purgatory (2015).
 from __future__ import annotations
 
 import abc
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from pybroker.purgatory.timer import TimerTask
@@ -27,12 +28,13 @@ class DelayedOperation(TimerTask):
     `is_completed` is read on the hot path; only `force_complete` sets it.
     """
 
-    __slots__ = ("_purgatory", "is_completed")
+    __slots__ = ("_keys", "_purgatory", "is_completed")
 
     def __init__(self) -> None:
         super().__init__()
         self.is_completed = False
-        self._purgatory: Purgatory | None = None  # who counts this operation as delayed
+        self._purgatory: Purgatory | None = None  # who watches this operation and counts it as delayed
+        self._keys: Sequence[Hashable] = ()  # under which it is watched
 
     @abc.abstractmethod
     def try_complete(self) -> bool:
@@ -54,7 +56,7 @@ class DelayedOperation(TimerTask):
         purgatory = self._purgatory
         if purgatory is not None:
             self._purgatory = None
-            purgatory.delayed -= 1
+            purgatory.left(self)
         self.on_complete()
         return True
 

@@ -7,15 +7,14 @@ Idea
     until an event meets them or a purge takes them.
 
 When to purge
-    By the number of completed operations that are still watched, which is not known exactly: an operation has an entry per key,
-    and entries go one by one. It is estimated as E - delayed, where `delayed` is the exact number of operations that wait, and
-    E counts every operation that was watched and is set back to `delayed` by each purge. E is too high by what events have
-    removed since, never too low; so a purge may come early, never late, and completed operations in memory are bounded by the
-    purge interval.
+    When the completed operations that may still be watched are more than the purge interval. Their number is an estimate: an
+    operation has an entry per key, and how many of them events have met is not counted. So it may be too high, never too low: a
+    purge may come early, never late, and what completed operations hold on to is bounded by the purge interval.
 
 Cost
-    A try and an append per key to watch; two lookups for an event nobody waits for. A purge is one pass over all entries, at
-    most once per `purge_interval` operations.
+    A try and an insertion per key to watch; two lookups for an event nobody waits for. A purge removes the entries of the
+    completed ones, each at O(1), and does not look at those that wait: it costs a completed operation about what watching it
+    did, and it cannot stop the loop for longer when many wait.
 
 Source: DelayedOperationPurgatory; seed document on the purgatory (2015).
 """
@@ -23,7 +22,7 @@ Source: DelayedOperationPurgatory; seed document on the purgatory (2015).
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -41,15 +40,15 @@ class Purgatory:
     `delayed` is the number of operations that wait for an event or their time: exact at any moment.
     """
 
-    __slots__ = ("_estimated_total", "_purge_interval", "_timer", "_watchers", "delayed", "name")
+    __slots__ = ("_completed", "_purge_interval", "_timer", "_watchers", "delayed", "name")
 
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
         self.delayed = 0
         self._timer = timer
         self._purge_interval = purge_interval
-        self._estimated_total = 0
-        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # a dict is a list here that gives up any entry at O(1)
+        self._completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
 
     @property
     def watched(self) -> int:
@@ -61,31 +60,30 @@ class Purgatory:
         """Keys that have a watcher list; empty lists do not stay."""
         return len(self._watchers)
 
-    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
-        """Complete `operation` now, or keep it until an event on one of `keys` (at least one) or until `timeout_ms` from now.
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: int) -> bool:
+        """Complete `operation` now, or keep it until an event on one of `keys` or until `timeout_ms` from now.
 
-        Returns True if it was completed by this call's tries. A timeout that is not positive expires it before the return,
-        which is False.
+        `keys` is owned by the purgatory from now on. Returns True if it was completed by this call's tries. A timeout that is not
+        positive expires it before the return, which is False.
         """
+        assert keys, "an operation without keys has no event to wait for"
         if operation.try_complete():
             return True
         watchers = self._watchers
         for key in keys:
             found = watchers.get(key)
             if found is None:
-                watchers[key] = [operation]
+                watchers[key] = {operation: None}
             else:
-                found.append(operation)
-        self._estimated_total += 1
-        if operation.try_complete():
-            self.purge_if_due()
-            return True
-        if not operation.is_completed:  # the try may have set off an event that completed it
-            self.delayed += 1
-            operation._purgatory = self
+                found[operation] = None
+        self.delayed += 1
+        operation._purgatory = self
+        operation._keys = keys
+        is_completed_here = operation.try_complete()
+        if not operation.is_completed:  # the try itself may have set off an event that completed it
             self._timer.add(operation, timeout_ms)
         self.purge_if_due()
-        return False
+        return is_completed_here
 
     def check_and_complete(self, key: Hashable) -> int:
         """Something happened to `key`: try what is watched there. Returns how many operations that completed."""
@@ -93,43 +91,54 @@ class Purgatory:
         if found is None:
             return 0
         completed = 0
-        is_met = False
+        met: list[DelayedOperation] = []
         for operation in tuple(found):  # completing one may watch another under the same key, or set off the same event
+            if not operation.is_completed:
+                try:
+                    completed += operation.try_complete()
+                except Exception:  # whoever caused the event must not suffer; the operation still has its timer
+                    logger.exception("%s: an operation failed on %r", self.name, key)
             if operation.is_completed:
-                is_met = True
-                continue
-            try:
-                if operation.try_complete():
-                    completed += 1
-            except Exception:  # whoever caused the event must not suffer; the operation still has its timer
-                logger.exception("%s: an operation failed on %r", self.name, key)
-        if completed or is_met:
-            self._remove_completed(key, found)
-            self.purge_if_due()
+                met.append(operation)
+        for operation in met:
+            found.pop(operation, None)
+            if len(operation._keys) == 1:
+                self._completed.pop(operation, None)
+        if not found and self._watchers.get(key) is found:
+            del self._watchers[key]
+        self.purge_if_due()
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Forget what is watched under `key` without completing it, and return what was not complete; the caller owns it now.
 
-        Its timer is gone; entries under other keys stay, so an event there may still complete it.
+        Those have no timer any more and are not watched under other keys either.
         """
         cancelled = [operation for operation in self._watchers.pop(key, ()) if not operation.is_completed]
         for operation in cancelled:
             operation.cancel()
-            if operation._purgatory is not None:
-                operation._purgatory = None
-                self.delayed -= 1
+            operation._purgatory = None
+            self.delayed -= 1
+            self._unwatch(operation)
         return cancelled
 
-    def purge_if_due(self) -> None:
-        """Drop all entries of completed operations if the estimate of how many there are exceeds the purge interval."""
-        if self._estimated_total - self.delayed <= self._purge_interval:
-            return
-        self._estimated_total = self.delayed
-        for key, found in list(self._watchers.items()):
-            self._remove_completed(key, found)
+    def left(self, operation: DelayedOperation) -> None:
+        """`operation`, watched here, is completed. Called by itself."""
+        self.delayed -= 1
+        self._completed[operation] = None
 
-    def _remove_completed(self, key: Hashable, found: list[DelayedOperation]) -> None:
-        found[:] = [operation for operation in found if not operation.is_completed]
-        if not found and self._watchers.get(key) is found:
-            del self._watchers[key]
+    def purge_if_due(self) -> None:
+        """Drop the entries of completed operations if the estimate of how many have some exceeds the purge interval."""
+        if len(self._completed) > self._purge_interval:
+            completed, self._completed = self._completed, {}
+            for operation in completed:
+                self._unwatch(operation)
+
+    def _unwatch(self, operation: DelayedOperation) -> None:
+        watchers = self._watchers
+        for key in operation._keys:
+            found = watchers.get(key)
+            if found is not None:
+                found.pop(operation, None)
+                if not found:
+                    del watchers[key]
