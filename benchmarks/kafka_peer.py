@@ -58,10 +58,7 @@ LOG4J2 = """<Configuration status="WARN"><Appenders><File name="F" fileName="{fi
 </Appenders><Loggers><Root level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
 """
 # as bin/kafka-run-class.sh has them
-JVM_OPTIONS = (
-    "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent"
-    " -Djava.awt.headless=true"
-).split()
+JVM_OPTIONS = ["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
 START_TIMEOUT_S = 180
 JVM_EXIT_SIGTERM = 143
 
@@ -146,7 +143,9 @@ def start(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.kafka_peer", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.kafka_peer", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("command", choices=["start"])
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--data-dir", required=True)

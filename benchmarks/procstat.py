@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafka.record import MemoryRecordsBuilder
 
 from integration.legacy import CODEC_IDS
 from integration.raw import Connection, produce
-from integration.samples import Sample
+
+if TYPE_CHECKING:
+    from integration.samples import Sample
 
 BATCH_IDS = {**CODEC_IDS, "zstd": 4}
 

@@ -17,7 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 START_TIMEOUT_S = 180  # generous: a loaded machine, a JVM when the tests are checked against Kafka
 STOP_TIMEOUT_S = 60

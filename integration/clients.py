@@ -8,8 +8,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import confluent_kafka
@@ -17,6 +16,9 @@ import kafka
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from integration.samples import Received, Sample
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 TIMEOUT_S = 60
 _numbers = itertools.count()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import confluent_kafka
 import kafka
 import pytest
 
-from integration.broker import BrokerProcess
 from integration.clients import CLIENTS, TIMEOUT_S, Confluent, create_topic
 from integration.samples import CODECS, Received, Sample, assert_equal, varied
+
+if TYPE_CHECKING:
+    from integration.broker import BrokerProcess
 
 CHANGED_PARTITIONS = 3
 

@@ -1,0 +1,191 @@
+"""How much a Fetch answers: KIP-74's rules, the broker's own cap, waiting for enough, and fetch sessions; by raw requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.batches import write_batches
+from integration.clients import create_topic, unique
+from integration.raw import FETCH, Ask, Connection, Fetched, fetch, fetch_body, fetch_one, parse_fetch
+from integration.samples import T0_MS, Sample
+
+if TYPE_CHECKING:
+    from integration.broker import BrokerProcess
+
+RECORD_BYTES = 1000
+BATCHES = 20
+PADDING_BYTES = 12  # a header that tells a client of a message larger than its limit
+SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
+
+
+def one_record_batches(count: int, size: int = RECORD_BYTES) -> list[list[Sample]]:
+    """Batches that do not grow when converted: a record of its own takes more in magic 2."""
+    return [[Sample(b"%04d" % n, b"v" * size, T0_MS)] for n in range(count)]
+
+
+@pytest.fixture
+def connection(bootstrap: str) -> Iterator[Connection]:
+    with Connection(bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def topics(bootstrap: str) -> list[str]:
+    """Six topics of one partition: the second and the fourth are empty, the third begins with a batch of 30 kB."""
+    names = [unique(f"limits{n}") for n in range(6)]
+    with Connection(bootstrap) as opened:
+        for n, name in enumerate(names):
+            create_topic(bootstrap, name)
+            if n == 2:
+                write_batches(opened, name, one_record_batches(1, 30_000))
+            if n not in (1, 3):
+                write_batches(opened, name, one_record_batches(BATCHES))
+    return names
+
+
+def sizes_of_batches(records: bytes) -> list[int]:
+    """Of the whole batches or messages in front; the cut one that may follow is not counted."""
+    sizes, position = [], 0
+    while position + 12 <= len(records):
+        size = 12 + int.from_bytes(records[position + 8 : position + 12])
+        if position + size > len(records):
+            break
+        sizes.append(size)
+        position += size
+    return sizes
+
+
+def assert_kip_74(answers: Sequence[Fetched], whole: dict[str, bytes], limits: dict[str, int], bytes_max: int) -> None:
+    """Partitions in the order of the request, each up to min(its limit, what is left), the first non-empty with a whole batch at least.
+
+    A broker may end a partition with a cut batch or leave that away: what is left is counted from what it sent.
+    """
+    left, anything = bytes_max, False
+    for got in answers:
+        available = sizes_of_batches(whole[got.topic])
+        limit = min(limits[got.topic], left)
+        fitting = 0
+        for size in available:
+            if fitting + size > limit:
+                break
+            fitting += size
+        if not fitting and not anything and available:
+            assert len(got.records) == available[0], "a first batch that does not fit is sent alone"
+        elif not fitting:
+            assert got.records == b"", "nothing, rather than a part of a batch"
+        else:
+            assert fitting <= len(got.records) <= min(limit, sum(available))
+            assert sum(sizes_of_batches(got.records)) == fitting
+        anything = anything or bool(got.records)
+        left = max(0, left - len(got.records))
+
+
+@pytest.mark.parametrize("version", [3, 4, 7, 11])
+@pytest.mark.parametrize("bytes_max", [0, 1, 1100, 5_000, 25_000, 40_000, 60_000, 0x7FFFFFFF])
+@pytest.mark.parametrize("limit", [1, 3_000, 1 << 20])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_the_answer_is_limited_as_a_whole_and_by_partition(
+    first: int, limit: int, bytes_max: int, version: int, topics: list[str], connection: Connection
+) -> None:
+    order = topics[first:] + topics[:first]
+    whole = {f.topic: f.records for f in fetch(connection, 4, [Ask(topic=name, bytes_max=1 << 30) for name in topics]).partitions}
+    limits = {name: limit * (1 + n % 2) for n, name in enumerate(order)}
+    answer = fetch(connection, version, [Ask(topic=n, bytes_max=limits[n]) for n in order], bytes_max=bytes_max)
+    assert [f.topic for f in answer.partitions] == order
+    assert all(f.error == 0 for f in answer.partitions)
+    if version >= 4:
+        assert_kip_74(answer.partitions, whole, limits, bytes_max)
+    total = sum(len(f.records) for f in answer.partitions)
+    first_batch = next(s[0] for name in order if (s := sizes_of_batches(whole[name])))
+    assert total <= max(bytes_max, first_batch)
+    assert total > 0, "there is always progress"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_before_version_3_there_is_no_limit_to_the_whole_and_none_is_exceeded(
+    version: int, topics: list[str], connection: Connection
+) -> None:
+    for limit in (10, 500, 3_000, 1 << 20):
+        for got in fetch(connection, version, [Ask(topic=name, bytes_max=limit) for name in topics]).partitions:
+            assert len(got.records) <= max(limit, PADDING_BYTES), "too small a limit: nothing that is whole, perhaps padding"
+            if limit == 1 << 20:
+                expected = {topics[1]: 0, topics[2]: BATCHES + 1, topics[3]: 0}.get(got.topic, BATCHES)
+                assert len(sizes_of_batches(got.records)) == expected
+
+
+def test_the_broker_caps_every_answer(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker({"fetch.max.bytes": "10000"})
+    create_topic(broker.bootstrap, "capped")
+    with Connection(broker.bootstrap) as connection:
+        write_batches(connection, "capped", [*one_record_batches(BATCHES), *one_record_batches(1, 50_000)])
+        for version in (3, 4, 11):
+            (got,) = fetch(connection, version, [Ask(topic="capped", bytes_max=1 << 30)]).partitions
+            assert 9_000 < len(got.records) <= 10_000
+            (got,) = fetch(connection, version, [Ask(topic="capped", offset=BATCHES, bytes_max=1 << 30)]).partitions
+            assert len(sizes_of_batches(got.records)) == 1, "a batch larger than the cap still gets through"
+
+
+def test_a_fetch_waits_until_there_is_enough_or_its_time_is_over(connection: Connection, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    write_batches(connection, topic, one_record_batches(1))
+
+    def timed(bytes_min: int, wait_ms: int) -> tuple[float, Fetched]:
+        began = time.monotonic()
+        body = fetch_body(4, [Ask(topic=topic)], bytes_min=bytes_min, wait_ms=wait_ms)
+        (got,) = parse_fetch(4, connection.call(FETCH, 4, body)).partitions
+        return time.monotonic() - began, got
+
+    seconds, got = timed(bytes_min=1, wait_ms=20_000)
+    assert seconds < 10, "there is enough at once"
+    assert got.records
+    seconds, got = timed(bytes_min=1_000_000, wait_ms=400)
+    assert 0.35 < seconds < 10
+    assert len(sizes_of_batches(got.records)) == 1, "what there is, when the time is over"
+    seconds, got = timed(bytes_min=1_000_000, wait_ms=0)
+    assert seconds < 10
+    assert got.records
+
+
+def test_other_connections_are_served_while_one_waits(bootstrap: str, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    with Connection(bootstrap) as waiting, Connection(bootstrap) as writing:
+        asked = waiting.send(FETCH, 4, fetch_body(4, [Ask(topic=topic)], wait_ms=25_000, bytes_min=3000))
+        for n in range(3):
+            assert fetch_one(writing, 4, Ask(topic=topic)).high_watermark == n
+            write_batches(writing, topic, one_record_batches(1))
+        (got,) = parse_fetch(4, waiting.receive(asked)).partitions  # well before its 25 s: the socket gives up after 30
+        assert len(sizes_of_batches(got.records)) == 3
+
+
+# --- fetch sessions (KIP-227) -----------------------------------------------------------------------------------------------------
+
+
+def session_fetch(connection: Connection, asks: Sequence[Ask], session_id: int, epoch: int) -> tuple[int, int, dict[str, int]]:
+    """The error, the session's id and the size of each partition's record set that is in the answer."""
+    body = fetch_body(7, asks, session_id=session_id, session_epoch=epoch)
+    answer = parse_fetch(7, connection.call(FETCH, 7, body))
+    return answer.error, answer.session_id, {f.topic: len(f.records) for f in answer.partitions}
+
+
+def test_a_fetch_session_tells_only_what_is_new(connection: Connection, new_topic: Callable[..., str]) -> None:
+    one, two = new_topic(), new_topic()
+    (size,) = {len(fetch_one(connection, 4, Ask(topic=t)).records) for t in (one, two)}
+    assert size == 0
+    error, session, sizes = session_fetch(connection, [Ask(topic=one), Ask(topic=two)], 0, 0)
+    assert (error, sizes) == (0, {one: 0, two: 0})
+    assert session != 0
+    assert session_fetch(connection, [], session, 1) == (0, session, {})
+    write_batches(connection, two, one_record_batches(1))
+    error, _, sizes = session_fetch(connection, [], session, 2)
+    assert error == 0
+    assert list(sizes) == [two]
+    assert sizes[two] > RECORD_BYTES
+    assert session_fetch(connection, [Ask(topic=two, offset=1)], session, 3) == (0, session, {})
+    assert session_fetch(connection, [], session, 3)[0] == INVALID_SESSION_EPOCH
+    assert session_fetch(connection, [], session ^ 1, 1)[0] == SESSION_ID_NOT_FOUND
+    assert session_fetch(connection, [Ask(topic=one)], session, -1) == (0, 0, {one: 0}), "epoch -1 ends the session"
+    assert session_fetch(connection, [], session, 4)[0] == SESSION_ID_NOT_FOUND

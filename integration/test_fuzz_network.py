@@ -1,0 +1,156 @@
+"""A hundred thousand bad frames over thousands of connections: the broker answers or closes, and goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+
+from benchmarks.procstat import memory_bytes, open_files
+from integration import raw
+from integration.batches import batch
+from integration.broker import BrokerProcess, external_bootstrap
+from integration.clients import CLIENTS, create_topic
+from integration.frames import Mutator, well_formed
+from integration.legacy import message_set
+from integration.samples import Sample, assert_equal, varied
+
+SEED = 20
+WARM_UP_FRAMES, FRAMES = 40_000, 100_000
+CONNECTIONS = 32
+RSS_GROWTH_MAX_BYTES = 24 << 20
+QUIET_S_MAX = 0.25  # a request that the broker holds back, such as a fetch whose waiting time got mutated
+SETTLE_S_MAX = 30
+LAST_ID = 0x7E57ED
+LAST_REQUEST = raw.request(raw.API_VERSIONS, 0, b"", LAST_ID)  # its answer says that everything before it has been dealt with
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Victim:
+    """One connection: sends a few bad frames and a good last request, and watches what comes back."""
+
+    def __init__(self, address: tuple[str, int], mutator: Mutator, rng: random.Random) -> None:
+        kind = rng.random()
+        self.frames = [mutator.frame() for _ in range(rng.choice([1, 1, 2, 4, 16]))]
+        if kind < 0.03:
+            self.frames.append(mutator.broken_size())
+        self.is_abrupt = kind > 0.95  # leaves without reading
+        self.deadline = time.monotonic() + QUIET_S_MAX
+        self.answers = 0
+        self._input = b""
+        self.socket = socket.create_connection(address, 10)
+        data = b"".join([*self.frames, LAST_REQUEST])
+        if self.is_abrupt:
+            data = data[: rng.randrange(len(data))]
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        with contextlib.suppress(ConnectionError):  # closed on us before it had read everything
+            self.socket.sendall(data)
+
+    def read(self) -> int | None:
+        """None to go on waiting; else the connection is done with, and this many frames have been dealt with."""
+        try:
+            data = self.socket.recv(1 << 18)
+        except ConnectionError:
+            data = b""
+        if not data:
+            return min(self.answers + 1, len(self.frames))  # the broker closed over the frame behind the last answer
+        self.deadline = time.monotonic() + QUIET_S_MAX
+        self._input += data
+        while len(self._input) >= 8:
+            size, correlation_id = struct.unpack_from(">ii", self._input)
+            if len(self._input) < 4 + size:
+                break
+            self._input = self._input[4 + size :]
+            self.answers += 1
+            if correlation_id == LAST_ID:
+                return len(self.frames)
+        return None
+
+
+def attack(address: tuple[str, int], mutator: Mutator, rng: random.Random, count: int) -> None:
+    """Until `count` frames have been answered or have had their connection closed over them."""
+    handled = 0
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as cleanup:
+        waiting: deque[Victim] = deque()
+        cleanup.callback(lambda: [victim.socket.close() for victim in waiting])
+
+        def drop(victim: Victim) -> None:
+            selector.unregister(victim.socket)
+            victim.socket.close()
+            waiting.remove(victim)
+
+        while handled < count:
+            while len(waiting) < CONNECTIONS:
+                victim = Victim(address, mutator, rng)
+                if victim.is_abrupt:
+                    victim.socket.close()
+                    continue
+                waiting.append(victim)
+                selector.register(victim.socket, selectors.EVENT_READ, victim)
+            for key, _ in selector.select(0.05):
+                dealt_with = key.data.read()
+                if dealt_with is not None:
+                    handled += dealt_with
+                    drop(key.data)
+            now = time.monotonic()
+            for victim in [v for v in waiting if v.deadline < now]:
+                handled += victim.answers
+                drop(victim)
+
+
+def await_open_files(pid: int, at_most: int) -> int:
+    """The number of open files once it is down to that, or when it will not come down."""
+    deadline = time.monotonic() + SETTLE_S_MAX
+    while (count := open_files(pid)) > at_most and time.monotonic() < deadline:
+        time.sleep(0.05)  # /proc tells no one when it changes
+    return count
+
+
+def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker({"num.partitions": "1", "auto.create.topics.enable": "false"})
+    create_topic(broker.bootstrap, "fuzz", 1, {"retention.bytes": "1048576", "segment.bytes": "1048576"})
+    few = [Sample(b"k", b"v" * 20, 1_700_000_000_000)] * 3
+    mutator = Mutator(well_formed("fuzz", batch(few), message_set(few, 1)), SEED)
+    rng = random.Random(SEED)
+    address = ("127.0.0.1", broker.port)
+    files_before = open_files(broker.pid)
+    attack(address, mutator, rng, WARM_UP_FRAMES)
+    await_open_files(broker.pid, files_before)
+    memory_before = memory_bytes(broker.pid)
+    attack(address, mutator, rng, FRAMES)
+    assert broker.is_running
+    files = await_open_files(broker.pid, files_before + 8)  # of the segments that the records among the frames filled
+    growth = memory_bytes(broker.pid) - memory_before
+    assert files <= files_before + 8
+    assert growth < RSS_GROWTH_MAX_BYTES, f"{growth >> 20} MiB more"
+    bad_lines = [line for line in broker.log_text.splitlines() if re.search(r"Traceback|\bERROR\b|\bCRITICAL\b", line)]
+    assert not bad_lines, bad_lines[:10]
+    create_topic(broker.bootstrap, "after")
+    samples = varied(50)
+    for number, client in enumerate(CLIENTS):
+        client.produce(broker.bootstrap, "after", samples)
+        assert_equal(client.consume(broker.bootstrap, "after", 50, first_offset=50 * number), samples, first_offset=50 * number)
+    broker.stop()
+
+
+def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_topic: Callable[..., str]) -> None:
+    """Each alone on its connection: an answer with its correlation id, or a closed connection, but never silence."""
+    topic = new_topic()
+    few = [Sample(b"k", b"v", 1_700_000_000_000)]
+    silent = []
+    for frame in well_formed(topic, batch(few), message_set(few, 1)):
+        with raw.Connection(bootstrap, timeout_s=10) as connection:
+            connection.socket.sendall(struct.pack(">i", len(frame)) + frame)
+            try:
+                assert connection.receive(1) or external_bootstrap()
+            except ConnectionError:
+                continue
+            except TimeoutError:
+                silent.append(struct.unpack_from(">hh", frame))
+    assert not silent, f"(api key, version) without an answer: {silent}"
