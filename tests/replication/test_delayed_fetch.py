@@ -1,0 +1,194 @@
+"""Every case in which a waiting fetch is answered, and none in which it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from tests.replication.setting import Setting, params, wanted
+
+
+def waiting(**more: object) -> tuple[Setting, list[object]]:
+    """A fetch at the end of `t`, whose log has 100 bytes in epoch 1, that waits for 500 ms."""
+    setting = Setting()
+    setting.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
+    setting.produce("t", 100)
+    setting.log("t").epochs = [(1, 1)]
+    answers = setting.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
+    assert answers == []
+    assert setting.manager.fetch_purgatory.delayed == 1
+    return setting, answers  # type: ignore[return-value]
+
+
+def error(answers: list[object]) -> ErrorCode:
+    (((_, data),),) = answers  # type: ignore[misc]
+    return data.error_code  # type: ignore[no-any-return]
+
+
+CASES: dict[str, tuple[Callable[[Setting], object], ErrorCode]] = {
+    "A: another leads": (
+        lambda s: s.topic("t", leader=2, leader_epoch=1, replicas=(1, 2)),
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ),
+    "B: the replica moved away": (
+        lambda s: s.topic("t", leader=2, leader_epoch=2, replicas=(2,)),
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ),
+    "C: the topic was deleted": (lambda s: s.remove("t"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    "D: its directory failed": (lambda s: s.manager.mark_offline(TopicPartition("t", 0)), ErrorCode.KAFKA_STORAGE_ERROR),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases_that_end_in_an_error(case: str) -> None:
+    setting, answers = waiting()
+    happens, expected = CASES[case]
+    happens(setting)
+    assert error(answers) == expected
+    assert setting.manager.fetch_purgatory.delayed == 0
+
+
+def test_case_e_a_fenced_epoch() -> None:
+    setting, answers = waiting(current_leader_epoch=1)
+    setting.topic("t", leader_epoch=2, replicas=(1, 2), isr=(1,))
+    assert error(answers) == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_case_f_the_log_rolled_and_went_on() -> None:
+    setting = Setting()
+    setting.topic("t")
+    setting.produce("t", 100)
+    answers = setting.fetch(params(max_wait_ms=500, min_bytes=1000), wanted("t", 0))
+    setting.log("t").roll()
+    setting.produce("t", 100)
+    ((_, data),) = answers[0]
+    assert data.records is not None
+    assert data.records.size == 100, "the rest of the old segment, though less than asked for"
+
+
+def test_not_case_f_the_log_just_rolled() -> None:
+    setting, answers = waiting()
+    setting.log("t").roll()
+    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert answers == []
+    setting.produce("t", 1)
+    assert error(answers) == ErrorCode.NONE
+
+
+def test_case_f_the_log_was_truncated_to_before_the_offset() -> None:
+    setting, answers = waiting()
+    setting.log("t").truncate_to(0)
+    setting.partition("t").high_watermark_metadata = setting.log("t").end_offset_metadata
+    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert error(answers) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_not_case_f_an_open_transaction_hides_the_offset() -> None:
+    setting = Setting()
+    setting.topic("t")
+    setting.produce("t", 100, 100)
+    setting.log("t").producers.first_unstable_offset = 0
+    answers = setting.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 1))
+    assert answers == []
+    setting.produce("t", 100)
+    assert answers == [], "more of the open transaction is nothing to read"
+    setting.log("t").producers.first_unstable_offset = None
+    setting.produce("t", 50)
+    ((_, data),) = answers[0]
+    assert data.records is not None
+    assert data.records.size == 250
+
+
+def test_case_g_the_bytes_of_all_partitions_each_up_to_its_limit() -> None:
+    setting = Setting()
+    setting.topic("t", 3)
+    asked = [wanted("t", 0, 100, number) for number in range(3)]
+    answers = setting.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
+    setting.produce("t", 99, 99, 99, partition=0)  # counts as 100
+    setting.produce("t", 100, partition=1)
+    assert answers == []
+    reads = [setting.log("t", number).reads for number in range(3)]
+    setting.produce("t", 49, partition=2)
+    assert answers == []
+    assert reads == [setting.log("t", number).reads for number in range(3)], "deciding reads nothing"
+    setting.produce("t", 1, partition=2)
+    assert [data.records.size if data.records else 0 for _, data in answers[0]] == [100, 100, 50]
+    assert [partition for partition, _ in answers[0]] == asked
+
+
+def test_case_g_with_the_high_watermark_of_a_follower_not_with_the_log_end() -> None:
+    setting = Setting()
+    setting.topic("t", replicas=(1, 2))
+    answers = setting.fetch(params(max_wait_ms=500), wanted("t", 0))
+    setting.fetch(params(replica_id=2), wanted("t", 0))
+    setting.produce("t", 100)
+    assert answers == []
+    setting.fetch(params(replica_id=2), wanted("t", 1))
+    assert error(answers) == ErrorCode.NONE  # type: ignore[arg-type]
+
+
+def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
+    setting, answers = waiting(last_fetched_epoch=1)
+    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert answers == []
+    setting.log("t").epochs = [(0, 1)]
+    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    (((_, data),),) = answers  # type: ignore[misc]
+    assert data.diverging_epoch == (0, 1)  # type: ignore[has-type]
+
+
+def test_its_time_comes() -> None:
+    setting, answers = waiting()
+    setting.pass_time(499)
+    assert answers == []
+    setting.pass_time(1)
+    (((_, data),),) = answers  # type: ignore[misc]
+    assert (data.error_code, data.high_watermark, data.records) == (ErrorCode.NONE, 1, None)  # type: ignore[has-type]
+    assert setting.manager.consumer_fetch_expirations == 1
+    setting.produce("t", 100)
+    assert len(answers) == 1
+    assert setting.manager.fetch_purgatory.watched == 0
+
+
+def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark() -> None:
+    setting = Setting()
+    setting.topic("t", replicas=(1, 2))
+    answers = setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
+    setting.produce("t", 100)
+    assert error(answers) == ErrorCode.NONE  # type: ignore[arg-type]
+    setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 1))
+    setting.pass_time(500)
+    assert setting.manager.follower_fetch_expirations == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s: s.fetch(params(max_wait_ms=0), wanted("t", 1)),
+        lambda s: s.fetch(params(max_wait_ms=500, min_bytes=0), wanted("t", 1)),
+        lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 0)),
+        lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 1), wanted("absent", 0)),
+        lambda s: s.fetch(params(max_wait_ms=500)),
+        lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 1, last_fetched_epoch=2)),
+    ],
+    ids=["no wait", "no bytes wanted", "enough there", "an error", "no partitions", "a diverging epoch"],
+)
+def test_what_is_answered_at_once(ask: Callable[[Setting], list[object]]) -> None:
+    setting = Setting()
+    setting.topic("t")
+    setting.produce("t", 100)
+    setting.log("t").epochs = [(1, 1)]
+    assert len(ask(setting)) == 1
+    assert setting.manager.fetch_purgatory.delayed == 0
+
+
+def test_a_first_batch_that_is_only_too_large_for_a_later_partition_does_not_count_as_read() -> None:
+    setting = Setting()
+    setting.topic("t", 2)
+    setting.produce("t", 10, partition=0)
+    setting.produce("t", 500, partition=1)
+    answers = setting.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
+    assert len(answers) == 1, "its bytes are available to the next request"
