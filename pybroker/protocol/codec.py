@@ -20,7 +20,7 @@ from pybroker.protocol.compiler import compile_decoder, compile_encoder
 from pybroker.protocol.messages import MESSAGES
 from pybroker.protocol.parts import Part, parts_size
 from pybroker.protocol.schema import Schema, schema_of
-from pybroker.protocol.wire import DecodeError, EncodeError, read_uvarint, skip_tagged
+from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-_REQUEST_HEADER = struct.Struct(">hhi")  # key, version, correlation id
-_CLIENT_ID_LENGTH = struct.Struct(">h")
+_new_header = tuple.__new__  # half the cost of calling the class
+
+_REQUEST_START = struct.Struct(">hhi")  # key, version, correlation id
+_REQUEST_HEADER = struct.Struct(">hhih")  # and the client id's length
 _RESPONSE_HEADER = struct.Struct(">ii")  # size, correlation id
 _RESPONSE_HEADER_TAGGED = struct.Struct(">iix")  # and no tagged fields
 _DAMAGE = (struct.error, IndexError, UnicodeDecodeError)
@@ -51,12 +53,18 @@ _UNFIT = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
 _REQUESTS: dict[int, type] = {}
 _RESPONSES: dict[int, type] = {}
+_SPOKEN: dict[tuple[int, int], bool] = {}
+"""Whether the header has tagged fields, by key and version of the requests that can be decoded."""
+
 for _request, _response in MESSAGES:
-    _key = schema_of(_request).api_key
+    _schema = schema_of(_request)
+    _key = _schema.api_key
     assert _key is not None
     assert _key is schema_of(_response).api_key
     _REQUESTS[_key] = _request
     _RESPONSES[_key] = _response
+    for _version in range(_schema.versions.lowest, _schema.versions.highest + 1):
+        _SPOKEN[_key, _version] = _schema.flexible.has(_version)
 
 
 class RequestHeader(NamedTuple):
@@ -93,41 +101,45 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     Raises DecodeError.
     """
     try:
-        key, version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
-    except struct.error as error:
-        raise DecodeError("a request that is shorter than its header") from error
-    cls = _REQUESTS.get(key)
-    schema = None if cls is None else schema_of(cls)
-    if schema is not None and schema.versions.has(version):
-        try:
-            client_id, position = _read_client_id(frame)
-            if schema.flexible.has(version):
-                position = _skip_header_tags(frame, position)
-        except _DAMAGE as error:
-            raise DecodeError(f"a damaged header: {error}") from error
-        return RequestHeader(key, version, correlation_id, client_id), position
-    if key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
-        return RequestHeader(key, version, correlation_id, None), _REQUEST_HEADER.size
-    try:
-        client_id, position = _read_client_id(frame)
-    except (*_DAMAGE, DecodeError):
-        client_id, position = None, _REQUEST_HEADER.size
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        tagged = _SPOKEN.get((key, version))
+        if tagged is None:
+            return _foreign_header(frame)
+        end = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            end += length
+            client_id = frame[_REQUEST_HEADER.size : end].tobytes().decode()
+            if end > len(frame):
+                raise too_short(length)
+        elif length != -1:
+            raise bad_length(length)
+        if tagged:
+            end = _skip_tags(frame, end)
+    except _DAMAGE as error:
+        if len(frame) >= _REQUEST_START.size:
+            key, version, _ = _REQUEST_START.unpack_from(frame)
+            if (key, version) not in _SPOKEN:
+                return _foreign_header(frame)
+        raise DecodeError(f"a damaged header: {error}") from error
+    return _new_header(RequestHeader, (key, version, correlation_id, client_id)), end
+
+
+def _foreign_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """What can be read of a header whose layout is not known for sure."""
+    key, version, correlation_id = _REQUEST_START.unpack_from(frame)
+    client_id, position = None, _REQUEST_START.size
+    if (key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0) and len(frame) >= _REQUEST_HEADER.size:
+        length = int.from_bytes(frame[position : position + 2], signed=True)
+        text = bytes(frame[position + 2 : position + 2 + max(length, 0)])
+        if len(text) == length:
+            client_id = text.decode(errors="replace")
+            position += 2 + length
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
-def _read_client_id(frame: memoryview) -> tuple[str | None, int]:
-    (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, 8)
-    if length < 0:
-        if length != -1:
-            raise DecodeError(f"a client id of length {length}")
-        return None, 10
-    end = 10 + length
-    if end > len(frame):
-        raise DecodeError("a client id that reaches beyond the request")
-    return str(frame[10:end], "utf-8"), end
-
-
-def _skip_header_tags(frame: memoryview, position: int) -> int:
+def _skip_tags(frame: memoryview, position: int) -> int:
+    """The position after the tagged fields of a header; none are known."""
     count = frame[position]
     if count == 0:
         return position + 1
@@ -142,11 +154,10 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T
 
     Raises DecodeError for everything that is not exactly one message of that version.
     """
-    schema = schema_of(cls)
     try:
-        decoder = schema.decoders[version]
-    except KeyError:
-        decoder = _decoder(schema, version)
+        decoder = cls.__schema__.decoders[version]  # type: ignore[attr-defined]
+    except (KeyError, AttributeError):
+        decoder = _decoder(schema_of(cls), version)
     try:
         message: T = decoder(buffer, offset)
     except _DAMAGE as error:
@@ -159,8 +170,9 @@ def encode(message: object, version: int) -> list[Part]:
 
     Raises EncodeError.
     """
-    pieces, large = _encode_pieces(message, version)
-    return _join(pieces, large)
+    pieces, large, _ = _encode_pieces(message, version)
+    parts, _ = _join(pieces, large)
+    return parts
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
@@ -168,14 +180,16 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
 
     Raises EncodeError.
     """
-    pieces, large = _encode_pieces(message, version)
-    schema = schema_of(type(message))
-    tagged = schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS
-    header, size = (_RESPONSE_HEADER_TAGGED, 5) if tagged else (_RESPONSE_HEADER, 4)
+    pieces, large, is_flexible = _encode_pieces(message, version)
+    if is_flexible and message.__schema__.api_key is not ApiKey.API_VERSIONS:  # type: ignore[attr-defined]
+        header, header_size = _RESPONSE_HEADER_TAGGED, 5
+    else:
+        header, header_size = _RESPONSE_HEADER, 4
     if not large:
         body = b"".join(pieces)  # type: ignore[arg-type]  # only large pieces are late parts
-        return [header.pack(size + len(body), correlation_id) + body]
-    return _join([header.pack(size + parts_size(pieces), correlation_id), *pieces], [index + 1 for index in large])
+        return [header.pack(header_size + len(body), correlation_id) + body]
+    parts, size = _join(pieces, large)
+    return [header.pack(header_size + size, correlation_id) + parts[0], *parts[1:]]  # type: ignore[operator]  # as above
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
@@ -185,14 +199,13 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
     """
     schema = schema_of(type(message))
     assert schema.api_key is not None
-    body, large = _encode_pieces(message, version)
-    client = None if client_id is None else client_id.encode()
-    header = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id)
-    header += _CLIENT_ID_LENGTH.pack(-1 if client is None else len(client)) + (client or b"")
-    if schema.flexible.has(version):
+    pieces, large, is_flexible = _encode_pieces(message, version)
+    client = b"" if client_id is None else client_id.encode()
+    header = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id, -1 if client_id is None else len(client)) + client
+    if is_flexible:
         header += b"\0"
-    header = (len(header) + parts_size(body)).to_bytes(4) + header
-    return _join([header, *body], [index + 1 for index in large])
+    parts, size = _join([header, *pieces], [index + 1 for index in large])
+    return [size.to_bytes(4) + parts[0], *parts[1:]]  # type: ignore[operator]  # the first part is bytes
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:
@@ -207,39 +220,43 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
     position = 4
     if schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS:
         try:
-            position = _skip_header_tags(frame, position)
+            position = _skip_tags(frame, position)
         except _DAMAGE as error:
             raise DecodeError(f"a damaged header: {error}") from error
     return correlation_id, decode(cls, version, frame, position)
 
 
-def _encode_pieces(message: object, version: int) -> tuple[list[Part], list[int]]:
-    schema = schema_of(type(message))
+def _encode_pieces(message: object, version: int) -> tuple[list[Part], list[int], bool]:
+    """The pieces of a message, which of them are large, and whether the version is flexible."""
     try:
-        encoder = schema.encoders[version]
-    except KeyError:
-        encoder = _encoder(schema, version)
+        encoder, is_flexible = message.__schema__.encoders[version]  # type: ignore[attr-defined]
+    except (KeyError, AttributeError):
+        encoder, is_flexible = _encoder(schema_of(type(message)), version)
     pieces: list[Part] = []
     large: list[int] = []
     try:
         encoder(message, pieces, large)
     except _UNFIT as error:
         raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
-    return pieces, large
+    return pieces, large, is_flexible
 
 
-def _join(pieces: list[Part], large: list[int]) -> list[Part]:
-    """Join what stands between the large pieces."""
+def _join(pieces: list[Part], large: list[int]) -> tuple[list[Part], int]:
+    """Join what stands between the large pieces; returns the parts and the bytes of all. The first part is bytes, maybe empty."""
     parts: list[Part] = []
-    start = 0
+    size = start = 0
     for index in large:
-        if index > start:
-            parts.append(b"".join(pieces[start:index]))  # type: ignore[arg-type]  # only large pieces are late parts
+        joined = b"".join(pieces[start:index])  # type: ignore[arg-type]  # only large pieces are late parts
+        if joined or not parts:
+            parts.append(joined)
         parts.append(pieces[index])
+        size += len(joined) + parts_size(pieces[index])
         start = index + 1
-    if start < len(pieces):
-        parts.append(b"".join(pieces[start:]))  # type: ignore[arg-type]
-    return parts
+    if start < len(pieces) or not parts:
+        joined = b"".join(pieces[start:])  # type: ignore[arg-type]
+        parts.append(joined)
+        size += len(joined)
+    return parts, size
 
 
 def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
@@ -249,8 +266,9 @@ def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
     return decoder
 
 
-def _encoder(schema: Schema, version: int) -> Callable[..., None]:
+def _encoder(schema: Schema, version: int) -> tuple[Callable[..., None], bool]:
     if not schema.versions.has(version):
         raise EncodeError(f"{schema.cls.__name__} has no version {version}")
-    encoder = schema.encoders[version] = compile_encoder(schema, version)
-    return encoder
+    entry = compile_encoder(schema, version), schema.flexible.has(version)
+    schema.encoders[version] = entry
+    return entry

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.protocol.decoder_source import DecoderSource
 from pybroker.protocol.encoder_source import EncoderSource
+from pybroker.protocol.parts import parts_size
 from pybroker.protocol.wire import (
     DecodeError,
     bad_length,
@@ -14,7 +15,6 @@ from pybroker.protocol.wire import (
     no_place,
     put_records,
     read_uvarint,
-    records_size,
     skip_tagged,
     too_short,
     uvarint,
@@ -46,9 +46,9 @@ RUNTIME: dict[str, Any] = {
     "bad_uuid": bad_uuid,
     "new": object.__new__,
     "no_place": no_place,
+    "parts_size": parts_size,
     "put_records": put_records,
     "read_uvarint": read_uvarint,
-    "records_size": records_size,
     "skip_tagged": skip_tagged,
     "spare": _spare,
     "too_short": too_short,

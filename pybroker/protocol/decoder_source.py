@@ -208,7 +208,9 @@ class DecoderSource(Source):
         self.line(f"end = pos + {length}")
         self.line("if end > size:")
         self.line(f"    raise too_short({length})")
-        value = {"str": "str(buf[pos:end], 'utf-8')", "bytes": "bytes(buf[pos:end])", "records": "buf[pos:end]"}[field.wire.kind]
+        value = {"str": "buf[pos:end].tobytes().decode()", "bytes": "bytes(buf[pos:end])", "records": "buf[pos:end]"}[
+            field.wire.kind
+        ]
         self.line(f"{target} = {value}")
         self.line("pos = end")
         self._end_value(nullable=nullable)

@@ -214,11 +214,11 @@ class EncoderSource(Source):
     def _records(self, field: Field, value: str, *, nullable: bool) -> None:
         records, length = self.name("r"), self.name("n")
         self.line(f"{records} = {value}")
-        size = f"records_size({records})"
+        size = f"parts_size({records})"
         self.line(f"{length} = -1 if {records} is None else {size}" if nullable else f"{length} = {size}")
         self._flush_with_length(field, length)
         self.line(f"if {length} > 0:")
-        self.line(f"    put_records({records}, pieces, large)")
+        self.line(f"    put_records({records}, {length}, pieces, large)")
 
     def _measure(self, value: str, name: str, length: str, empty: str, *, nullable: bool) -> None:
         """Name a value and its length, which is -1 for null."""
@@ -253,6 +253,7 @@ class EncoderSource(Source):
         code, length_code = field.wire.code, self.length_code(field)
         codes, values = "".join(self._codes), ", ".join(self._values)
         packers = [struct.Struct(f">{codes}{length_code}{short}{code}").pack for short in range(SHORT_ARRAY)]
+        packers.append(packers[0])  # null, whose count is -1, has no elements either
         written = f"{count} + 1" if self.flexible else count
         before = f"{values}, " if values else ""
         self.line(f"if {count} < {SHORT_ARRAY}:")

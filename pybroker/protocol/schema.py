@@ -150,7 +150,7 @@ class Schema:
         self.versions = Versions.parse(versions)
         self.flexible = Versions.parse(flexible)
         self.decoders: dict[int, Callable[[memoryview, int], Any]] = {}
-        self.encoders: dict[int, Callable[..., None]] = {}
+        self.encoders: dict[int, tuple[Callable[..., None], bool]] = {}
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -21,10 +21,10 @@ for each a varint tag, a varint size and so many bytes. Source: KIP-482; Kafka's
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from pybroker.protocol.parts import Part, SendPart
+from pybroker.protocol.parts import Part, parts_size
 
 
 class DecodeError(Exception):
@@ -123,26 +123,16 @@ def bad_uuid(name: str) -> EncodeError:
     return EncodeError(f"{name} is not 16 bytes")
 
 
-def records_size(records: Part | list[Part]) -> int:
-    """Bytes of a records field, without its length."""
-    if isinstance(records, memoryview):
-        return records.nbytes
-    if isinstance(records, SendPart):
-        return records.size
-    if isinstance(records, list):
-        return sum(map(records_size, records))
-    return len(records)
-
-
-def put_records(records: Part | list[Part], pieces: list[Part], large: list[int]) -> None:
-    """Append records to the pieces of a message; note the indexes of those that are sent as they are, not joined."""
-    if isinstance(records, list):
-        for part in records:
-            put_records(part, pieces, large)
+def put_records(records: Part | Sequence[Part], size: int, pieces: list[Part], large: list[int]) -> None:
+    """Append records of `size` bytes to the pieces of a message; note the indexes of what is sent as it is, not joined."""
+    kind = type(records)
+    if kind is list or kind is tuple:
+        for part in records:  # type: ignore[union-attr]
+            put_records(part, parts_size(part), pieces, large)  # type: ignore[arg-type]
         return
-    if isinstance(records, SendPart) or len(records) > JOIN_BYTES_MAX:
+    if size > JOIN_BYTES_MAX or (kind is not memoryview and kind is not bytes and kind is not bytearray):
         large.append(len(pieces))
-    pieces.append(records)
+    pieces.append(records)  # type: ignore[arg-type]
 
 
 class Numbers:

@@ -1,0 +1,85 @@
+"""Messages made from their declarations: random ones, and one of each in which every field is set."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from hypothesis import strategies as st
+
+from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.schema import Field, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLASSES: Final[list[type]] = [cls for pair in MESSAGES for cls in pair]
+VERSIONED: Final[list[tuple[type, int]]] = [
+    (cls, version) for cls in CLASSES for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
+]
+
+RANGES: Final = {"b": (-(2**7), 2**7 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+RANGES_UNSIGNED: Final = {"H": (0, 2**16 - 1), "I": (0, 2**32 - 1)}
+
+
+def name_of(cls_and_version: tuple[type, int]) -> str:
+    """How a test says which message and version it is about."""
+    cls, version = cls_and_version
+    return f"{cls.__name__}-v{version}"
+
+
+def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
+    """Messages that the version can carry: fields that it does not have are at their defaults."""
+    present = [one for one in schema_of(cls).fields if one.versions.has(version)]
+    return st.builds(cls, **{one.name: _values(one, version) for one in present})
+
+
+def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    values = messages(field.struct, version) if field.struct is not None else _primitives(field)
+    if field.is_array:
+        values = st.lists(values, max_size=12 if field.struct is None else 3)
+    if field.nullable.has(version):
+        values = st.none() | values
+    return values
+
+
+def _primitives(field: Field) -> st.SearchStrategy[Any]:
+    assert field.wire is not None
+    simple: dict[str, st.SearchStrategy[Any]] = {
+        "bool": st.booleans(),
+        "uuid": st.binary(min_size=16, max_size=16),
+        "str": st.text(max_size=20) | st.just("long" * 40),
+        "bytes": st.binary(max_size=20),
+        "records": st.binary(max_size=200),
+    }
+    if field.wire.kind in simple:
+        return simple[field.wire.kind]
+    if field.wire.code == "d":
+        return st.floats(allow_nan=False)
+    return st.integers(*(RANGES | RANGES_UNSIGNED)[field.wire.code])
+
+
+def full(cls: type, version: int, numbers: Iterator[int] | None = None) -> Any:
+    """A message with two elements in every array, nothing null, and no field of the version at its default."""
+    numbers = numbers or count(7)
+    present = [one for one in schema_of(cls).fields if one.versions.has(version)]
+    return cls(**{one.name: _full_value(one, version, numbers) for one in present})
+
+
+def _full_value(field: Field, version: int, numbers: Iterator[int]) -> Any:
+    if field.is_array:
+        one = field._replace(is_array=False)
+        return [_full_value(one, version, numbers), _full_value(one, version, numbers)]
+    if field.struct is not None:
+        return full(field.struct, version, numbers)
+    assert field.wire is not None
+    number = next(numbers) % 100
+    if field.wire.kind == "number":
+        return number
+    return {
+        "bool": field.default is not True,
+        "uuid": bytes([number]) * 16,
+        "str": f"s{number}é",
+        "bytes": f"b{number}".encode(),
+        "records": f"records {number}".encode(),
+    }[field.wire.kind]
