@@ -86,7 +86,7 @@ def _list_offsets(request: list_offsets.ListOffsetsRequest, _version: int, code:
 def _metadata(request: metadata.MetadataRequest, _version: int, code: ErrorCode) -> metadata.MetadataResponse:
     return metadata.MetadataResponse(
         topics=[
-            metadata.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            metadata.MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
             for topic in request.topics or ()
         ]
     )

@@ -1,0 +1,185 @@
+"""Fetch in every version: what consumers of each time read, limits, waiting, sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.network.context import Outgoing
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.api import records
+from tests.api.test_produce import request as produce_request
+from tests.api.whole import Whole, settled
+
+UNLIMITED = 1 << 30
+
+
+async def filled(tmp_path: Path, **configs: str) -> tuple[Whole, bytes]:
+    """Topic t with two partitions; offsets 0 to 3 in two batches in the first, nothing in the second."""
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("t", 2, **configs)
+    for values in ((b"a", b"b"), (b"c", b"d")):
+        await whole.ask(produce_request(records.batch(*values)), 9)
+    return whole, topic_id
+
+
+def request(
+    *offsets: int,
+    topic_id: bytes = bytes(16),
+    topic: str = "t",
+    limit: int = UNLIMITED,
+    max_bytes: int = UNLIMITED,
+    max_wait_ms: int = 0,
+    **fields: Any,
+) -> FetchRequest:
+    """A fetch from partitions 0, 1, ... at `offsets`."""
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=limit) for index, offset in enumerate(offsets)
+    ]
+    topics = [FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if offsets else []
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics, **fields)
+
+
+def answers(response: Any) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
+    """For each partition: error code, offsets and values."""
+    return [
+        (answer.error_code, records.read(answer.records or b"")) for topic in response.responses for answer in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", range(19))
+async def test_every_version_reads_what_was_written(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path)
+    response = await whole.ask(request(0, 0, topic_id=topic_id), version)
+    assert answers(response) == [(0, [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]), (0, [])]
+    first, second = response.responses[0].partitions
+    assert (first.high_watermark, second.high_watermark) == (4, 0)
+    assert first.last_stable_offset == (4 if version >= 4 else -1)
+    assert first.log_start_offset == (0 if version >= 5 else -1)
+    assert first.records[16] == (2 if version >= 4 else 1 if version >= 2 else 0), "the magic"
+    assert whole.metrics.all_topics.fetch_message_conversions == (4 if version < 4 else 0)
+
+
+@pytest.mark.parametrize("version", range(19))
+async def test_reading_from_the_middle_of_a_batch(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path)
+    ((code, found),) = answers(await whole.ask(request(3, topic_id=topic_id), version))
+    assert code == 0
+    # The batch comes whole; messages of their own begin where they were asked for.
+    assert records.offsets(found) == ([2, 3] if version >= 4 else [3])
+
+
+@pytest.mark.parametrize("version", range(19))
+async def test_errors_are_the_partition_s(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path)
+    response = await whole.ask(request(5, -1, 0, topic_id=topic_id), version)
+    out, unknown = ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answers(response) == [(out, []), (out, []), (unknown, [])]
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+async def test_a_topic_id_that_is_unknown(tmp_path: Path, version: int) -> None:
+    whole, _ = await filled(tmp_path)
+    response = await whole.ask(request(0, topic_id=b"?" * 16), version)
+    assert answers(response) == [(ErrorCode.UNKNOWN_TOPIC_ID, [])]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 12])
+async def test_limits_of_kip_74(tmp_path: Path, version: int) -> None:
+    whole, _ = await filled(tmp_path)
+    ((_, found),) = answers(await whole.ask(request(0, limit=10), version))
+    # From version 3 on the first batch comes whole; before, it is cut.
+    assert records.offsets(found) == ([0, 1] if version >= 3 else [])
+    ((_, found),) = answers(await whole.ask(request(0, max_bytes=10), version))
+    assert records.offsets(found) == ([0, 1] if version >= 3 else [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("version", range(19))
+async def test_topics_that_refuse_conversion(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path, message_downconversion_enable="false")
+    ((code, found),) = answers(await whole.ask(request(0, topic_id=topic_id), version))
+    assert code == (0 if version >= 4 else ErrorCode.UNSUPPORTED_VERSION)
+    assert bool(found) == (version >= 4)
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 9, 10, 17])
+async def test_topics_in_zstd_are_for_version_10_and_later(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path, compression_type="zstd")
+    ((code, found),) = answers(await whole.ask(request(0, topic_id=topic_id), version))
+    assert code == (0 if version >= 10 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    assert bool(found) == (version >= 10)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 11, 17])
+async def test_a_fetch_waits_for_records(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path)
+    wanted = request(4, topic_id=topic_id, max_wait_ms=500)
+    waiting = whole.send(wanted, version)
+    assert isinstance(waiting, asyncio.Future)
+    await whole.ask(produce_request(records.batch(b"e")), 9)
+    ((code, found),) = answers(whole.read(await waiting, wanted, version))
+    assert (code, found) == (0, [(4, b"e")])
+
+
+async def test_a_fetch_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    whole, _ = await filled(tmp_path)
+    waiting = whole.send(request(4, max_wait_ms=500), 4)
+    whole.clock.advance(499)
+    whole.timer.advance()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    whole.clock.advance(1)
+    whole.timer.advance()
+    assert answers(whole.read(await waiting, request(4), 4)) == [(0, [])]
+
+
+async def test_a_waiting_fetch_of_a_topic_that_is_deleted(tmp_path: Path) -> None:
+    whole, topic_id = await filled(tmp_path)
+    wanted = request(4, max_wait_ms=500)
+    waiting = whole.send(wanted, 4)
+    await whole.controller.delete_topics([topic_id])  # type: ignore[list-item]  # bytes are what it is
+    assert answers(whole.read(await waiting, wanted, 4)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
+
+
+async def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
+    whole, topic_id = await filled(tmp_path)
+    full = await whole.ask(request(4, 0, topic_id=topic_id, session_epoch=0), 17)
+    assert len(answers(full)) == 2
+    nothing = await whole.ask(request(session_id=full.session_id, session_epoch=1), 17)
+    assert (nothing.error_code, nothing.session_id, answers(nothing)) == (0, full.session_id, [])
+    await whole.ask(produce_request(records.batch(b"e")), 9)
+    news = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
+    assert answers(news) == [(0, [(4, b"e")])]
+    repeated = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
+    assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    other = await whole.ask(request(session_id=full.session_id ^ 1, session_epoch=1), 17)
+    assert other.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_converted_response_keeps_little_before_it_is_sent(tmp_path: Path) -> None:
+    """250 partitions with a compressed first batch each: what is kept of them is within one chunk."""
+    chunk = 4096
+    whole = await Whole(tmp_path, pybroker_down_conversion_chunk_bytes=chunk).start()
+    await whole.create("t", 50, compression_type="gzip")
+    for partition in range(50):
+        await whole.ask(produce_request(records.batch(b"x" * 500), partition=partition), 9)
+    answer = await settled(whole.send(request(*[0] * 50), 3))
+    assert isinstance(answer, Outgoing)
+    late = [part for part in answer.parts if not isinstance(part, bytes | bytearray | memoryview)]
+    kept = [part._lazy.kept_bytes for part in late]  # type: ignore[attr-defined]
+    assert len(kept) == 50
+    assert 0 < sum(kept) <= chunk
+    found = answers(whole.read(answer, request(), 3))
+    assert found == [(0, [(0, b"x" * 500)])] * 50
+
+
+async def test_the_counters_of_unknown_topics_do_not_grow(tmp_path: Path) -> None:
+    whole, _ = await filled(tmp_path)
+    for number in range(10):
+        await whole.ask(request(0, topic=f"nothing-{number}"), 4)
+    assert set(whole.metrics.topics) == {"t"}
+    assert whole.metrics.all_topics.failed_fetch_requests == 10

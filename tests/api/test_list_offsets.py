@@ -1,0 +1,89 @@
+"""ListOffsets: places and times, in every version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api import list_offsets
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.api import records
+from tests.api.test_produce import request as produce_request
+from tests.api.whole import NOW_MS, Whole
+
+
+async def filled(tmp_path: Path) -> Whole:
+    """Offsets 0 to 5 in three batches; the largest timestamp is that of offset 3."""
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    for timestamp in (NOW_MS, NOW_MS + 1000, NOW_MS + 500):
+        await whole.ask(produce_request(records.batch(b"a", b"b", timestamp=timestamp)), 9)
+    return whole
+
+
+async def ask(whole: Whole, version: int, *timestamps: int, replica_id: int = -1, **fields: Any) -> list[Any]:
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp, **fields) for timestamp in timestamps]
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    response = await whole.ask(request, version)
+    (topic,) = response.topics
+    return list(topic.partitions)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (list_offsets.LATEST, (6, -1)),
+        (list_offsets.EARLIEST, (0, -1)),
+        (0, (0, NOW_MS)),
+        (NOW_MS + 1, (1, NOW_MS + 1)),
+        (NOW_MS + 2, (2, NOW_MS + 1000)),
+        (NOW_MS + 1001, (3, NOW_MS + 1001)),
+        (NOW_MS + 1002, (-1, -1)),
+        (list_offsets.MAX_TIMESTAMP, (3, NOW_MS + 1001)),
+        (list_offsets.EARLIEST_LOCAL, (0, -1)),
+        (list_offsets.LATEST_TIERED, (-1, -1)),
+        (list_offsets.EARLIEST_PENDING_UPLOAD, (-1, -1)),
+    ],
+)
+async def test_places_and_times(tmp_path: Path, version: int, timestamp: int, expected: tuple[int, int]) -> None:
+    whole = await filled(tmp_path)
+    (answer,) = await ask(whole, version, timestamp)
+    if version < list_offsets._FIRST_VERSION.get(timestamp, 0):
+        assert (answer.error_code, answer.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        return
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, *expected)
+    if version >= 4:
+        assert answer.leader_epoch == (-1 if expected[0] < 0 else 0)
+
+
+async def test_version_0_answers_with_a_list(tmp_path: Path) -> None:
+    whole = await filled(tmp_path)
+    (latest,) = await ask(whole, 0, list_offsets.LATEST, max_num_offsets=10)
+    (earliest,) = await ask(whole, 0, list_offsets.EARLIEST, max_num_offsets=10)
+    (other,) = await ask(whole, 0, list_offsets.MAX_TIMESTAMP)
+    assert (latest.error_code, latest.old_style_offsets) == (0, [6, 0])
+    assert (earliest.error_code, earliest.old_style_offsets) == (0, [0])
+    assert other.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_partition_that_is_asked_about_twice(tmp_path: Path) -> None:
+    whole = await filled(tmp_path)
+    answers = await ask(whole, 5, list_offsets.LATEST, list_offsets.EARLIEST)
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+async def test_the_leader_epoch_is_compared(tmp_path: Path, epoch: int, code: int) -> None:
+    whole = await filled(tmp_path)
+    (answer,) = await ask(whole, 4, list_offsets.LATEST, current_leader_epoch=epoch)
+    assert answer.error_code == code
+
+
+async def test_an_unknown_topic(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    (answer,) = await ask(whole, 1, list_offsets.LATEST)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

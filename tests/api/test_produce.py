@@ -1,0 +1,162 @@
+"""Produce in every version: what is stored, what is answered, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.api import records
+from tests.api.whole import NOW_MS, Whole
+
+MAGIC_OF = {0: 0, 1: 0, 2: 1}  # of the records that a client of the version sends; 2 from version 3 on
+
+
+def sent(version: int, *values: bytes | None) -> bytes:
+    if version in MAGIC_OF:
+        return records.message_set(*values, magic=MAGIC_OF[version])
+    return records.batch(*values)
+
+
+def request(data: Any, *, acks: int = 1, name: str = "t", topic_id: bytes = bytes(16), partition: int = 0) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=partition, records=data)]
+    topics = [TopicProduceData(name=name, topic_id=topic_id, partition_data=partitions)]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+
+
+def only(response: Any) -> Any:
+    ((answer,),) = [topic.partition_responses for topic in response.responses]
+    return answer
+
+
+def stored(whole: Whole, topic: str = "t") -> list[tuple[int, bytes | None]]:
+    (log,) = [log for log in whole.logs.all_logs() if log.topic_partition.topic == topic]
+    fetched = log.read(0, bytes_max=1 << 20, upper_offset=log.log_end_offset, min_one_batch=True)
+    return records.read(fetched.records.read(0, fetched.size)) if fetched.size else []  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_every_version_appends_and_learns_the_base_offset(tmp_path: Path, version: int, acks: int) -> None:
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("t")
+    for base_offset in (0, 2):
+        response = await whole.ask(request(sent(version, b"a", None), acks=acks, topic_id=topic_id), version)
+        answer = only(response)
+        assert (answer.error_code, answer.base_offset) == (0, base_offset)
+        assert answer.log_append_time_ms == -1
+        assert answer.log_start_offset == (0 if version >= 5 else -1)
+    assert stored(whole) == [(0, b"a"), (1, None), (2, b"a"), (3, None)]
+    assert whole.metrics.all_topics.messages_in == 4
+    assert whole.metrics.topic("t").produce_message_conversions == (4 if version < 3 else 0)
+
+
+async def test_log_append_time_is_told_and_stored(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t", message_timestamp_type="LogAppendTime")
+    whole.clock.advance(5)
+    answer = only(await whole.ask(request(records.batch(b"a")), 9))
+    assert (answer.error_code, answer.log_append_time_ms) == (0, NOW_MS + 5)
+
+
+async def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    assert whole.send(request(records.batch(b"a"), acks=0), 7) is None
+    assert stored(whole) == [(0, b"a")]
+    with pytest.raises(ProtocolViolation, match="nothing-0: UNKNOWN_TOPIC_OR_PARTITION"):
+        whole.send(request(records.batch(b"a"), acks=0, name="nothing"), 7)
+
+
+@pytest.mark.parametrize(
+    ("version", "data", "code"),
+    [
+        (9, None, ErrorCode.INVALID_RECORD),
+        (9, b"", ErrorCode.INVALID_RECORD),
+        (3, records.message_set(b"a", magic=1), ErrorCode.INVALID_RECORD),
+        (9, records.batch(b"a") * 2, ErrorCode.INVALID_RECORD),
+        (9, records.batch(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (9, records.batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+async def test_bad_records_are_refused_and_nothing_is_stored(
+    tmp_path: Path, version: int, data: bytes | None, code: ErrorCode
+) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t", max_message_bytes="1000")
+    answer = only(await whole.ask(request(data), version))
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert stored(whole) == []
+
+
+async def test_each_partition_fails_by_itself(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t", partitions=2)
+    data = records.batch(b"a")
+    topics = [
+        TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=data) for index in (0, 2, 1)]),
+        TopicProduceData(name="nothing", partition_data=[PartitionProduceData(index=0, records=data)]),
+    ]
+    response = await whole.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 8)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        (topic.name, [(answer.index, answer.error_code) for answer in topic.partition_responses]) for topic in response.responses
+    ] == [("t", [(0, 0), (2, unknown), (1, 0)]), ("nothing", [(0, unknown)])]
+
+
+async def test_topic_ids_that_are_unknown(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("t")
+    data = records.batch(b"a")
+    topics = [
+        TopicProduceData(topic_id=one, partition_data=[PartitionProduceData(index=0, records=data)])
+        for one in (b"?" * 16, topic_id, b"!" * 16)
+    ]
+    response = await whole.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 13)
+    assert [(topic.topic_id, only_code(topic)) for topic in response.responses] == [
+        (b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        (topic_id, 0),
+        (b"!" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+def only_code(topic: Any) -> int:
+    (answer,) = topic.partition_responses
+    return int(answer.error_code)
+
+
+@pytest.mark.parametrize("acks", [-2, 2])
+async def test_acks_that_do_not_exist(tmp_path: Path, acks: int) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    assert only(await whole.ask(request(records.batch(b"a"), acks=acks), 7)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert stored(whole) == []
+
+
+async def test_an_idempotent_producer_s_repetition_is_answered_with_the_first_offset(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    first = records.batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+    second = records.batch(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+    late = records.batch(b"e", producer_id=7, producer_epoch=0, base_sequence=9)
+    answers = [only(await whole.ask(request(data), 9)) for data in (first, second, first, second, late)]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+        (0, 0),
+        (0, 2),
+        (0, 0),
+        (0, 2),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+    ]
+    assert stored(whole) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+async def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    data = records.batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert only(await whole.ask(request(data), 9)).error_code == ErrorCode.INVALID_TXN_STATE
+    assert stored(whole) == []
