@@ -25,16 +25,18 @@ from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.metadata.store import open_store
+from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID
 from pybroker.network.limits import BoundListener, Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.periodic import Periodic
+from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
@@ -54,6 +56,10 @@ STOP_GRACE_MS: Final = 2_500
 METADATA_FILE: Final = "metadata.sqlite"
 
 
+class StartError(Exception):
+    """The broker cannot start; the text says why, for a person."""
+
+
 class BrokerServer:
     """One broker. `start` and `stop` once each, on a running event loop."""
 
@@ -67,12 +73,18 @@ class BrokerServer:
         self._metrics_server: MetricsServer | None = None
 
     async def start(self) -> list[BoundListener]:
-        """Open everything; returns where it listens. Raises OSError, StoreError, KafkaError and the log manager's errors."""
+        """Open everything; returns where it listens.
+
+        Raises StartError, or OSError when an address cannot be bound.
+        """
         config, clock = self.config, self.clock
         loop = asyncio.get_running_loop()
-        self.store = await self._open_store()
-        self.controller = Controller(self.store, config, broker_id=config.node_id)
-        await self.controller.start(config.cluster_id)
+        try:
+            self.store = self._open_store()
+            self.controller = Controller(self.store, config, broker_id=config.node_id)
+            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs))
+        except StoreError as error:
+            raise StartError(str(error)) from error
         self.log_manager = LogManager(
             config.log_dirs,
             cluster_id=self.controller.image.cluster_id,
@@ -83,7 +95,10 @@ class BrokerServer:
             config_of=self._topic_config,
             on_directory_failure=self._on_directory_failure,
         )
-        self.log_manager.start()
+        try:
+            self.log_manager.start()
+        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError) as error:
+            raise StartError(str(error)) from error
         self._set_strays_aside()
         self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
         self.replica_manager = ReplicaManager(
@@ -119,11 +134,11 @@ class BrokerServer:
 
     # What start is made of
 
-    async def _open_store(self) -> Store:
+    def _open_store(self) -> Store:
         url = self.config.metadata_store
         if url == "sqlite:":
             url = f"sqlite:{self.config.log_dirs[0]}/{METADATA_FILE}"
-        return open_store(url)
+        return open_store(url, asyncio.to_thread)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         image = self.controller.image.topics.get(topic)

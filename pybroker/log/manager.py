@@ -339,3 +339,16 @@ def _failing(directory: LogDirectory) -> Callable[[OSError | None], None]:
             directory.fail(error)
 
     return done
+
+
+def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
+    """The cluster that the first log directory with a `meta.properties` belongs to; None when all are new."""
+    filesystem = Filesystem()
+    for path in log_dirs:
+        try:
+            properties = checkpoint.read_meta_properties(filesystem, path)
+        except (OSError, checkpoint.CorruptCheckpointError):
+            continue  # `LogManager.start` looks again, and says what is wrong
+        if properties is not None:
+            return properties.cluster_id
+    return None
