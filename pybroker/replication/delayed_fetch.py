@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
@@ -45,29 +45,36 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """See the module's cases."""
+        try:
+            is_due = self._is_due()
+        except KafkaError:
+            is_due = True  # Case D
+        return is_due and self.force_complete()
+
+    def _is_due(self) -> bool:
         params = self._params
         isolation, require_leader = params.isolation, params.fetch_only_leader
         bytes_available = 0
         for wanted, start in self._waiting:
             partition = self._replicas.partition(wanted.topic_partition)
             if isinstance(partition, ErrorCode):
-                return self.force_complete()  # Case B, C, D
+                return True  # Case B, C, D
             if partition.refusal(wanted.current_leader_epoch, require_leader=require_leader) is not None:
-                return self.force_complete()  # Case A, E
+                return True  # Case A, E
             end = partition.end_metadata(isolation)
             if start is not None and start.offset != end.offset:
                 # Equal offsets may lie in different segments when the log has just rolled: that is no Case F. Nor is an offset
                 # that the high watermark or an open transaction still hides.
                 if start.offset > end.offset:
                     if start.offset > partition.log.log_end_offset:
-                        return self.force_complete()  # Case F
+                        return True  # Case F
                 elif start.segment_base_offset != end.segment_base_offset:
-                    return self.force_complete()  # Case F
+                    return True  # Case F
                 else:
                     bytes_available += min(end.position - start.position, wanted.max_bytes)
             if wanted.last_fetched_epoch >= 0 and partition.is_diverging(wanted):
-                return self.force_complete()  # Case H
-        return bytes_available >= params.min_bytes and self.force_complete()  # Case G
+                return True  # Case H
+        return bytes_available >= params.min_bytes  # Case G
 
     def on_complete(self) -> None:
         """Read what is there by now, and answer."""

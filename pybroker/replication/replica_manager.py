@@ -113,10 +113,11 @@ class ReplicaManager:
 
     def start(self) -> None:
         """Make the partitions that the image gives this broker. One whose log cannot be had is offline; the others go on."""
+        high_watermarks = self._log_manager.read_high_watermarks()
         for topic in self._image.topics.values():
             for topic_partition, partition_image in self._own_partitions(topic):
                 try:
-                    self._add(topic, topic_partition, partition_image)
+                    self._add(topic, topic_partition, partition_image, high_watermarks.get(topic_partition, 0))
                 except (OSError, KafkaError):
                     logger.exception("the log of %s cannot be opened; the partition is offline", topic_partition)
                     self._offline.add(topic_partition)
@@ -141,10 +142,10 @@ class ReplicaManager:
             if self._broker_id in partition_image.replicas:
                 yield TopicPartition(topic.name, number), partition_image
 
-    def _add(self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage) -> None:
+    def _add(self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage, high_watermark: int = 0) -> None:
         config = TopicConfig.resolve(self._config, topic.configs)
         log = self._log_manager.create(topic_partition, topic.topic_id, config)
-        self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image)
+        self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image, high_watermark)
 
     def _change(self, old_topic: TopicImage, topic: TopicImage) -> None:
         owned = dict(self._own_partitions(topic))
@@ -165,9 +166,12 @@ class ReplicaManager:
                     partition.log.config = config
 
     def _remove(self, topic_partition: TopicPartition) -> None:
-        self._offline.discard(topic_partition)
-        if self._partitions.pop(topic_partition, None) is not None:
-            self._log_manager.delete(topic_partition)
+        if self._partitions.pop(topic_partition, None) is not None or topic_partition in self._offline:
+            self._offline.discard(topic_partition)
+            try:
+                self._log_manager.delete(topic_partition)
+            except KafkaError:  # the disk; the partition is gone all the same; its files are strays at the next start
+                logger.exception("the log of %s cannot be removed", topic_partition)
         self._wake(topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
@@ -372,7 +376,8 @@ class ReplicaManager:
     def _note_follower(self, replica_id: int, results: FetchResults) -> None:
         """A follower that fetches from an offset has everything before it."""
         for wanted, data in results:
-            if data.error_code or data.fetch_offset_metadata is None:
+            partition = self._partitions.get(wanted.topic_partition)  # gone if the disk failed while another one was read
+            if partition is None or data.error_code or data.fetch_offset_metadata is None:
                 continue
-            if self._partitions[wanted.topic_partition].update_follower(replica_id, data.fetch_offset_metadata):
+            if partition.update_follower(replica_id, data.fetch_offset_metadata):
                 self._wake(wanted.topic_partition)

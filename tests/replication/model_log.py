@@ -85,6 +85,8 @@ class ModelLog:
         )
 
     def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        if self.error is not None:
+            raise self.error
         for batch in self.batches:
             if batch.last_offset >= offset:
                 return LogOffsetMetadata(offset, batch.segment, batch.position)
@@ -127,6 +129,10 @@ class ModelLogManager:
         self.logs: dict[TopicPartition, ModelLog] = {}
         self.failing: set[TopicPartition] = set()
         self.deleted: list[TopicPartition] = []
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        return self.high_watermarks
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> ModelLog:
         if topic_partition in self.failing:
@@ -137,4 +143,4 @@ class ModelLogManager:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         self.deleted.append(topic_partition)
-        del self.logs[topic_partition]
+        self.logs.pop(topic_partition, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pybroker.model import TopicPartition
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from tests.replication.setting import Setting, params, wanted
 
 
@@ -49,6 +49,17 @@ def test_cases_that_end_in_an_error(case: str) -> None:
     happens(setting)
     assert error(answers) == expected
     assert setting.manager.fetch_purgatory.delayed == 0
+
+
+def test_case_d_found_out_by_looking() -> None:
+    setting = Setting()
+    setting.topic("t")
+    setting.produce("t", 100, 100)
+    setting.log("t").producers.first_unstable_offset = 0
+    answers = setting.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
+    setting.log("t").error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert error(answers) == ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[arg-type]
 
 
 def test_case_e_a_fenced_epoch() -> None:

@@ -69,7 +69,10 @@ def test_a_log_that_cannot_be_made_fails_the_change_and_can_be_taken_back() -> N
 def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
     setting = Setting()
     setting.topic("t", 2)
+    setting.topic("replicated", replicas=(1, 2))
+    setting.produce("replicated", 10, 10)
     setting.logs.failing.add(TopicPartition("t", 0))
+    setting.logs.high_watermarks = {TopicPartition("t", 1): 7, TopicPartition("replicated", 0): 1}
     old = setting.manager
     manager = ReplicaManager(
         broker_id=BROKER,
@@ -85,9 +88,9 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
         manager.start()
     assert "t-0" in caplog.text
     assert manager.partition(TopicPartition("t", 0)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert set(manager.partitions) == {("t", 1)}
+    assert set(manager.partitions) == {("t", 1), ("replicated", 0)}
     assert manager.offline_count == 1
-    assert manager.high_watermarks() == {("t", 1): 0}
+    assert manager.high_watermarks() == {("t", 1): 0, ("replicated", 0): 1}, "the checkpoint's, within the log"
 
 
 def test_each_partition_of_an_append_is_answered_by_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -216,6 +219,15 @@ def test_a_followers_fetch_moves_the_high_watermark_and_reads_to_the_end() -> No
     assert (data.records.size, setting.partition("t").high_watermark) == (20, 1)
     (((_, data),),) = setting.fetch(params(replica_id=9), wanted("t", 1))
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of it"
+
+
+def test_a_topic_whose_disk_failed_can_be_deleted_and_made_anew() -> None:
+    setting = Setting()
+    setting.topic("t")
+    setting.manager.mark_offline(TopicPartition("t", 0))
+    setting.topic("t", identity=topic_id("t2"))
+    assert setting.partition("t").topic_id == topic_id("t2")
+    assert setting.manager.offline_count == 0
 
 
 def test_limits_do_not_apply_to_what_is_not_there() -> None:
