@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, RequestHandler, Response
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
-from pybroker.network.sender import Sender
+from pybroker.network.sender import HIGH_WATER_BYTES, Sender
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 TURN_REQUESTS: Final = 64
 TURN_NS: Final = 2_000_000
-OUTPUT_HIGH_WATER_BYTES: Final = 64 * 1024
 
 
 class ConnectionOwner(Protocol):
@@ -105,13 +104,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.is_open = True
-        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
         self._sender = Sender(self._transport, self, self.counters)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the transport receives to."""
-        return self._receiver.get_buffer(is_busy=self._is_busy)
+        return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
 
     def buffer_updated(self, nbytes: int) -> None:
         """The transport received `nbytes`."""
@@ -121,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.active(self)
         self.counters.bytes_in += nbytes
         self._receiver.received(nbytes)
-        if self._is_busy:
+        if self._parked is not None or self._sender.is_blocked:
             self._receiver.leave_scratch()  # at most the size of the next request
             self._mute_data_behind()
             return

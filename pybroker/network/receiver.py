@@ -102,7 +102,7 @@ class Receiver:
             return here >= self._frame_size
         return here > 0 or len(self._prefix) == PREFIX.size
 
-    def get_buffer(self, *, is_busy: bool) -> memoryview:
+    def get_buffer(self, is_busy: bool) -> memoryview:
         """Where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in work."""
         if self._kept is not None:
             return self._source[self._end :]

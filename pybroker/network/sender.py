@@ -27,6 +27,8 @@ PIECE_BYTES: Final = 1024 * 1024
 """Of a large response, at most about this much is with the transport at a time."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
 """After this much other connections have their turn, even if the socket takes more."""
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""The transport asks for no more while it has more than this unsent."""
 JOINED_BYTES: Final = 256 * 1024
 """Small responses are joined until they are this many bytes."""
 
@@ -39,6 +41,12 @@ class Output(Protocol):
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """The same for several."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes not sent yet."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Set the high water mark, and pause the writer if it is exceeded already."""
 
 
 class SenderOwner(Protocol):
@@ -218,7 +226,10 @@ class Sender:
         self._chunks = []
         self._counters.bytes_out += self._chunks_bytes
         self._chunks_bytes = 0
-        self._output.writelines(chunks)
+        output = self._output
+        output.writelines(chunks)
+        if not self._is_paused and output.get_write_buffer_size() > HIGH_WATER_BYTES:
+            output.set_write_buffer_limits(HIGH_WATER_BYTES)  # asyncio's writelines of 3.12 and 3.13.0 forgets to look
 
     def _finish(self) -> None:
         assert self._outgoing is not None

@@ -37,7 +37,7 @@ class Peer:
     def feed(self, data: bytes) -> bytes:
         """One receive of at most `data`; what did not fit comes back."""
         assert not self.receiver.is_waiting, "muted"
-        into = self.receiver.get_buffer(is_busy=False)
+        into = self.receiver.get_buffer(False)
         assert len(into) > 0
         count = min(len(into), len(data))
         into[:count] = data[:count]
@@ -98,7 +98,7 @@ def test_a_half_read_request_holds_exactly_its_size_and_a_half_read_size_nothing
     peer.feed(stream[3:4])
     assert admission.pool.used == 200
     peer.feed(stream[4:24])
-    into = peer.receiver.get_buffer(is_busy=True)
+    into = peer.receiver.get_buffer(True)
     assert len(into) == 180, "the rest comes straight into the pool's buffer, whatever else is in work"
     assert into.obj is not scratch.obj
     peer.receiver.close()
@@ -108,7 +108,7 @@ def test_a_half_read_request_holds_exactly_its_size_and_a_half_read_size_nothing
 def test_a_complete_small_request_is_handled_where_it_was_received() -> None:
     admission, scratch = setting()
     peer = Peer(admission, scratch)
-    peer.receiver.get_buffer(is_busy=False)[:7] = framed(b"abc")
+    peer.receiver.get_buffer(False)[:7] = framed(b"abc")
     peer.receiver.received(7)
     frame = peer.receiver.next_frame()
     assert frame is not None
@@ -131,7 +131,7 @@ def test_requests_behind_one_in_work_wait_in_memory_of_their_own() -> None:
     admission, scratch = setting()
     peer = Peer(admission, scratch)
     stream = framed(b"one") + framed(b"two") + framed(b"three") + framed(b"half")[:6]
-    peer.receiver.get_buffer(is_busy=False)[: len(stream)] = stream
+    peer.receiver.get_buffer(False)[: len(stream)] = stream
     peer.receiver.received(len(stream))
     assert peer.receiver.next_frame() == b"one"
     peer.receiver.leave_scratch()  # the first is parked
@@ -154,7 +154,7 @@ def test_while_a_request_is_in_work_only_the_size_of_the_next_is_received() -> N
     stream = framed(b"later")
     received = 0
     for count in (1, 3):
-        into = peer.receiver.get_buffer(is_busy=True)
+        into = peer.receiver.get_buffer(True)
         assert len(into) == PREFIX.size - received
         into[:count] = stream[received : received + count]
         peer.receiver.received(count)
@@ -205,13 +205,13 @@ def test_with_bounded_memory_a_connection_that_parks_is_then_received_one_reques
     admission, scratch = setting(pool_bytes=1000)
     peer = Peer(admission, scratch)
     stream = framed(b"one") + framed(b"two")
-    peer.receiver.get_buffer(is_busy=False)[: len(stream)] = stream
+    peer.receiver.get_buffer(False)[: len(stream)] = stream
     peer.receiver.received(len(stream))
     assert peer.receiver.next_frame() == b"one"
     peer.receiver.leave_scratch()
     peer.take()
     assert peer.requests == [b"two"]
-    assert len(peer.receiver.get_buffer(is_busy=False)) == PREFIX.size
+    assert len(peer.receiver.get_buffer(False)) == PREFIX.size
 
 
 @given(
@@ -232,7 +232,7 @@ def test_many_connections_share_a_tiny_pool_within_its_bound_and_all_are_answere
         i = rng.choice(readable)
         peer = peers[i]
         if not peer.receiver.has_more:
-            into = peer.receiver.get_buffer(is_busy=False)
+            into = peer.receiver.get_buffer(False)
             count = rng.randint(1, min(len(into), len(left[i])))
             into[:count] = left[i][:count]
             left[i] = left[i][count:]

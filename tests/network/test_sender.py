@@ -17,9 +17,11 @@ from pybroker.protocol.parts import Part, SendPart, parts_size
 class FakeTransport:
     """Pauses its writer when more than `high` bytes are unsent, as asyncio's do; the test drains it."""
 
-    def __init__(self, high: float = float("inf")) -> None:
+    def __init__(self, high: float = float("inf"), *, is_forgetful: bool = False) -> None:
         self.high = high
+        self.is_forgetful = is_forgetful
         self.unsent = 0
+        self.is_paused = False
         self.writes: list[bytes] = []
         self.sender: Sender | None = None
 
@@ -29,16 +31,26 @@ class FakeTransport:
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         data = b"".join(list_of_data)
         self.writes.append(data)
-        was_below = self.unsent <= self.high
         self.unsent += len(data)
-        if was_below and self.unsent > self.high:
+        if not self.is_forgetful:
+            self.pause_if_full()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.pause_if_full()
+
+    def pause_if_full(self) -> None:
+        if not self.is_paused and self.unsent > self.high:
+            self.is_paused = True
             assert self.sender is not None
             self.sender.pause()
 
     def drain(self) -> None:
-        was_above = self.unsent > self.high
         self.unsent = 0
-        if was_above:
+        if self.is_paused:
+            self.is_paused = False
             assert self.sender is not None
             self.sender.resume()
 
@@ -99,8 +111,10 @@ class Sent:
         self.count += 1
 
 
-def setting(high: float = float("inf")) -> tuple[Sender, FakeTransport, FakeOwner, ListenerCounters]:
-    transport, owner, counters = FakeTransport(high), FakeOwner(), ListenerCounters("L")
+def setting(
+    high: float = float("inf"), *, is_forgetful: bool = False
+) -> tuple[Sender, FakeTransport, FakeOwner, ListenerCounters]:
+    transport, owner, counters = FakeTransport(high, is_forgetful=is_forgetful), FakeOwner(), ListenerCounters("L")
     sender = transport.sender = Sender(transport, owner, counters)
     return sender, transport, owner, counters
 
@@ -131,8 +145,9 @@ def test_header_and_first_views_are_one_write_behind_what_was_added() -> None:
     assert (sent.count, part.closed, sender.is_blocked) == (1, 1, False)
 
 
-def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it() -> None:
-    sender, transport, owner, counters = setting(high=64 * 1024)
+@pytest.mark.parametrize("is_forgetful", [False, True])
+def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it(is_forgetful: bool) -> None:
+    sender, transport, owner, counters = setting(high=64 * 1024, is_forgetful=is_forgetful)
     sent = Sent()
     size = 5 * PIECE_BYTES // 2
     part = Late(b"x" * size)
