@@ -1,0 +1,260 @@
+"""A connection between a transport and a handler that the test plays, with a clock and a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.clock import ManualClock
+from pybroker.network.admission import Admission
+from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
+from pybroker.network.context import ConnectionContext, Outgoing, Response
+from pybroker.network.counters import ListenerCounters
+from pybroker.network.memory_pool import MemoryPool
+from pybroker.network.mute import MuteCounters, MuteReason
+from pybroker.network.receiver import PREFIX, new_scratch
+
+
+def framed(body: bytes) -> bytes:
+    return PREFIX.pack(len(body)) + body
+
+
+class FakeTransport(asyncio.Transport):
+    """Collects what is written; delivers only while it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connection: Connection | None = None
+        self.written = b""
+        self.writes = 0
+        self.is_reading_ = True
+        self.is_open = True
+        self.reads = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+        self.writes += 1
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        assert self.is_reading_
+        self.is_reading_ = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading_
+        self.is_reading_ = True
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            assert self.connection is not None
+            self.connection.connection_lost(None)
+
+    abort = close
+
+    def deliver(self, data: bytes) -> bytes:
+        """One receive, if the connection is read; the rest comes back."""
+        if not (self.is_reading_ and self.is_open):
+            return data
+        assert self.connection is not None
+        into = self.connection.get_buffer(-1)
+        count = min(len(into), len(data))
+        into[:count] = data[:count]
+        self.reads += 1
+        self.connection.buffer_updated(count)
+        return data[count:]
+
+
+class FakeServer:
+    """The owner; its handler answers with the request, parks it, or does not answer, as the first byte says."""
+
+    def __init__(self) -> None:
+        self.admission = Admission(MemoryPool(-1, ManualClock()), 500, random.Random(1))
+        self.scratch = new_scratch(1 << 20)
+        self.request_bytes_max = 1 << 20
+        self.mute_counters = MuteCounters()
+        self.executor = None
+        self.ns = 1
+        self.ns_per_request = 0
+        self.handled: list[bytes] = []
+        self.parked: list[tuple[bytes, asyncio.Future[Response]]] = []
+        self.lost_count = 0
+        self.sent = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def handler(self, context: ConnectionContext, frame: memoryview) -> Response | asyncio.Future[Response]:
+        self.ns += self.ns_per_request
+        request = bytes(frame)
+        self.handled.append(request)
+        if request[:1] == b"p":
+            future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            self.parked.append((request, future))
+            return future
+        if request[:1] == b"o":
+            return Outgoing([framed(request)], len(request) + 4, self.on_sent)
+        return None if request[:1] == b"n" else framed(request)
+
+    def on_sent(self) -> None:
+        self.sent += 1
+
+    def opened(self, connection: Connection) -> bool:
+        return True
+
+    def active(self, connection: Connection) -> None:
+        pass
+
+    def lost(self, connection: Connection) -> None:
+        self.lost_count += 1
+
+
+def connect(server: FakeServer) -> tuple[Connection, FakeTransport]:
+    connection = Connection(asyncio.get_running_loop(), server, ConnectionContext(connection_id=1), ListenerCounters("L"))
+    transport = FakeTransport()
+    transport.connection = connection
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def turns(count: int = 1) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_read_meanwhile() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    assert transport.deliver(framed(b"x") * (TURN_REQUESTS * 2 + 3)) == b""
+    assert len(server.handled) == TURN_REQUESTS
+    assert (connection.mute_reasons, transport.is_reading_) == ({MuteReason.REQUEST_IN_WORK}, False)
+    assert server.admission.queued_requests == 1
+    await turns()
+    assert len(server.handled) == TURN_REQUESTS * 2
+    await turns()
+    assert len(server.handled) == TURN_REQUESTS * 2 + 3
+    assert (connection.mute_reasons, transport.is_reading_, transport.writes) == (set(), True, 3)
+    assert (server.admission.queued_requests, server.admission.pool.used) == (0, 0)
+
+
+async def test_a_turn_of_slow_requests_ends_earlier() -> None:
+    server = FakeServer()
+    server.ns_per_request = TURN_NS // 10
+    _, transport = connect(server)
+    transport.deliver(framed(b"x") * 60)
+    assert 10 <= len(server.handled) < 40
+    await turns(5)
+    assert len(server.handled) == 60
+
+
+async def test_a_parked_request_mutes_only_when_more_data_comes() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"p1"))
+    assert transport.is_reading_
+    rest = transport.deliver(framed(b"two"))
+    assert rest == b"two"
+    assert (connection.mute_reasons, transport.is_reading_) == ({MuteReason.REQUEST_IN_WORK}, False)
+    server.parked[0][1].set_result(framed(b"one"))
+    await turns(2)
+    assert transport.is_reading_
+    transport.deliver(rest)
+    assert transport.written == framed(b"one") + framed(b"two")
+    assert server.mute_counters.transitions == 1
+
+
+async def test_a_blocked_output_stops_the_pipeline_and_mutes() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    connection.pause_writing()
+    rest = transport.deliver(framed(b"x"))
+    assert (connection.mute_reasons, server.handled, rest) == ({MuteReason.OUTPUT_FULL}, [], b"x")
+    connection.resume_writing()
+    assert transport.is_reading_
+    assert transport.deliver(rest) == b""
+    assert transport.written == framed(b"x")
+
+
+async def test_an_answer_for_a_connection_that_is_gone_is_discarded() -> None:
+    server = FakeServer()
+    _, transport = connect(server)
+    transport.deliver(framed(b"p"))
+    transport.close()
+    server.parked[0][1].set_result(Outgoing([b"x"], 1, server.on_sent))
+    await turns(2)
+    assert (transport.written, server.sent, server.lost_count) == (b"", 1, 1)
+
+
+@pytest.mark.parametrize("is_parked", [True, False])
+async def test_ending_answers_what_is_in_work_and_nothing_more(is_parked: bool) -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    if is_parked:
+        transport.deliver(framed(b"p1") + framed(b"never"))
+    connection.end()
+    await turns(2)
+    assert transport.is_open == is_parked
+    if is_parked:
+        server.parked[0][1].set_result(framed(b"1"))
+        await turns(3)
+        assert (transport.written, server.handled) == (framed(b"1"), [b"p1"])
+    assert not transport.is_open
+    assert server.admission.pool.used == 0
+
+
+@given(
+    st.lists(
+        st.builds(lambda kind, size: kind + bytes(size), st.sampled_from([b"x", b"p", b"n", b"o"]), st.integers(0, 400)),
+        max_size=150,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_whatever_is_sent_and_parked_the_answers_come_in_order(requests: list[bytes], rng: random.Random) -> None:
+    async def scenario() -> None:
+        server = FakeServer()
+        connection, transport = connect(server)
+        left = b"".join(map(framed, requests))
+
+        def events() -> Iterator[Callable[[], None]]:
+            if left and transport.is_reading_:
+                yield deliver
+            if server.parked:
+                yield answer
+
+        def deliver() -> None:
+            nonlocal left
+            count = rng.randint(1, len(left))
+            left = transport.deliver(left[:count]) + left[count:]
+
+        def answer() -> None:
+            request, future = server.parked.pop()
+            future.set_result(framed(request))
+
+        while len(server.handled) < len(requests) or server.parked:
+            if possible := list(events()):
+                rng.choice(possible)()
+            await turns(rng.randint(0, 2))
+            assert len(server.parked) <= 1, "one request in work"
+        await turns(3)
+        assert server.handled == requests
+        assert transport.written == b"".join(framed(request) for request in requests if request[:1] != b"n")
+        assert (connection.mute_reasons, server.admission.pool.used) == (set(), 0)
+        assert server.sent == sum(request[:1] == b"o" for request in requests)
+
+    asyncio.run(scenario())
