@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.log.append_validator import validate_as_follower
+from pybroker.log.append_validator import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import NO_TIMESTAMP
 from pybroker.records.control import ControlType, transaction_marker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.log.log import Log
     from pybroker.log.producer_entry import BatchMetadata
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
     from pybroker.records.batch import BatchView
-    from pybroker.records.validate import ValidationResult
 
 
 def append_as_leader(
@@ -42,97 +44,109 @@ def append_as_leader(
         origin=origin,
         request_version=request_version,
     )
-    return _append(log, validated, now_ms=now_ms, origin=origin)
+    info = _append(log, validated.data, validated.batches, now_ms, origin)
+    info.records_converted = validated.records_converted
+    if not info.is_duplicate:
+        info.log_append_time = validated.log_append_time
+    return info
 
 
 def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
     """See `Log.append_as_follower`."""
     log.check_usable()
-    validated = validate_as_follower(records)
-    if validated.batches and validated.batches[0].base_offset < log.log_end_offset:
+    batches = sound_batches(records)
+    if batches and batches[0].base_offset < log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"replicated records begin at {validated.batches[0].base_offset}, the log of {log.topic_partition} ends at {log.log_end_offset}",
+            f"replicated records begin at {batches[0].base_offset}, the log of {log.topic_partition} ends at {log.log_end_offset}",
         )
-    return _append(log, validated, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
+    return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def _append(log: Log, validated: ValidationResult, *, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
-    batches, data = validated.batches, validated.data
-    info = LogAppendInfo(
-        first_offset=validated.first_offset,
-        last_offset=validated.last_offset,
-        max_timestamp=validated.max_timestamp,
-        log_append_time=validated.log_append_time,
-        log_start_offset=log.log_start_offset,
-        record_count=validated.record_count,
-        size=len(data),
-        records_converted=validated.records_converted,
-    )
+def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+    """Write `batches`, which are all of `data` and have their final offsets."""
     if not batches:
-        return info
+        return LogAppendInfo(log_start_offset=log.log_start_offset)
+    first_offset, last_offset = batches[0].base_offset, batches[-1].last_offset
+    max_timestamp, offset_of_max_timestamp, record_count, has_producers = NO_TIMESTAMP, -1, 0, False
     try:
         for batch in batches:
+            record_count += batch.record_count
+            if batch.max_timestamp > max_timestamp:
+                max_timestamp, offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
+            if batch.producer_id >= 0:
+                has_producers = True
             if batch.partition_leader_epoch != log.epochs.latest_epoch:
                 log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        segment = _segment_for(log, validated, now_ms)
-        producer_batches = [one for batch in batches if batch.producer_id >= 0 and (one := producer_batch(batch)) is not None]
-        if producer_batches:
-            if origin is AppendOrigin.CLIENT:
-                for batch_of_producer in producer_batches:
-                    duplicate = log.producers.find_duplicate(batch_of_producer)
-                    if duplicate is not None:
-                        return _duplicate(info, duplicate)
-            log.producers.check(producer_batches, from_client=origin is AppendOrigin.CLIENT)
+        segment = _segment_for(log, len(data), first_offset, last_offset, max_timestamp, now_ms)
+        producer_batches: list[ProducerBatch] = []
+        if has_producers:
+            producer_batches = [one for batch in batches if (one := producer_batch(batch)) is not None]
+            duplicate = _check_producers(log, producer_batches, origin)
+            if duplicate is not None:
+                return _answer_duplicate(log, duplicate, record_count)
         position = segment.size
-        segment.append(
-            data,
-            last_offset=validated.last_offset,
-            max_timestamp=validated.max_timestamp,
-            offset_of_max_timestamp=validated.offset_of_max_timestamp,
-        )
-        log.log_end_offset = validated.last_offset + 1
+        segment.append(data, last_offset, max_timestamp, offset_of_max_timestamp)
+        log.log_end_offset = last_offset + 1
         for batch in batches:
             segment.remember(batch.base_offset, position, batch.batch_length)
             position += batch.batch_length
-        for batch_of_producer in producer_batches:
-            completed = log.producers.update(batch_of_producer)
+        for noted in producer_batches:
+            completed = log.producers.update(noted)
             if completed is not None:
                 complete_transaction(log, segment, completed)
-        log.producers.map_end_offset = log.log_end_offset
-        log.unflushed_messages += validated.last_offset + 1 - validated.first_offset
+        log.producers.map_end_offset = last_offset + 1
+        log.unflushed_messages += last_offset + 1 - first_offset
         if log.unflushed_messages >= log.config.flush_messages:
             log.flush()
     except OSError as error:
         raise log.log_directory.fail(error) from error
-    return info
+    return LogAppendInfo(
+        first_offset=first_offset,
+        last_offset=last_offset,
+        max_timestamp=max_timestamp,
+        log_start_offset=log.log_start_offset,
+        record_count=record_count,
+        size=len(data),
+    )
 
 
-def _segment_for(log: Log, validated: ValidationResult, now_ms: int) -> LogSegment:
+def _segment_for(log: Log, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> LogSegment:
     """The active segment, or a new one if the records do not fit there any more."""
-    size = len(validated.data)
-    if size > log.config.segment_bytes:
+    config, segment = log.config, log.segments.active
+    if size > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size} bytes for {log.topic_partition} are more than a segment of {log.config.segment_bytes}",
+            f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
         )
-    segment = log.segments.active
-    if segment.should_roll(
-        data_size=size,
-        max_timestamp=validated.max_timestamp,
-        last_offset=validated.last_offset,
-        now_ms=now_ms,
-        config=log.config,
-    ):
-        return log.roll(now_ms, validated.first_offset)
+    if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
+        return log.roll(now_ms, first_offset)
     return segment
 
 
-def _duplicate(info: LogAppendInfo, original: BatchMetadata) -> LogAppendInfo:
-    info.first_offset, info.last_offset = original.first_offset, original.last_offset
-    info.log_append_time = original.timestamp
-    info.size, info.is_duplicate = 0, True
-    return info
+def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendOrigin) -> BatchMetadata | None:
+    """The first append of what a client repeats; None for what is new and in order. Raises KafkaError for the rest."""
+    from_client = origin is AppendOrigin.CLIENT
+    if from_client:
+        for batch in batches:
+            duplicate = log.producers.find_duplicate(batch)
+            if duplicate is not None:
+                return duplicate
+    if origin is not AppendOrigin.REPLICATION:
+        log.producers.check(batches, from_client=from_client)
+    return None
+
+
+def _answer_duplicate(log: Log, original: BatchMetadata, record_count: int) -> LogAppendInfo:
+    return LogAppendInfo(
+        first_offset=original.first_offset,
+        last_offset=original.last_offset,
+        max_timestamp=original.timestamp,
+        log_append_time=original.timestamp,
+        log_start_offset=log.log_start_offset,
+        record_count=record_count,
+        is_duplicate=True,
+    )
 
 
 def producer_batch(batch: BatchView) -> ProducerBatch | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.log.results import AppendOrigin
-from pybroker.records.batch import NO_TIMESTAMP, BatchView, batches
+from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
 from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
 
@@ -50,30 +50,14 @@ class AppendValidator:
         )
 
 
-def validate_as_follower(records: memoryview) -> ValidationResult:
-    """Check what the leader sent; it keeps its offsets and epochs. A partial batch at the end is left out.
-
-    Raises CorruptRecordError.
-    """
+def sound_batches(records: memoryview) -> list[BatchView]:
+    """The whole batches that a leader sent, with their checksums tried; a partial one at the end is left out. Raises CorruptRecordError."""
     found: list[BatchView] = []
-    size, last_offset, max_timestamp, offset_of_max_timestamp = 0, -1, NO_TIMESTAMP, -1
+    last_offset = -1
     for batch in batches(records):
         batch.ensure_valid()
         if batch.base_offset <= last_offset or batch.last_offset_delta < 0:
             raise CorruptRecordError(f"replicated offsets do not grow: {batch.base_offset} after {last_offset}")
         found.append(batch)
-        size, last_offset = batch.end, batch.last_offset
-        if batch.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max_timestamp = batch.max_timestamp, last_offset
-    return ValidationResult(
-        data=records[:size],
-        batches=found,
-        first_offset=found[0].base_offset if found else -1,
-        last_offset=last_offset,
-        max_timestamp=max_timestamp,
-        offset_of_max_timestamp=offset_of_max_timestamp,
-        record_count=sum(batch.record_count for batch in found),
-        log_append_time=-1,
-        is_rebuilt=False,
-        records_converted=0,
-    )
+        last_offset = batch.last_offset
+    return found

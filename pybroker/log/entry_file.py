@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import mmap
+    import struct
 
     from pybroker.log.filesystem import Filesystem
 
@@ -27,20 +28,21 @@ class CorruptIndexError(Exception):
 
 
 class EntryFile:
-    """The bytes of an index. `count` includes entries not yet written."""
+    """The bytes of an index, whose first field grows from entry to entry. `count` includes entries not yet written."""
 
-    __slots__ = ("_map", "_tail", "_written", "count", "entry_size", "filesystem", "path")
+    __slots__ = ("_map", "_tail", "_written", "count", "entry_size", "filesystem", "layout", "path")
 
-    def __init__(self, filesystem: Filesystem, path: str, entry_size: int) -> None:
+    def __init__(self, filesystem: Filesystem, path: str, layout: struct.Struct) -> None:
         self.filesystem = filesystem
         self.path = path
-        self.entry_size = entry_size
+        self.layout = layout
+        self.entry_size = layout.size
         self._written = 0  # entries in the file
         self._tail = bytearray()
         self._map: mmap.mmap | None = None
         self.count = 0
 
-    def load(self) -> None:
+    def load_entries(self) -> None:
         """Take the file as it is. Raises FileNotFoundError, and CorruptIndexError for a torn last entry."""
         size = self.filesystem.file_size(self.path)
         if size % self.entry_size:
@@ -49,14 +51,15 @@ class EntryFile:
         self._tail = bytearray()
         self._map = None
 
-    def append(self, entry: bytes) -> None:
+    def append_entry(self, entry: bytes) -> None:
+        """Add an entry; it is written with the others."""
         self._tail += entry
         self.count += 1
         if len(self._tail) >= TAIL_BYTES_MAX:
             self.write()
 
     def write(self) -> None:
-        """Bring the gathered entries into the file."""
+        """Bring the gathered entries into the file, not yet durable."""
         if not self._tail:
             return
         fd = self.filesystem.open(self.path, writable=True, create=True)
@@ -67,20 +70,41 @@ class EntryFile:
         self._written = self.count
         self._tail.clear()
 
-    def entry(self, slot: int) -> tuple[bytes | bytearray | mmap.mmap, int]:
-        """A buffer and the position of entry `slot` in it; look at once, do not keep."""
+    def fields(self, slot: int) -> tuple[int, ...]:
+        """The fields of one entry."""
         if slot >= self._written:
-            return self._tail, (slot - self._written) * self.entry_size
-        position = slot * self.entry_size
-        if self._map is None or position + self.entry_size > len(self._map):
+            return self.layout.unpack_from(self._tail, (slot - self._written) * self.entry_size)
+        return self.layout.unpack_from(self._mapped(), slot * self.entry_size)
+
+    def floor_slot(self, key: int) -> int:
+        """The last entry whose first field is <= `key`; -1 when there is none."""
+        unpack, size, written = self.layout.unpack_from, self.entry_size, self._written
+        if self._tail and unpack(self._tail)[0] <= key:
+            buffer: mmap.mmap | bytearray = self._tail
+            low, high, base = 1, len(self._tail) // size, written
+        elif written:
+            buffer = self._mapped()
+            low, high, base = 0, written, 0
+        else:
+            return -1
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(buffer, middle * size)[0] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        return base + low - 1
+
+    def _mapped(self) -> mmap.mmap:
+        if self._map is None or len(self._map) < self._written * self.entry_size:
             fd = self.filesystem.open(self.path, writable=False)
             try:
                 self._map = self.filesystem.map(fd, self._written * self.entry_size)
             finally:
                 self.filesystem.close(fd)
-        return self._map, position
+        return self._map
 
-    def truncate(self, count: int) -> None:
+    def truncate_entries(self, count: int) -> None:
         """Keep the first `count` entries."""
         if count >= self.count:
             return
@@ -96,6 +120,11 @@ class EntryFile:
                 self.filesystem.close(fd)
             self._written = count
         self.count = count
+
+    def clear_entries(self) -> None:
+        """Drop everything, on disk too."""
+        self.filesystem.create_empty(self.path)
+        self.load_entries()
 
     def release(self) -> None:
         """Let go of the map; the next lookup makes it again."""

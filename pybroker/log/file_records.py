@@ -58,13 +58,15 @@ class SegmentFile:
 
     def append(self, data: WriteBuffer) -> None:
         """Write at the end. After OSError the file's end is where it was, as far as the system still allows that."""
-        size = self.size
+        size, length = self.size, len(data)
         try:
-            self.filesystem.write_fully(self.fd, data, size)
+            written = self.filesystem.pwrite(self.fd, data, size)
+            if written < length:
+                self.filesystem.write_fully(self.fd, memoryview(data)[written:], size + written)
         except OSError:
             self._cut_torn_bytes(size)
             raise
-        self.size = size + len(data)
+        self.size = size + length
 
     def _cut_torn_bytes(self, size: int) -> None:
         try:

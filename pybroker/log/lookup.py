@@ -29,9 +29,11 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
     """See `Log.offset_for_timestamp`."""
     log.check_usable()
     try:
-        for segment in log.segments:
+        for segment in log.segments.starting_with(log.log_start_offset):
             if segment.largest_timestamp_ms >= timestamp:
-                return _find_in(log, segment, timestamp)
+                found = _find_in(log, segment, timestamp)
+                if found is not None:  # else what is young enough lies below the log start offset
+                    return found
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
     except OSError as error:

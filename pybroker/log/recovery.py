@@ -61,7 +61,7 @@ def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: in
     _find_end(log)
     log.recovery_point = log.log_end_offset if was_clean else min(recovery_point, log.log_end_offset)
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
-    if not are_epochs_sound:
+    if not are_epochs_sound or _are_epochs_incomplete(log):
         _rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
@@ -207,6 +207,13 @@ def _find_end(log: Log) -> None:
         log.producers.clear(log.log_start_offset)
     log.log_end_offset = log.log_start_offset
     log.add_segment(log.log_start_offset, now_ms)
+
+
+def _are_epochs_incomplete(log: Log) -> bool:
+    """Whether the file was lost, or is from a log start offset that was never checkpointed."""
+    if not log.epochs.entries:
+        return log.log_start_offset < log.log_end_offset
+    return log.epochs.entries[0].start_offset > log.log_start_offset
 
 
 def _rebuild_epochs(log: Log) -> None:

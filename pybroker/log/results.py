@@ -30,13 +30,13 @@ class LogAppendInfo:
         records_converted: records that came in magic 0 or 1.
     """
 
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time: int
-    log_start_offset: int
-    record_count: int
-    size: int
+    first_offset: int = -1
+    last_offset: int = -1
+    max_timestamp: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    record_count: int = 0
+    size: int = 0
     records_converted: int = 0
     is_duplicate: bool = False
 

@@ -212,7 +212,7 @@ class LogSegment:
         if self._max_timestamp is None:
             self._max_timestamp = self._read_max_timestamp()
 
-    def append(self, data: WriteBuffer, *, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+    def append(self, data: WriteBuffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
         """Write whole batches at the end. `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError."""
         position, length = self.size, len(data)
         file = self._file
@@ -239,13 +239,13 @@ class LogSegment:
         if len(recent) > RECENT_BATCHES:
             del recent[next(iter(recent))]
 
-    def should_roll(self, *, data_size: int, max_timestamp: int, last_offset: int, now_ms: int, config: TopicConfig) -> bool:
+    def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether the batches to append belong into a new segment."""
         size = self.size
         return (
             size > config.segment_bytes - data_size
             or (size > 0 and self._waited_ms(now_ms, max_timestamp) > config.segment_ms - self.jitter_ms)
-            or self.offset_index.count >= self.offset_index.entries_max
+            or self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
@@ -296,14 +296,14 @@ class LogSegment:
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`, from the index alone."""
         self.load_indexes()
-        return self.offset_index.lookup(offset).position
+        return self.offset_index.lookup(offset)[1]
 
     def read_next_offset(self) -> int:
         """The offset after the last batch: the base offset when the segment is empty."""
         self.load_indexes()
         next_offset = self.base_offset
         try:
-            for _, batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset).position):
+            for _, batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset)[1]):
                 next_offset = batch.last_offset + 1
         except CorruptDataError:
             end = self.rebuild_indexes()
@@ -322,7 +322,7 @@ class LogSegment:
 
     def _read_max_timestamp(self) -> TimestampOffset:
         largest = self.time_index.last_entry
-        for _, batch in self.scan(self.offset_index.lookup(largest.offset).position):
+        for _, batch in self.scan(self.offset_index.lookup(largest.offset)[1]):
             if batch.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         return largest

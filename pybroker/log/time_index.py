@@ -32,95 +32,67 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class TimeIndex:
+class TimeIndex(EntryFile):
     """One segment's index; in memory until `write`."""
 
-    __slots__ = ("_entries", "base_offset", "entries_max", "last_entry")
+    __slots__ = ("base_offset", "entries_max", "last_entry")
 
     def __init__(self, filesystem: Filesystem, path: str, *, base_offset: int, bytes_max: int) -> None:
-        self._entries = EntryFile(filesystem, path, ENTRY.size)
+        super().__init__(filesystem, path, ENTRY)
         self.base_offset = base_offset
         self.entries_max = bytes_max // ENTRY.size
         self.last_entry = TimestampOffset(NO_TIMESTAMP, base_offset)
 
     @property
-    def path(self) -> str:
-        return self._entries.path
-
-    @path.setter
-    def path(self, path: str) -> None:
-        self._entries.path = path
-
-    @property
-    def count(self) -> int:
-        return self._entries.count
-
-    @property
     def is_full(self) -> bool:
-        """One slot is kept for the entry of the roll."""
-        return self._entries.count >= self.entries_max - 1
+        """Whether the next append must go to a new segment. One slot is kept for the entry of the roll."""
+        return self.count >= self.entries_max - 1
 
     def load(self) -> None:
         """Read the file. Raises FileNotFoundError, CorruptIndexError."""
-        self._entries.load()
-        count = self._entries.count
-        while count and self.entry(count - 1) == (0, self.base_offset) and count > 1:
+        self.load_entries()
+        count = self.count
+        while count > 1 and self.entry(count - 1) == (0, self.base_offset):
             count -= 1  # holes at the end of a file that Kafka preallocated
-        self._entries.truncate(count)
-        if not count:
-            self.last_entry = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            return
-        first, last = self.entry(0), self.entry(count - 1)
-        in_order = count == 1 or (first.timestamp < last.timestamp and first.offset < last.offset)
-        if first.offset < self.base_offset or not in_order:
-            raise CorruptIndexError(f"{self.path}: entries from {first} to {last}")
-        self.last_entry = last
+        self.truncate_entries(count)
+        self.last_entry = self._entry_before(count)
+        if count:
+            first, last = self.entry(0), self.last_entry
+            is_in_order = count == 1 or (first.timestamp < last.timestamp and first.offset < last.offset)
+            if first.offset < self.base_offset or not is_in_order:
+                raise CorruptIndexError(f"{self.path}: entries from {first} to {last}")
 
     def entry(self, slot: int) -> TimestampOffset:
-        buffer, at = self._entries.entry(slot)
-        timestamp, relative = ENTRY.unpack_from(buffer, at)
+        """One entry, with its offset made absolute."""
+        timestamp, relative = self.fields(slot)
         return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def _entry_before(self, slot: int) -> TimestampOffset:
+        return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it has news: a larger timestamp than the last one."""
-        if timestamp <= self.last_entry.timestamp:
-            return
-        self._entries.append(ENTRY.pack(timestamp, offset - self.base_offset))
-        self.last_entry = TimestampOffset(timestamp, offset)
+        if timestamp > self.last_entry.timestamp:
+            self.append_entry(ENTRY.pack(timestamp, offset - self.base_offset))
+            self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with a timestamp <= `timestamp`; everything up to its offset is older or equal. Or the segment's start."""
-        low, high = 0, self._entries.count
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).timestamp <= timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1) if low else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self._entry_before(self.floor_slot(timestamp) + 1)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
-        low, high = 0, self._entries.count
+        low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
             if self.entry(middle).offset < offset:
                 low = middle + 1
             else:
                 high = middle
-        self._entries.truncate(low)
-        self.last_entry = self.entry(low - 1) if low else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self.truncate_entries(low)
+        self.last_entry = self._entry_before(low)
 
     def reset(self) -> None:
         """Drop everything, on disk too."""
-        self._entries.filesystem.create_empty(self.path)
-        self._entries.load()
+        self.clear_entries()
         self.last_entry = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-
-    def write(self) -> None:
-        """Bring the entries into the file, not yet durable."""
-        self._entries.write()
-
-    def release(self) -> None:
-        """Let go of the map."""
-        self._entries.release()
