@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker import __version__
+from pybroker.broker import StartError
 from pybroker.cli.main import cli
 from pybroker.config import document
 
@@ -29,9 +30,10 @@ class FakeBroker(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("pybroker.broker")
+        self.StartError = StartError
         self.config: BrokerConfig | None = None
         self.exit_code = 0
-        self.error: OSError | None = None
+        self.error: Exception | None = None
 
     def run(self, config: BrokerConfig) -> int:
         self.config = config
@@ -96,9 +98,10 @@ def test_the_brokers_exit_code_is_the_commands(broker: FakeBroker) -> None:
     [
         (OSError(98, "PLAINTEXT://:9092: address already in use"), "Error: PLAINTEXT://:9092: address already in use\n"),
         (PermissionError(13, "Permission denied", "/data"), "Error: /data: Permission denied\n"),
+        (StartError("another broker uses /data"), "Error: another broker uses /data\n"),
     ],
 )
-def test_a_broker_that_cannot_run_says_why_in_a_line(broker: FakeBroker, error: OSError, message: str) -> None:
+def test_a_broker_that_cannot_run_says_why_in_a_line(broker: FakeBroker, error: Exception, message: str) -> None:
     broker.error = error
     result = invoke("start")
     assert (result.exit_code, result.stderr) == (1, message)
