@@ -40,13 +40,22 @@ TURN_NS: Final = 2_000_000
 class ConnectionOwner(Protocol):
     """The server, as its connections see it."""
 
-    handler: RequestHandler
     admission: Admission
     scratch: memoryview
     request_bytes_max: int
     mute_counters: MuteCounters
-    executor: Executor | None
-    now_ns: Callable[[], int]
+
+    @property
+    def handler(self) -> RequestHandler:
+        """Answers requests."""
+
+    @property
+    def executor(self) -> Executor | None:
+        """For cold reads; None is the loop's default."""
+
+    @property
+    def now_ns(self) -> Callable[[], int]:
+        """Monotonic time in ns."""
 
     def opened(self, connection: Connection) -> bool:
         """A connection was accepted; False when a limit forbids it."""

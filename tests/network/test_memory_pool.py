@@ -148,8 +148,9 @@ def test_a_full_queue_and_no_memory_must_both_be_over() -> None:
     waits = ask(admission, 5)
     assert holder.buffer is not None
     pool.release(holder.buffer)
-    assert waits.buffer is None
+    assert (pool.used, admission.waiting) == (0, 1)
     admission.unqueue()
+    assert (pool.used, admission.waiting) == (5, 0)
     assert waits.buffer is not None
     pool.release(waits.buffer)
 
@@ -188,7 +189,12 @@ def test_a_buffer_lost_without_release_is_logged_counted_and_given_back(caplog: 
     admission = Admission(pool, 500)
     held = [pool.try_allocate(25)]
     waits = ask(admission, 5)
-    collector = threading.Thread(target=lambda: (held.clear(), gc.collect()))  # the collector runs in any thread
+
+    def lose() -> None:
+        held.clear()
+        gc.collect()
+
+    collector = threading.Thread(target=lose)  # the collector runs in any thread
     collector.start()
     collector.join()
     assert pool.used == 25, "only the loop's thread may touch the pool"

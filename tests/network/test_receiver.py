@@ -51,6 +51,12 @@ class Peer:
         assert not self.receiver.has_more
 
 
+def taken(peer: Peer) -> bytes:
+    frame = peer.receiver.next_frame()
+    assert frame is not None
+    return bytes(frame)
+
+
 def setting(pool_bytes: int = -1, queued_max: int = 500, scratch_bytes: int = SCRATCH_BYTES) -> tuple[Admission, memoryview]:
     pool = MemoryPool(pool_bytes, ManualClock())
     return Admission(pool, queued_max, random.Random(1)), new_scratch(scratch_bytes)
@@ -133,13 +139,13 @@ def test_requests_behind_one_in_work_wait_in_memory_of_their_own() -> None:
     stream = framed(b"one") + framed(b"two") + framed(b"three") + framed(b"half")[:6]
     peer.receiver.get_buffer(False)[: len(stream)] = stream
     peer.receiver.received(len(stream))
-    assert peer.receiver.next_frame() == b"one"
+    assert taken(peer) == b"one"
     peer.receiver.leave_scratch()  # the first is parked
     scratch[:] = b"\xff" * len(scratch)  # another connection receives
     assert peer.receiver.has_more
     assert admission.pool.used == len(stream) - 7
     assert admission.queued_requests == 0, "what stands behind a request in work is not in the queue"
-    assert peer.receiver.next_frame() == b"two"
+    assert taken(peer) == b"two"
     peer.receiver.leave_scratch(is_turn_over=True)
     assert admission.queued_requests == 1, "what only waits for its turn is"
     peer.take()
@@ -207,7 +213,7 @@ def test_with_bounded_memory_a_connection_that_parks_is_then_received_one_reques
     stream = framed(b"one") + framed(b"two")
     peer.receiver.get_buffer(False)[: len(stream)] = stream
     peer.receiver.received(len(stream))
-    assert peer.receiver.next_frame() == b"one"
+    assert taken(peer) == b"one"
     peer.receiver.leave_scratch()
     peer.take()
     assert peer.requests == [b"two"]
