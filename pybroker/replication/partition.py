@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 ACKS_ALL: Final = -1
 
+_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
+_TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
+
 
 class Partition:
     """The local replica. Belongs to the loop; owns its log's high watermark, not the log."""
@@ -136,7 +139,7 @@ class Partition:
 
     def end_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Where reading ends for `isolation`, with its place in the log."""
-        if isolation is FetchIsolation.LOG_END:
+        if isolation is _LOG_END:
             return self.log.end_offset_metadata
         high_watermark = self.high_watermark_metadata
         if isolation is FetchIsolation.HIGH_WATERMARK:
@@ -217,17 +220,15 @@ class Partition:
         """
         if (refusal := self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)) is not None:
             raise KafkaError(refusal)
-        isolation = params.isolation
-        log = self.log
-        if isolation is FetchIsolation.LOG_END:
+        isolation, log = params.isolation, self.log
+        end = self.high_watermark_metadata
+        if isolation is _LOG_END:
             if params.replica_id not in self._follower_end_offsets:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is no replica of {self.topic_partition}"
                 )
             end = log.end_offset_metadata
-        else:
-            end = self.high_watermark_metadata
-        end_offset = end.offset if isolation is not FetchIsolation.TXN_COMMITTED else self.last_stable_offset
+        end_offset = end.offset if isolation is not _TXN_COMMITTED else self.last_stable_offset
         if wanted.last_fetched_epoch >= 0:
             last = self._end_of_last_fetched_epoch(wanted)
             if last.epoch < 0 or last.end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
@@ -242,7 +243,7 @@ class Partition:
         records = fetched.records
         if not isinstance(records, bytes) and (params.hard_max_bytes_limit or not fetched.is_first_incomplete):
             answer.records = records
-        if isolation is FetchIsolation.TXN_COMMITTED:
+        if isolation is _TXN_COMMITTED:
             answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
         return answer
 
