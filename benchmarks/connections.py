@@ -4,8 +4,8 @@
 
 A server process with the network layer alone; a client process opens connections, sends one request on each, gets its answer, and
 leaves them idle. Reported is the growth of the server's resident memory per connection, after a first hundred that warm it up,
-and what Python's allocator counts of it (tracemalloc, in a second run, as tracing itself takes memory). The kernel's socket memory
-is not in it.
+and what Python's allocator counts of it (tracemalloc, in a second run, as tracing itself takes memory). The kernel's memory for
+sockets is not in it.
 """
 
 from __future__ import annotations
