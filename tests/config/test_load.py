@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.config.group_settings import FAMILIES
 from pybroker.config.load import ConfigFileError, load
 from pybroker.config.setting import ConfigError
+from pybroker.config.table import BROKER_SETTINGS, family_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,3 +132,27 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_file_is_utf8_or_else_latin1(tmp_path: Path) -> None:
     assert load(file=file_with(tmp_path, "broker.rack=é".encode())).config.broker_rack == "é"
     assert load(file=file_with(tmp_path, "broker.rack=é".encode("latin-1"))).config.broker_rack == "é"
+
+
+def test_families_are_disjoint_and_hide_no_row() -> None:
+    for name in BROKER_SETTINGS:
+        family = family_of(name)
+        assert family is None or family.prefix in ("controller.", "metadata.", "metrics."), "a row inside a family comes first"
+    prefixes = [family.prefix for family in FAMILIES]
+    assert len({*prefixes}) == len(prefixes)
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("ssl.keystore.location", "ssl."),
+        ("ssl", None),
+        ("sslx.keystore", None),
+        ("metric.reporters", "metric.reporters"),
+        ("metric.reporters.x", None),
+        ("metrics.num.samples", "metrics."),
+    ],
+)
+def test_names_that_are_accepted_unread(name: str, prefix: str | None) -> None:
+    family = family_of(name)
+    assert (family.prefix if family is not None else None) == prefix
