@@ -18,7 +18,6 @@ Source: the notation of Kafka's message JSON, clients/src/main/resources/common/
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from collections.abc import Callable
@@ -166,14 +165,9 @@ class Schema:
         if self._shared is None:
             frozen = type(self.cls.__name__, (self.cls,), {"__slots__": (), "__setattr__": _refuse_change})
             self._shared = object.__new__(frozen)
-            self.set_up(self._shared, {})
+            for one in self.fields:
+                object.__setattr__(self._shared, one.name, [] if one.makes_list else one.default)
         return self._shared
-
-    def set_up(self, instance: object, values: dict[str, object]) -> None:
-        """Set every field of a new instance, the slow way."""
-        for one in self.fields:
-            value = values.get(one.name, [] if one.makes_list else one.default)
-            object.__setattr__(instance, one.name, value)
 
 
 def schema_of(cls: type) -> Schema:
@@ -303,5 +297,5 @@ def _make_init(schema: Schema) -> Callable[..., None]:
     source = f"def __init__(self, {star}{', '.join(parameters)}):\n" + "\n".join(body or ["    pass"])
     exec(source, namespace)  # noqa: S102  (made of declared names only)
     init: Callable[..., None] = namespace["__init__"]
-    init.__qualname__ = f"{sys.intern(schema.cls.__qualname__)}.__init__"
+    init.__qualname__ = f"{schema.cls.__qualname__}.__init__"
     return init
