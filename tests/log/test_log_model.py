@@ -85,6 +85,7 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.truncate_to(offset) == (offset < self.end)
         self.kept = [one for one in self.kept if one.offset < offset]
         self.end = offset
+        self.start = min(self.start, offset)
         self.checkpoint = (min(self.checkpoint[0], self.log.recovery_point), min(self.checkpoint[1], offset))
 
     @rule(share=st.floats(0, 1))

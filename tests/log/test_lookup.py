@@ -1,0 +1,87 @@
+"""Offsets by time, against a search through everything."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybroker.log.lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pybroker.records.compression import CompressionType
+from tests.log.support import START_MS, Disk, append, batch, read_batches
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    times=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=5), min_size=1, max_size=25),
+    codec=st.sampled_from([CompressionType.NONE, CompressionType.LZ4]),
+    interval=st.integers(0, 400),
+    start=st.integers(0, 30),
+    reopen=st.booleans(),
+)
+def test_times_are_found_as_by_search(
+    times: list[list[int]], codec: CompressionType, interval: int, start: int, *, reopen: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        disk = Disk(path, segment_bytes=1200, index_interval_bytes=interval)
+        log = disk.create()
+        for i, one in enumerate(times):
+            append(log, batch(timestamps=[START_MS + t for t in one], compression=codec), leader_epoch=i // 4)
+        if reopen:
+            log.close()
+            log = disk.open(was_clean=True)
+        start = min(start, log.log_end_offset)
+        log.increment_log_start_offset(start, high_watermark=log.log_end_offset)
+        records = [(r, one.partition_leader_epoch) for one in read_batches(log, start) for r in one.records() if r.offset >= start]
+        for timestamp in range(START_MS - 1, START_MS + 62):
+            expected = next(((r.offset, r.timestamp, epoch) for r, epoch in records if r.timestamp >= timestamp), None)
+            assert log.offset_for_timestamp(timestamp) == expected
+        everything = [(r, one.partition_leader_epoch) for one in read_batches(log, log.segments[0].base_offset + start) for r in one.records()]
+        largest = max((r.timestamp for r, _ in everything), default=-1)
+        found = log.offset_of_max_timestamp()
+        assert found is not None
+        if start == 0:
+            assert found == next((r.offset, r.timestamp, epoch) for r, epoch in everything if r.timestamp == largest)
+
+
+def test_a_log_without_records_or_timestamps_has_no_largest(tmp_path: Path) -> None:
+    log = Disk(tmp_path).create()
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None
+    append(log, batch(timestamp=-1))
+    assert log.offset_of_max_timestamp() is None
+
+
+def test_legacy_offsets_are_those_of_segments_by_file_time(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=210)
+    log = disk.create()
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 5) == [0]
+    for _ in range(4):
+        append(log, batch(2, size=60))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
+    for segment, modified_ms in zip(log.segments, (10, 20, 30, 40), strict=True):
+        os.utime(segment.path, ns=(0, modified_ms * 1_000_000))
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 10) == [8, 6, 4, 2, 0]
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 2) == [8, 6]
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 0) == []
+    assert log.legacy_offsets_before(EARLIEST_TIMESTAMP, 10) == [0]
+    assert log.legacy_offsets_before(30, 10) == [4, 2, 0]
+    assert log.legacy_offsets_before(39, 1) == [4]
+    assert log.legacy_offsets_before(9, 10) == []
+    log.increment_log_start_offset(3, high_watermark=8)
+    assert log.legacy_offsets_before(20, 10) == [3, 3]
+
+
+def test_epochs_end_where_the_next_begins(tmp_path: Path) -> None:
+    log = Disk(tmp_path).create()
+    for epoch in (0, 0, 2, 3):
+        append(log, batch(5), leader_epoch=epoch)
+    expected = {-1: (-1, -1), 0: (0, 10), 1: (0, 10), 2: (2, 15), 3: (3, 20), 4: (-1, -1)}
+    assert {epoch: tuple(log.end_offset_for_epoch(epoch)) for epoch in expected} == expected
+    assert [log.epoch_for_offset(offset) for offset in (0, 9, 10, 14, 15, 19)] == [0, 0, 2, 2, 3, 3]
+    log.increment_log_start_offset(12, high_watermark=20)
+    assert tuple(log.end_offset_for_epoch(1)) == (1, 12)
+    assert log.epoch_for_offset(12) == 2
