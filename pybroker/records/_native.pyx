@@ -457,6 +457,8 @@ cdef inline int read_message_field(Bytes *at, Bytes end, Field *field) noexcept 
 
 cdef int parse_message(Bytes p, Bytes end, int magic, Message *message) noexcept nogil:
     cdef int fault
+    if p[4] > 1:
+        return WRONG_MAGIC
     if pb_crc32(p + 4, end - p - 4) != <uint32_t>get_int32(p):
         return CHECKSUM
     if p[4] != magic:

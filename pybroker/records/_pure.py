@@ -236,6 +236,8 @@ def up_convert_messages(
 def _message(messages: bytes, at: int, end: int, magic: int) -> tuple[int, bytes | None, bytes | None]:
     """Timestamp, key and value of the message whose checksum is at `at`."""
     crc, found_magic, attributes = _OFFSET_SIZE_CRC.unpack_from(messages, at - 12)[2:]
+    if not 0 <= found_magic <= 1:
+        raise record_fault(_WRONG_MAGIC)
     if zlib.crc32(memoryview(messages)[at + 4 : end]) != crc:
         raise record_fault(_CHECKSUM)
     if found_magic != magic:

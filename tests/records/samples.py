@@ -1,0 +1,95 @@
+"""Records to test with, and the two sets of kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TypeVar
+from unittest import mock
+
+import pytest
+from hypothesis import strategies as st
+
+from pybroker.records import _pure, kernels
+from pybroker.records.batch import Record
+from pybroker.records.errors import CorruptRecordError
+
+with warnings.catch_warnings():  # kafka-python's own, while it is imported
+    warnings.simplefilter("ignore")
+    from kafka import codec as kafka_codec
+    from kafka.record import default_records as kafka_default
+    from kafka.record import legacy_records as kafka_legacy
+    from kafka.record import memory_records as kafka_memory
+
+__all__ = [
+    "BASE_MS",
+    "BOTH",
+    "kafka_codec",
+    "kafka_default",
+    "kafka_legacy",
+    "kafka_memory",
+    "kernels_of",
+    "record_lists",
+    "some_records",
+    "unless_corrupt",
+    "without_headers",
+]
+
+
+try:
+    from pybroker.records import _native
+except ImportError:
+    BOTH = [pytest.param(_pure, id="pure")]
+else:
+    BOTH = [pytest.param(_native, id="native"), pytest.param(_pure, id="pure")]
+
+NAMES = ("crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
+BASE_MS = 1_700_000_000_000
+
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def kernels_of(module: ModuleType) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for name in NAMES:
+            stack.enter_context(mock.patch.object(kernels, name, getattr(module, name)))
+        yield
+
+
+def some_records(count: int, *, base_offset: int = 0, value_size: int = 20, key: bytes | None = b"k") -> list[Record]:
+    return [
+        Record(base_offset + i, BASE_MS + i * 3, key, (b"%d-" % i * value_size)[:value_size], (("h", b"x"), ("n", None)))
+        for i in range(count)
+    ]
+
+
+FIELDS = st.none() | st.binary(max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), FIELDS), max_size=3).map(tuple)
+TIMESTAMPS = st.integers(-1, 1 << 62) | st.integers(BASE_MS, BASE_MS + 10_000)
+
+
+@st.composite
+def record_lists(draw: st.DrawFn, *, min_size: int = 1, has_gaps: bool = False) -> list[Record]:
+    """Records with growing offsets; without gaps they count 0, 1, 2... from the first."""
+    offset = draw(st.integers(0, 1 << 40))
+    found = []
+    for _ in range(draw(st.integers(min_size, 12))):
+        found.append(Record(offset, draw(TIMESTAMPS), draw(FIELDS), draw(FIELDS), draw(HEADERS)))
+        offset += draw(st.integers(1, 1000)) if has_gaps else 1
+    return found
+
+
+def without_headers(records: list[Record]) -> list[Record]:
+    return [record._replace(headers=()) for record in records]
+
+
+def unless_corrupt(function: Callable[[], T]) -> T | None:
+    """What the function returns, or None when it finds damage: anything else that it raises is a crash."""
+    try:
+        return function()
+    except CorruptRecordError:
+        return None

@@ -1,0 +1,125 @@
+"""The codecs against the libraries' own, kafka-python's and a bomb."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.records.compression import CompressionType, compress, decompress
+from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from tests.records.samples import kafka_codec, unless_corrupt
+
+CODECS = [codec for codec in CompressionType if codec]
+DATA = b"".join(b"record %d " % i for i in range(20_000))
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@given(data=st.binary(max_size=2000))
+def test_what_is_compressed_comes_back(codec: CompressionType, magic: int, data: bytes) -> None:
+    assert bytes(decompress(codec, compress(codec, data, magic=magic), magic=magic)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_large_data_and_levels(codec: CompressionType) -> None:
+    for level in (None, 1, 5, 9):
+        assert decompress(codec, memoryview(compress(codec, DATA, level=level))) == DATA
+
+
+def test_the_libraries_read_ours() -> None:
+    assert gzip.decompress(compress(CompressionType.GZIP, DATA)) == DATA
+    assert lz4.frame.decompress(compress(CompressionType.LZ4, DATA)) == DATA
+    assert zstandard.decompress(compress(CompressionType.ZSTD, DATA)) == DATA
+    assert kafka_codec.snappy_decode(compress(CompressionType.SNAPPY, DATA)) == DATA
+
+
+def test_we_read_the_libraries() -> None:
+    assert decompress(CompressionType.GZIP, gzip.compress(DATA) + gzip.compress(b"more")) == DATA + b"more"
+    assert decompress(CompressionType.LZ4, lz4.frame.compress(DATA, block_linked=False, content_checksum=True)) == DATA
+    assert decompress(CompressionType.ZSTD, zstandard.compress(DATA)) == DATA
+    stream = zstandard.ZstdCompressor().compressobj()  # without the size in its header, as the Java client writes
+    assert decompress(CompressionType.ZSTD, stream.compress(DATA) + stream.flush()) == DATA
+    assert decompress(CompressionType.SNAPPY, kafka_codec.snappy_encode(DATA)) == DATA
+
+
+def test_snappy_without_framing_is_read_too() -> None:
+    assert decompress(CompressionType.SNAPPY, snappy.compress(DATA)) == DATA
+
+
+def test_snappy_is_framed_as_the_java_library_does() -> None:
+    framed = compress(CompressionType.SNAPPY, bytes(40_000))
+    assert framed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    (size,) = struct.unpack_from(">i", framed, 16)
+    assert len(snappy.uncompress(framed[20 : 20 + size])) == 32 << 10
+
+
+def test_lz4_of_magic_0_has_the_wrong_header_checksum_and_either_is_read() -> None:
+    wrong, right = compress(CompressionType.LZ4, DATA, magic=0), compress(CompressionType.LZ4, DATA, magic=1)
+    assert wrong[:6] + wrong[7:] == right[:6] + right[7:]
+    assert wrong[4:6] == b"\x60\x40"  # independent blocks of 64 kB, nothing else
+    assert (wrong[6], right[6]) == (0x1A, 0x82)  # XXH32(magic + flags) and XXH32(flags), second bytes
+    for compressed in (wrong, right):
+        assert decompress(CompressionType.LZ4, compressed, magic=0) == DATA
+    with pytest.raises(CorruptRecordError):
+        decompress(CompressionType.LZ4, wrong, magic=1)
+
+
+def test_lz4_blocks_that_the_java_client_cannot_read_are_refused() -> None:
+    with pytest.raises(CorruptRecordError, match="depend"):
+        decompress(CompressionType.LZ4, lz4.frame.compress(DATA, block_linked=True))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_truncation_is_noticed_or_short(codec: CompressionType) -> None:
+    data = DATA[:500]
+    compressed = compress(codec, data)
+    for end in range(len(compressed)):
+        try:
+            assert len(decompress(codec, compressed[:end])) < len(data)
+        except CorruptRecordError:
+            continue
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_damage_never_crashes(codec: CompressionType, at: int, byte: int) -> None:
+    compressed = bytearray(compress(codec, DATA[:1000]))
+    compressed[at % len(compressed)] = byte
+    found = unless_corrupt(lambda: decompress(codec, bytes(compressed), bytes_max=1 << 20))
+    assert found is None or len(found) <= 1 << 20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_takes_no_more_memory_than_allowed(codec: CompressionType) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    limit = 1 << 20
+    decompress(codec, compress(codec, b"x"))  # imports the codec
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecordError, match="expand"):
+            decompress(codec, bomb, bytes_max=limit)
+        assert tracemalloc.get_traced_memory()[1] < 4 * limit
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_limit_is_exact(codec: CompressionType) -> None:
+    compressed = compress(codec, DATA)
+    assert decompress(codec, compressed, bytes_max=len(DATA)) == DATA
+    with pytest.raises(InvalidRecordError):
+        decompress(codec, compressed, bytes_max=len(DATA) - 1)
+
+
+def test_codecs_of_the_configuration() -> None:
+    assert CompressionType.of_config("producer") is None
+    assert CompressionType.of_config("uncompressed") is CompressionType.NONE
+    assert CompressionType.of_config("zstd") is CompressionType.ZSTD

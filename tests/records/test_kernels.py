@@ -1,0 +1,216 @@
+"""The native functions and their pure twins: right against the slow way, and alike on every input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.records import _pure, kernels
+from pybroker.records.batch import Record
+from pybroker.records.build import build_message_set, build_record_section
+from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from tests.records.samples import BASE_MS, BOTH, record_lists, some_records
+
+_native = pytest.importorskip("pybroker.records._native") if len(BOTH) == 2 else None
+needs_both = pytest.mark.skipif(_native is None, reason="the extension was not built")
+EVERY = -(1 << 63)
+
+
+def section_of(records: list[Record]) -> tuple[bytes, int, int]:
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    return (
+        bytes(build_record_section(records, base_offset=base_offset, base_timestamp=base_timestamp)),
+        base_offset,
+        base_timestamp,
+    )
+
+
+def outcome(function: Callable[..., Any], *arguments: object) -> object:
+    try:
+        return function(*arguments)
+    except CorruptRecordError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(data=st.binary(max_size=500))
+def test_the_checksum_is_zlibs(module: ModuleType, data: bytes) -> None:
+    assert module.crc32(data) == zlib.crc32(data)
+
+
+@needs_both
+@pytest.mark.parametrize("use_clmul", [False, True])
+def test_the_native_checksum_is_zlibs_at_every_length(use_clmul: bool) -> None:
+    assert _native is not None
+    data = os.urandom(5000)
+    _native._use_clmul(use_clmul)
+    try:
+        for size in [*range(700), 4096, 5000]:
+            assert _native.crc32(memoryview(data)[:size]) == zlib.crc32(data[:size])
+    finally:
+        _native._use_clmul(True)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(records=record_lists(has_gaps=True))
+def test_a_scan_finds_what_the_records_have(module: ModuleType, records: list[Record]) -> None:
+    section, base_offset, base_timestamp = section_of(records)
+    timestamps = [record.timestamp for record in records]
+    assert module.scan_records(section, len(records), base_timestamp) == (
+        max(timestamps),
+        min((timestamp for timestamp in timestamps if timestamp != -1), default=(1 << 63) - 1),
+        sum(record.key is None for record in records),
+        [record.offset - base_offset for record in records] == list(range(len(records))),
+    )
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("magic", [0, 1])
+@given(records=record_lists(has_gaps=True), skipped=st.integers(0, 12), append_time=st.none() | st.integers(0, 1 << 50))
+def test_down_converted_records_are_the_messages_of_the_same_records(
+    module: ModuleType, magic: int, records: list[Record], skipped: int, append_time: int | None
+) -> None:
+    section, base_offset, base_timestamp = section_of(records)
+    first_offset = records[skipped].offset if skipped < len(records) else records[-1].offset + 1
+    if append_time is not None:
+        records = [record._replace(timestamp=append_time) for record in records]
+    kept = records[skipped:]
+    wanted = build_message_set(kept, magic=magic, timestamp_type=append_time is not None, log_append_time_ms=append_time or 0)
+    assert module.down_converted_size(section, len(records), base_offset, magic, first_offset) == len(wanted)
+    is_append_time = append_time is not None
+    converted = module.down_convert_records(
+        section, len(records), base_offset, base_timestamp, is_append_time, append_time or 0, magic, first_offset, False
+    )
+    last_offset = kept[-1].offset if kept else -1
+    assert converted == (wanted, len(kept), last_offset, max((record.timestamp for record in kept), default=-1))
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_relative_offsets_count_from_the_first(module: ModuleType) -> None:
+    records = some_records(4, base_offset=1000)
+    section, base_offset, base_timestamp = section_of(records)
+    messages, *_ = module.down_convert_records(section, 4, base_offset, base_timestamp, False, 0, 1, EVERY, True)
+    assert messages == build_message_set([r._replace(offset=i) for i, r in enumerate(records)], magic=1)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("magic", [0, 1])
+@given(records=record_lists())
+def test_messages_come_up_as_the_same_records(module: ModuleType, magic: int, records: list[Record]) -> None:
+    records = [r._replace(offset=i, headers=(), timestamp=r.timestamp if magic else -1) for i, r in enumerate(records)]
+    messages = build_message_set(records, magic=magic)
+    section, count, base_timestamp, *rest = module.up_convert_messages(messages, magic, False, 0)
+    assert (section, count, base_timestamp) == (section_of(records)[0], len(records), records[0].timestamp)
+    assert (*rest, True) == module.scan_records(section, count, base_timestamp)
+    assert module.up_convert_messages(messages, magic, True, 77)[2:4] == (77, 77)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_large_sections_are_converted_without_the_gil(module: ModuleType) -> None:
+    records = some_records(300, value_size=1000)
+    section, base_offset, base_timestamp = section_of(records)
+    assert len(section) > 256 << 10
+    messages, count, *_ = module.down_convert_records(section, 300, base_offset, base_timestamp, False, 0, 1, EVERY, False)
+    assert (messages, count) == (build_message_set(records, magic=1), 300)
+    assert module.scan_records(section, 300, base_timestamp)[0] == records[-1].timestamp
+    assert module.up_convert_messages(messages, 1, False, 0)[1] == 300
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(records=record_lists(), end=st.integers(0, 1 << 16), count=st.integers(-2, 14))
+def test_every_truncation_and_every_wrong_count_is_refused(
+    module: ModuleType, records: list[Record], end: int, count: int
+) -> None:
+    section, base_offset, base_timestamp = section_of(records)
+    cut = section[: end % (len(section) + 1)]
+    if (len(cut), count) == (len(section), len(records)) or (not cut and count <= 0):
+        return
+    with pytest.raises(InvalidRecordError):
+        module.scan_records(cut, count, base_timestamp)
+    with pytest.raises(InvalidRecordError):
+        module.down_converted_size(cut, count, base_offset, 1, EVERY)
+    with pytest.raises(InvalidRecordError):
+        module.down_convert_records(cut, count, base_offset, base_timestamp, False, 0, 1, EVERY, False)
+
+
+@needs_both
+@given(
+    records=record_lists(has_gaps=True),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=6),
+    count=st.integers(0, 14),
+    base_timestamp=st.integers(-(1 << 63), (1 << 63) - 1),
+    base_offset=st.integers(-(1 << 63), (1 << 63) - 1),
+)
+def test_both_do_the_same_with_damaged_records(
+    records: list[Record], changes: list[tuple[int, int]], count: int, base_timestamp: int, base_offset: int
+) -> None:
+    assert _native is not None
+    section = bytearray(section_of(records)[0])
+    for at, byte in changes:
+        section[at % len(section)] = byte
+    for function, arguments in (
+        ("scan_records", (count, base_timestamp)),
+        ("down_converted_size", (count, base_offset, 0, base_offset)),
+        ("down_convert_records", (count, base_offset, base_timestamp, False, 0, 1, EVERY, False)),
+        ("down_convert_records", (count, base_offset, base_timestamp, True, 5, 0, EVERY, True)),
+    ):
+        assert outcome(getattr(_native, function), section, *arguments) == outcome(getattr(_pure, function), section, *arguments)
+
+
+@needs_both
+@given(
+    records=record_lists(),
+    magic=st.integers(0, 1),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4),
+    expected_magic=st.integers(0, 1),
+)
+def test_both_do_the_same_with_damaged_messages(
+    records: list[Record], magic: int, changes: list[tuple[int, int]], expected_magic: int
+) -> None:
+    assert _native is not None
+    messages = bytearray(build_message_set(records[:1], magic=magic))
+    for at, byte in changes:
+        messages[8 + at % (len(messages) - 8)] = byte
+    messages[12:16] = zlib.crc32(messages[16:]).to_bytes(4, "big")
+    for arguments in ((messages, expected_magic, False, 0), (messages * 2, magic, True, 3)):
+        assert outcome(_native.up_convert_messages, *arguments) == outcome(_pure.up_convert_messages, *arguments)
+
+
+@needs_both
+@given(data=st.binary(max_size=80), count=st.integers(0, 5))
+def test_both_do_the_same_with_noise(data: bytes, count: int) -> None:
+    assert _native is not None
+    assert outcome(_native.scan_records, data, count, 0) == outcome(_pure.scan_records, data, count, 0)
+    assert outcome(_native.up_convert_messages, data, 1, False, 0) == outcome(_pure.up_convert_messages, data, 1, False, 0)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_timestamps_and_offsets_beyond_64_bits_are_refused(module: ModuleType) -> None:
+    records = some_records(2)
+    section, *_ = section_of(records)
+    top = (1 << 63) - 1
+    with pytest.raises(InvalidRecordError, match="64 bits"):
+        module.scan_records(section, 2, top)
+    with pytest.raises(InvalidRecordError, match="64 bits"):
+        module.down_converted_size(section, 2, top, 1, EVERY)
+    far_apart = build_message_set([Record(0, -(1 << 63), None, None), Record(1, 1, None, None)], magic=1)
+    with pytest.raises(InvalidRecordError, match="64 bits"):
+        module.up_convert_messages(far_apart, 1, False, 0)
+    assert module.scan_records(section, 2, BASE_MS)[3]
+
+
+def test_the_environment_chooses_the_pure_twins() -> None:
+    code = "from pybroker.records import kernels; print(kernels.IS_NATIVE)"
+    environment = {**os.environ, "PYBROKER_PURE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+    assert (_native is not None) is kernels.IS_NATIVE or os.environ.get("PYBROKER_PURE") == "1"
