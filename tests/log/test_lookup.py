@@ -35,11 +35,17 @@ def test_times_are_found_as_by_search(
             log = disk.open(was_clean=True)
         start = min(start, log.log_end_offset)
         log.increment_log_start_offset(start, high_watermark=log.log_end_offset)
-        records = [(r, one.partition_leader_epoch) for one in read_batches(log, start) for r in one.records() if r.offset >= start]
+        records = [
+            (r, one.partition_leader_epoch) for one in read_batches(log, start) for r in one.records() if r.offset >= start
+        ]
         for timestamp in range(START_MS - 1, START_MS + 62):
             expected = next(((r.offset, r.timestamp, epoch) for r, epoch in records if r.timestamp >= timestamp), None)
             assert log.offset_for_timestamp(timestamp) == expected
-        everything = [(r, one.partition_leader_epoch) for one in read_batches(log, log.segments[0].base_offset + start) for r in one.records()]
+        everything = [
+            (r, one.partition_leader_epoch)
+            for one in read_batches(log, log.segments[0].base_offset + start)
+            for r in one.records()
+        ]
         largest = max((r.timestamp for r, _ in everything), default=-1)
         found = log.offset_of_max_timestamp()
         assert found is not None

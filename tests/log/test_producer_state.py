@@ -30,7 +30,9 @@ def state(path: Path) -> ProducerState:
     return ProducerState(Filesystem(), str(path), expiration_ms=EXPIRATION_MS)
 
 
-def data(sequence: int, offset: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1, timestamp: int = 0, **more: object) -> ProducerBatch:
+def data(
+    sequence: int, offset: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1, timestamp: int = 0, **more: object
+) -> ProducerBatch:
     transactional = bool(more.get("transactional"))
     return ProducerBatch(producer_id, epoch, sequence, offset, offset + count - 1, timestamp, transactional)
 

@@ -1,0 +1,184 @@
+"""Log directories: locks, ownership, clean and unclean stops, deletion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.config.topic import TopicConfig
+from pybroker.log import checkpoint
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import LogServices
+from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+
+
+def started(disk: Disk, **options: object) -> LogManager:
+    manager = disk.manager(**options)
+    manager.start()
+    return manager
+
+
+def test_a_second_broker_is_refused_until_the_first_has_stopped(tmp_path: Path) -> None:
+    first = started(Disk(tmp_path))
+    with pytest.raises(LogDirectoryInUseError, match=str(tmp_path)):
+        Disk(tmp_path).manager().start()
+    first.stop()
+    started(Disk(tmp_path)).stop()
+
+
+def test_another_broker_s_directory_is_refused_and_let_go(tmp_path: Path) -> None:
+    started(Disk(tmp_path)).stop()
+    other = LogManager(
+        [str(tmp_path)],
+        cluster_id="another",
+        node_id=1,
+        services=LogServices(clock=Disk(tmp_path).clock),
+        config_of=lambda _: TopicConfig(),
+    )
+    with pytest.raises(InconsistentDirectoryError, match="another"):
+        other.start()
+    started(Disk(tmp_path)).stop()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_logs_come_back_with_their_offsets_and_topic_ids(tmp_path: Path, *, clean: bool) -> None:
+    disk = Disk(tmp_path, segment_bytes=400)
+    manager = started(disk)
+    for partition in range(3):
+        log = manager.create(TP._replace(partition=partition), TOPIC_ID, disk.config)
+        for _ in range(4 + partition):
+            append(log, batch(2, size=60))
+    log.increment_log_start_offset(5, high_watermark=log.log_end_offset)
+    manager.checkpoint()
+    manager.stop() if clean else manager.abandon()
+    assert (tmp_path / ".kafka_cleanshutdown").exists() is clean
+    again = started(disk)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    ends = {log.topic_partition.partition: (log.log_start_offset, log.log_end_offset) for log in again.all_logs()}
+    assert ends == {0: (0, 8), 1: (0, 10), 2: (5, 12)}
+    for found in again.all_logs():
+        assert found.topic_id == TOPIC_ID
+        assert found.recovery_point == found.log_end_offset if clean else found.recovery_point > 0
+        assert read_batches(found, found.log_start_offset)[-1].next_offset == found.log_end_offset
+    again.stop()
+
+
+def test_names_of_topics_may_hold_dashes_and_digits(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    tps = [TopicPartition("a-1", 0), TopicPartition("a", 10), TopicPartition("-", 1), TopicPartition("__x.y_z-2-3", 4)]
+    for tp in tps:
+        manager.create(tp, TOPIC_ID, disk.config)
+    (tmp_path / "not a partition").mkdir()
+    (tmp_path / "topic-without-number-").mkdir()
+    manager.stop()
+    manager = started(disk)
+    assert sorted(log.topic_partition for log in manager.all_logs()) == sorted(tps)
+    manager.stop()
+
+
+def test_the_directory_with_the_fewest_logs_takes_a_new_one(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = LogManager(
+        [str(tmp_path / "a"), str(tmp_path / "b")],
+        cluster_id="c",
+        node_id=1,
+        services=disk.services,
+        config_of=lambda _: disk.config,
+    )
+    manager.start()
+    for partition in range(6):
+        manager.create(TopicPartition("t", partition), TOPIC_ID, disk.config)
+    assert [len(list((tmp_path / name).glob("t-*"))) for name in "ab"] == [3, 3]
+    ids = {directory.properties.directory_id for directory in manager.directories if directory.properties}
+    assert len(ids) == 2
+    manager.stop()
+
+
+def test_a_deleted_log_frees_its_name_at_once_and_its_files_later(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, file_delete_delay_ms=1000)
+    manager = started(disk)
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    append(log, batch(3))
+    fetched = log.read(0, bytes_max=1 << 20, upper_offset=3, min_one_batch=True)
+    manager.delete(TP)
+    assert manager.get(TP) is None
+    (renamed,) = tmp_path.glob("*-delete")
+    assert renamed.name.startswith(f"{TP}.")
+    other_id = TopicId(bytes(16)[:-1] + b"\7")
+    fresh = manager.create(TP, other_id, disk.config)
+    assert (fresh.log_end_offset, fresh.topic_id) == (0, other_id)
+    manager.remove_due(START_MS + 999)
+    assert renamed.exists()
+    manager.remove_due(START_MS + 1000)
+    assert not renamed.exists()
+    assert len(b"".join(bytes(piece) for piece in fetched.records.pull(1 << 20))) == fetched.size  # type: ignore[union-attr]
+    manager.delete(TP)
+    manager.abandon()
+    again = started(disk)
+    assert list(again.all_logs()) == []
+    again.remove_due(START_MS)
+    assert not list(tmp_path.glob("*-delete")), "what a crash left half deleted goes after the start"
+
+
+def test_the_log_of_an_older_topic_is_not_taken_for_the_new_one_s(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    assert manager.create(TP, TOPIC_ID, disk.config) is log
+    with pytest.raises(KafkaError) as caught:
+        manager.create(TP, TopicId(b"x" * 16), disk.config)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    manager.stop()
+    (disk.log_path / "partition.metadata").unlink()
+    manager = started(disk)
+    found = manager.get(TP)
+    assert found is not None
+    assert found.topic_id == ZERO_TOPIC_ID
+    manager.create(TP, TOPIC_ID, disk.config)
+    manager.stop()
+    assert checkpoint.read_partition_metadata(Filesystem(), str(disk.log_path)) == TOPIC_ID
+
+
+def test_many_partitions_hold_no_descriptors_until_they_are_used(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    for partition in range(100):
+        manager.create(TopicPartition("many", partition), TOPIC_ID, disk.config)
+    if before:
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+    manager.stop()
+    assert len(list(tmp_path.glob("many-*"))) == 100
+
+
+def test_high_watermarks_and_damaged_checkpoints(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, TOPIC_ID, disk.config), batch(3))
+    manager.write_high_watermarks({TP: 2, TopicPartition("elsewhere", 0): 7})
+    assert manager.read_high_watermarks() == {TP: 2}
+    manager.stop()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (tmp_path / name).write_text("rubbish")
+    manager = started(disk)
+    log = manager.get(TP)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    manager.stop()
+
+
+def test_flush_ms_flushes_what_has_waited(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, flush_ms=100)
+    manager = started(disk)
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    append(log, batch(3))
+    manager.flush_due(START_MS + 99)
+    assert log.recovery_point == 0
+    manager.flush_due(START_MS + 100)
+    assert log.recovery_point == 3
+    manager.stop()
