@@ -114,7 +114,12 @@ class BrokerServer:
         self.replica_manager.start()
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
-        bound = await self._open_sockets()
+        try:
+            bound = await self._open_sockets()
+        except OSError:  # an address in use is no reason to recover the logs at the next start
+            self.log_manager.stop()
+            await self.store.close()
+            raise
         self._schedule_passes()
         self._start_metrics()
         return bound

@@ -83,6 +83,8 @@ def _run(
     gc.enable()
     try:
         return pybroker.broker.run(loaded.config)
+    except pybroker.broker.StartError as error:
+        raise RunError(str(error)) from error
     except OSError as error:
         logger.debug("cannot run", exc_info=error)
         reason = error.strerror or str(error)
