@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, RequestHandler, Response
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
-from pybroker.network.sender import HIGH_WATER_BYTES, Sender
+from pybroker.network.sender import COPIED_PIECE_BYTES, HIGH_WATER_BYTES, PIECE_BYTES, Sender
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -115,7 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = True
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
-        self._sender = Sender(self._transport, self, self.counters)
+        piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
+        self._sender = Sender(self._transport, self, self.counters, piece_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the transport receives to."""
@@ -375,3 +377,8 @@ class Connection(asyncio.BufferedProtocol):
     def extra(self) -> Callable[[str], Any]:
         """The transport's get_extra_info."""
         return self._transport.get_extra_info
+
+
+def _is_copying(transport: asyncio.Transport) -> bool:
+    """Whether `writelines` joins its arguments: asyncio's own transports before 3.12 do."""
+    return sys.version_info < (3, 12) and type(transport).__module__.startswith("asyncio.")

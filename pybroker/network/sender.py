@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1024 * 1024
 """Of a large response, at most about this much is with the transport at a time."""
+COPIED_PIECE_BYTES: Final = 128 * 1024
+"""The same for a transport that copies what is handed to it, where a large piece costs six times the CPU of a small one."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
 """After this much other connections have their turn, even if the socket takes more."""
 HIGH_WATER_BYTES: Final = 64 * 1024
@@ -83,14 +85,16 @@ class Sender:
         "_owner",
         "_part_index",
         "_part_left",
+        "_piece_bytes",
         "is_blocked",
         "is_closed",
     )
 
-    def __init__(self, output: Output, owner: SenderOwner, counters: ListenerCounters) -> None:
+    def __init__(self, output: Output, owner: SenderOwner, counters: ListenerCounters, piece_bytes: int = PIECE_BYTES) -> None:
         self._output = output
         self._owner = owner
         self._counters = counters
+        self._piece_bytes = piece_bytes
         self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
         self._chunks_bytes = 0
         self._outgoing: Outgoing | None = None  # in hand
@@ -187,7 +191,7 @@ class Sender:
     def _gather(self, outgoing: Outgoing) -> Callable[[], None] | None:
         """Collect the next piece from the parts, up to the end of the last one, or a part that must be read in a thread first."""
         parts = outgoing.parts
-        while self._part_index < len(parts) and self._chunks_bytes < PIECE_BYTES:
+        while self._part_index < len(parts) and self._chunks_bytes < self._piece_bytes:
             part = parts[self._part_index]
             if isinstance(part, bytes | bytearray | memoryview):
                 self._chunks.append(part)
@@ -210,7 +214,7 @@ class Sender:
         cold = part.cold()
         if cold is not None:
             return cold
-        pulled = part.pull(PIECE_BYTES - self._chunks_bytes)
+        pulled = part.pull(self._piece_bytes - self._chunks_bytes)
         count = sum(map(len, pulled))
         if not 0 < count <= self._part_left:
             raise ValueError(f"{type(part).__name__} gave {count} bytes where {self._part_left} were left")
