@@ -41,6 +41,7 @@ CHUNK_BYTES: Final = 128 << 10
 """The paper's choice: 197 MB/s against 137 with 16 kB and 176 with 1 MB."""
 
 OVERFLOW_MESSAGE_SIZE: Final = 0x7FFF_FFFF
+"""The paper's. The Java consumers 0.9.0 to 0.10.1 add it to a position in 32 bits and fail; see docs/design/records.md."""
 _OVERFLOW_OFFSET: Final = -1
 _OVERFLOW_HEAD: Final = struct.Struct(">qi")
 assert _OVERFLOW_HEAD.size == LOG_OVERHEAD
@@ -76,6 +77,7 @@ class LazyDownConversion(SendPart):
         "_first",
         "_first_offset",
         "_left",
+        "_overflow_message_size",
         "_padded",
         "_position",
         "_source",
@@ -85,10 +87,19 @@ class LazyDownConversion(SendPart):
         "size",
     )
 
-    def __init__(self, source: RecordsSource, *, to_magic: int, first_offset: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        source: RecordsSource,
+        *,
+        to_magic: int,
+        first_offset: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        overflow_message_size: int | None = OVERFLOW_MESSAGE_SIZE,
+    ) -> None:
         """Measure the first batch of `source` that has anything for such a client.
 
-        `first_offset` is the offset that was asked for, which may lie inside the first batch.
+        `first_offset` is the offset that was asked for, which may lie inside the first batch. `overflow_message_size` is what the
+        size field of the padding says; None for what Kafka's brokers send: one byte more than there is, and at least a header.
 
         Raises:
             UnsupportedCompressionError: it is in zstd; the partition is answered UNSUPPORTED_COMPRESSION_TYPE.
@@ -101,6 +112,7 @@ class LazyDownConversion(SendPart):
         self._position = 0  # in the source, of the next batch to convert
         self._first: bytes | memoryview | None = None
         self._padded = False
+        self._overflow_message_size = overflow_message_size
         self.records_converted = 0
         self.error: CorruptRecordError | UnsupportedCompressionError | None = None
         first_size = self._measure_first() if source.size else 0
@@ -221,7 +233,10 @@ class LazyDownConversion(SendPart):
         left = self._left
         if not self._padded:
             self._padded = True
-            parts.append(memoryview(_OVERFLOW_HEAD.pack(_OVERFLOW_OFFSET, OVERFLOW_MESSAGE_SIZE))[:left])
+            claimed = self._overflow_message_size
+            if claimed is None:
+                claimed = max(left + 1, HEADER_SIZE)
+            parts.append(memoryview(_OVERFLOW_HEAD.pack(_OVERFLOW_OFFSET, claimed))[:left])
             left -= len(parts[0])
         budget = min(left, bytes_max)
         while budget > 0:

@@ -222,6 +222,14 @@ def test_padding_comes_in_pieces() -> None:
     assert is_padding(b"".join(chunks[1:]))
 
 
+@pytest.mark.parametrize(("header", "claimed"), [(10, 61), (300, None)])
+def test_padding_may_claim_what_kafkas_does(header: int, claimed: int | None) -> None:
+    source = bytes(build_batch([Record(0, 5, None, b"v", (("h", bytes(header)),))]))
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0, overflow_message_size=None)
+    padding = split(b"".join(pulled(part)))[1]
+    assert struct.unpack_from(">qi", padding) == (-1, claimed or len(padding) + 1)
+
+
 def test_zstd_and_damage_first_are_answered_and_later_are_padded() -> None:
     zstd = batch_of(10, 10, codec=CompressionType.ZSTD)
     damaged = bytearray(batch_of(10, 10))
