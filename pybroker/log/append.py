@@ -2,8 +2,8 @@
 
 Cost: 16 us for a 16 kB batch of a producer that compresses nothing, on the loop; of that the system's write is 6.
 
-A batch that a producer repeats is answered with what its first append did. An append that fails before the write changes nothing but the
-leader epochs, which may then begin at an offset that the next batch will have.
+A batch that a producer repeats is answered with what its first append did. An append that fails before the write changes nothing
+but the leader epochs, which may then begin at an offset that the next batch will have.
 
 Source: UnifiedLog.append; KIP-98.
 """
@@ -58,7 +58,7 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     if batches and batches[0].base_offset < log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"replicated records begin at {batches[0].base_offset}, the log of {log.topic_partition} ends at {log.log_end_offset}",
+            f"replicated records begin at {batches[0].base_offset}, {log.topic_partition} ends at {log.log_end_offset}",
         )
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
@@ -78,7 +78,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
                 has_producers = True
             if batch.partition_leader_epoch != log.epochs.latest_epoch:
                 log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        segment = _segment_for(log, len(data), first_offset, last_offset, max_timestamp, now_ms)
+        segment = _segment_for(log, len(data), (first_offset, last_offset), max_timestamp, now_ms)
         producer_batches: list[ProducerBatch] = []
         if has_producers:
             producer_batches = [one for batch in batches if (one := producer_batch(batch)) is not None]
@@ -111,7 +111,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
     )
 
 
-def _segment_for(log: Log, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> LogSegment:
+def _segment_for(log: Log, size: int, offsets: tuple[int, int], max_timestamp: int, now_ms: int) -> LogSegment:
     """The active segment, or a new one if the records do not fit there any more."""
     config, segment = log.config, log.segments.active
     if size > config.segment_bytes:
@@ -119,6 +119,7 @@ def _segment_for(log: Log, size: int, first_offset: int, last_offset: int, max_t
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
         )
+    first_offset, last_offset = offsets
     if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
         return log.roll(now_ms, first_offset)
     return segment
@@ -150,7 +151,10 @@ def _answer_duplicate(log: Log, original: BatchMetadata, record_count: int) -> L
 
 
 def producer_batch(batch: BatchView) -> ProducerBatch | None:
-    """What the producers' rules look at; None for a marker that compaction has emptied. A marker must have its record in the buffer."""
+    """What the producers' rules look at; None for a marker that compaction has emptied.
+
+    A marker must have its record in the buffer; of other batches only the header is looked at.
+    """
     marker, coordinator_epoch, timestamp = None, -1, batch.max_timestamp
     if batch.is_control:
         for record in batch.records():

@@ -1,4 +1,5 @@
-"""What must hold for records before they enter a log: the topic's rules for what a producer sends, and sound batches from a leader.
+"""What must hold for records before they enter a log: the topic's rules for what a producer sends, and sound batches from a
+leader.
 
 Source: UnifiedLog.analyzeAndValidateRecords.
 """
@@ -51,7 +52,10 @@ class AppendValidator:
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:
-    """The whole batches that a leader sent, with their checksums tried; a partial one at the end is left out. Raises CorruptRecordError."""
+    """The whole batches that a leader sent, with their checksums tried; a partial one at the end is left out.
+
+    Raises CorruptRecordError.
+    """
     found: list[BatchView] = []
     last_offset = -1
     for batch in batches(records):

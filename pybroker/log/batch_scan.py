@@ -59,8 +59,9 @@ def check(batch: BatchView, position: int, end: int) -> None:
 def find(file: SegmentFile, position: int, end: int, offset: int, *, first_last_offset: int = -1) -> tuple[int, int] | None:
     """Position and size of the first batch from `position` on that ends at or after `offset`; None when there is none.
 
-    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing. The hot path of every fetch:
-    the same as a search through `scan`, without its objects. Raises CorruptDataError, also when the index is wrong; OSError.
+    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing. The hot path of every
+    fetch: the same as a search through `scan`, without its objects. Raises CorruptDataError, also when the index is wrong;
+    OSError.
     """
     unpack = HEADER.unpack_from
     window, window_start, start = b"", position, position

@@ -149,7 +149,10 @@ def write_meta_properties(filesystem: Filesystem, directory: str, properties: Me
 
 
 def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:
-    """Whether the last broker on this directory stopped cleanly. Removes the marker, durably, so that a crash from now on is seen."""
+    """Whether the last broker on this directory stopped cleanly.
+
+    Removes the marker, durably, so that a crash from now on is seen.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not filesystem.exists(path):
         return False

@@ -1,8 +1,8 @@
 """A sorted file of fixed-size entries, appended to at its end: what the offset and the time index have in common.
 
 Idea
-    An index is derived from the data file and rebuilt when it is lost, so its entries need not reach the file one by one: they gather in
-    memory and are written some hundred at a time, before a flush, a roll and a close. No descriptor stays open. Lookups
+    An index is derived from the data file and rebuilt when it is lost, so its entries need not reach the file one by one: they
+    gather in memory and are written some hundred at a time, before a flush, a roll and a close. No descriptor stays open. Lookups
     search a map of the written entries and the tail in memory as one sequence.
 
 Kafka preallocates these files (10 MB of holes for each active segment) and trims them later; ours grow. Kafka opens both.

@@ -1,17 +1,18 @@
 """A segment's data file, and slices of it that a response sends.
 
 Idea
-    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces come as views into a map of
-    the file and small ones from `pread`. A growing file is mapped only up to a multiple of 16 MB and mapped again when it has grown past
-    the next one, so a fetch near the end costs no new map; what lies beyond the map is read.
+    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces come as views into a map
+    of the file and small ones from `pread`. A growing file is mapped only up to a multiple of 16 MB and mapped again when it has
+    grown past the next one, so a fetch near the end costs no new map; what lies beyond the map is read.
 
 Lifetime
-    A slice holds its `SegmentFile`, a view holds its map. So both stay readable after the segment was deleted, renamed or closed: the
-    descriptor goes when the last slice has gone.
+    A slice holds its `SegmentFile`, a view holds its map. So both stay readable after the segment was deleted, renamed or
+    closed: the descriptor goes when the last slice has gone.
 
 Truncation
     A file must not shrink below what a map shows (touching such a view kills the process). `SegmentFile.truncate` therefore cuts
-    in place only what was never mapped, and else copies the kept bytes to a new file of the same name; views keep seeing the old one.
+    in place only what was never mapped, and else copies the kept bytes to a new file of the same name; views keep seeing the old
+    one.
 
 Source: org.apache.kafka.common.record.FileRecords.
 """

@@ -1,7 +1,7 @@
 """The only place of the log that touches the operating system's files, so that a test can put a failing disk in its stead.
 
-Every method raises OSError as the system gave it; `Log` and `LogManager` turn that into KAFKA_STORAGE_ERROR and take the directory
-offline. Paths are strings: building `pathlib.Path` objects costs more than the calls they are for.
+Every method raises OSError as the system gave it; `Log` and `LogManager` turn that into KAFKA_STORAGE_ERROR and take the
+directory offline. Paths are strings: building `pathlib.Path` objects costs more than the calls they are for.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ class Filesystem:
             os.close(fd)
 
     def lock(self, path: str) -> int:
-        """Take the file's exclusive lock until the descriptor is closed or the process dies. Raises BlockingIOError when it is held."""
+        """Take the file's exclusive lock until the descriptor is closed or the process dies.
+
+        Raises BlockingIOError when it is held.
+        """
         fd = os.open(path, _BINARY_RW, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,8 +4,8 @@ Example
     epochs 0, 2, 3 from offsets 0, 10, 15; the log ends at 20. Epoch 0 ends at 10; epoch 1 is not known, the largest below it
     is 0 and that ends at 10; epoch 3 ends at 20; epoch 4 is unknown.
 
-The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind after a crash of the
-machine: recovery then adds the epochs that it finds in the batches.
+The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind after a
+crash of the machine: recovery then adds the epochs that it finds in the batches.
 
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, KIP-279.
 """

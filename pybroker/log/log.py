@@ -1,7 +1,7 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
-The verbs live beside it, each in a module of its own: `append`, `read`, `lookup` (by timestamp), `truncate`, `retention`, `recovery`. What they
-share is here: the state, rolling to a new segment, flushing.
+The verbs live beside it, each in a module of its own: `append`, `read`, `lookup` (by timestamp), `truncate`, `retention`,
+`recovery`. What they share is here: the state, rolling to a new segment, flushing.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
 
@@ -177,9 +177,11 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         request_version: int | None = None,
     ) -> LogAppendInfo:
-        """Check records, give them offsets and write them. `records` is borrowed until return and patched in place where that does.
+        """Check records, give them offsets and write them.
 
-        `request_version` is the version of the Produce request, which decides what the records may be; None for the broker's own.
+        `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce,
+        which decides what the records may be; None for the broker's own records.
+
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
@@ -307,7 +309,10 @@ class Log:
         truncate.truncate_fully_and_start_at(self, offset)
 
     def increment_log_start_offset(self, offset: int, *, high_watermark: int) -> bool:
-        """Let the log begin at `offset` if that is later (DeleteRecords). Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark."""
+        """Let the log begin at `offset` if that is later (DeleteRecords).
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark.
+        """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
     def delete_old_segments(self, now_ms: int, *, high_watermark: int | None = None) -> int:
@@ -317,7 +322,10 @@ class Log:
     # --- life ---
 
     def close(self) -> None:
-        """A clean end: everything durable, a snapshot of the producers, files let go. Blocks. Slices out for sending stay readable."""
+        """A clean end: everything durable, a snapshot of the producers, files let go.
+
+        Blocks. Slices out for sending stay readable.
+        """
         if self.is_closed:
             return
         try:

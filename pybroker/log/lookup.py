@@ -1,7 +1,7 @@
 """Finding offsets by time, for ListOffsets.
 
-The time index of a segment tells up to which offset everything is older than the target; from there the batch headers are walked to the
-first batch whose max timestamp is not older, and in that batch the records.
+The time index of a segment tells up to which offset everything is older than the target; from there the batch headers are walked
+to the first batch whose max timestamp is not older, and in that batch the records.
 
 Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
 """

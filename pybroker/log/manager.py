@@ -5,8 +5,8 @@
     checkpoint(), clean_up(now), flush_due(now), remove_due(now): passes that the broker runs at intervals
     stop()     everything durable, checkpoints, and last the marker of a clean stop
 
-A deleted partition's directory is renamed to `<topic>-<partition>.<32 hex digits>-delete` at once, so the name is free again, and removed
-after `file.delete.delay.ms`.
+A deleted partition's directory is renamed to `<topic>-<partition>.<32 hex digits>-delete` at once, so the name is free again,
+and removed after `file.delete.delay.ms`.
 
 Source: LogManager.scala, LocalLog of Kafka.
 """
@@ -201,7 +201,8 @@ class LogManager:
     def create(self, tp: TopicPartition, topic_id: TopicId, config: TopicConfig) -> Log:
         """The partition's log, made in the directory with the fewest logs if there is none.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR when no directory works, INCONSISTENT_TOPIC_ID when the log is of another topic of that name.
+        Raises KafkaError: KAFKA_STORAGE_ERROR when no directory works, INCONSISTENT_TOPIC_ID when the log is of another topic of
+        that name.
         """
         log = self._logs.get(tp)
         if log is not None:

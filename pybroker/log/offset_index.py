@@ -4,8 +4,8 @@
     relative offset  4      last offset of a batch, minus the segment's base offset
     position         4      where that batch begins in the data file
 
-An entry follows about every `index.interval.bytes` of data, never the first batch of a segment. `lookup` gives the last batch that is known
-to end at or before the target, and the reader walks the batch headers from there.
+An entry follows about every `index.interval.bytes` of data, never the first batch of a segment. `lookup` gives the last batch
+that is known to end at or before the target, and the reader walks the batch headers from there.
 
 Source: org.apache.kafka.storage.internals.log.OffsetIndex.
 """
@@ -48,7 +48,10 @@ class OffsetIndex(EntryFile):
         return self.count >= self.entries_max
 
     def load(self, data_size: int) -> None:
-        """Read the file. Raises FileNotFoundError; CorruptIndexError when its ends cannot be true for `data_size` bytes of data."""
+        """Read the file.
+
+        Raises FileNotFoundError; CorruptIndexError when its ends cannot be true for `data_size` bytes of data.
+        """
         self.load_entries()
         count = self.count
         while count > 1 and self.entry(count - 1) == (self.base_offset, 0):

@@ -34,10 +34,12 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
+        """Of its first record."""
         return decrement_sequence(self.last_sequence, self.offset_delta)
 
     @property
     def first_offset(self) -> int:
+        """Of its first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -56,6 +58,7 @@ class ProducerBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
+        """Of its last record."""
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
 
@@ -74,6 +77,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
+        """Of the last batch; NO_SEQUENCE when none is cached."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:

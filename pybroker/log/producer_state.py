@@ -1,10 +1,11 @@
 """What a partition knows of its idempotent and transactional producers: the last five batches of each, and the open transactions.
 
 Rules for a batch of a producer (from a client; what is replicated was checked by the leader)
-    duplicate     its epoch and sequence range equal one of the five cached batches: answered with that batch's offsets, nothing is written
+    duplicate     its epoch and sequence range equal one of the five cached batches: answered with that batch's offsets,
+                  nothing is written
     epoch         smaller than the known one: INVALID_PRODUCER_EPOCH; larger: the producer starts again at sequence 0
-    sequence      follows the last one, with 0 after 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not known here
-                  (its batches were deleted by retention) may begin anywhere.
+    sequence      follows the last one, with 0 after 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not known
+                  here (its batches were deleted by retention) may begin anywhere.
 
 `update` is the only way in: the leader checks a batch first (`check`), writes it, and then updates; recovery only updates.
 
@@ -75,7 +76,8 @@ class ProducerState:
     def check(self, batches: Sequence[ProducerBatch], *, from_client: bool) -> None:
         """Refuse what breaks the rules, before anything is written.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        TRANSACTION_COORDINATOR_FENCED.
         """
         if len(batches) == 1:  # what every producer since 0.11 sends
             entry = self.producers.get(batches[0].producer_id)
@@ -102,7 +104,7 @@ class ProducerState:
             if entry.coordinator_epoch > batch.coordinator_epoch:
                 raise KafkaError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    f"coordinator epoch {batch.coordinator_epoch} for producer {batch.producer_id} is older than {entry.coordinator_epoch}",
+                    f"coordinator epoch {batch.coordinator_epoch} is older than {entry.coordinator_epoch}",
                 )
             return
         if from_client:
@@ -111,7 +113,10 @@ class ProducerState:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} wrote outside of its open transaction")
 
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
-        """Take a batch that is in the log. Returns the transaction that it ends; `complete` it once its index entry is written."""
+        """Take a batch that is in the log.
+
+        Returns the transaction that it ends; `complete` it once its index entry is written.
+        """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)

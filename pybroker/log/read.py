@@ -1,7 +1,7 @@
 """Reading from a log: from an offset to a slice of one segment's file.
 
-Cost: a reader at the end of the log asks for a batch that was just written, whose place is remembered: no look into a file. Any other
-offset costs a binary search in the index and usually one read of 4 kB with the headers around it.
+Cost: a reader at the end of the log asks for a batch that was just written, whose place is remembered: no look into a file. Any
+other offset costs a binary search in the index and usually one read of 4 kB with the headers around it.
 
 Source: UnifiedLog.read, LocalLog.read, LogSegment.read; KIP-74.
 """

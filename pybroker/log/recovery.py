@@ -3,13 +3,13 @@
 Steps
     1. leftovers of deletions and of unfinished rewrites are removed; a finished rewrite (`.swap`) replaces what it was made of
     2. a segment without its indexes gets them rebuilt; indexes without a segment are removed
-    3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and continue the
-       offsets. The first that does not ends the log: the file is cut there and later segments are dropped.
+    3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and
+       continue the offsets. The first that does not ends the log: the file is cut there and later segments are dropped.
     4. the end offset is read from the last segment; leader epochs and the log start offset are brought into its range
     5. the producers are taken from the youngest snapshot and what the log has after it
 
-The recovery point moves only with fsync, so it is never above what the disk holds. When only the process died, the page cache has everything
-it wrote: the scan finds the last batch that was written whole.
+The recovery point moves only with fsync, so it is never above what the disk holds. When only the process died, the page cache
+has everything it wrote: the scan finds the last batch that was written whole.
 
 Source: LogLoader, LogSegment.recover of Kafka.
 """

@@ -1,7 +1,7 @@
 """Dropping old segments: those below the log start offset, then by `retention.bytes`, then by `retention.ms`.
 
-Only whole segments from the oldest on, and none that reaches beyond the high watermark. The active segment goes too when it is due, unless it
-is empty; a new one takes its place. A segment is as old as its youngest record says.
+Only whole segments from the oldest on, and none that reaches beyond the high watermark. The active segment goes too when it is
+due, unless it is empty; a new one takes its place. A segment is as old as its youngest record says.
 
 Source: UnifiedLog.deleteOldSegments.
 """

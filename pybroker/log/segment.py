@@ -1,7 +1,7 @@
 """One segment of a log: a data file with its offset, time and transaction index, all named after the segment's base offset.
 
-The data file is opened at the first need and the indexes are loaded at the first lookup, so a broker with thousands of segments starts
-without touching most of them. An index that is missing or contradicts the data is rebuilt from the data when that is seen.
+The data file is opened at the first need and the indexes are loaded at the first lookup, so a broker with thousands of segments
+starts without touching most of them. An index that is missing or contradicts the data is rebuilt from the data when that is seen.
 
 Source: org.apache.kafka.storage.internals.log.{LogSegment, LogFileUtils}.
 """
@@ -168,7 +168,10 @@ class LogSegment:
             self._file = None  # a look at the age of a segment is no reason to keep it open
 
     def rebuild_indexes(self) -> int:
-        """Make offset and time index from the headers of the data. Returns where sound data ends, which is `size` unless it is torn."""
+        """Make offset and time index from the headers of the data.
+
+        Returns where sound data ends, which is `size` unless it is torn.
+        """
         self._is_loaded = True
         self.reset_indexes()
         position = 0
@@ -213,7 +216,10 @@ class LogSegment:
             self._max_timestamp = self._read_max_timestamp()
 
     def append(self, data: WriteBuffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
-        """Write whole batches at the end. `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError."""
+        """Write whole batches at the end.
+
+        `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError.
+        """
         position, length = self.size, len(data)
         file = self._file
         if file is None:

@@ -4,8 +4,8 @@
     timestamp        8      ms; the largest timestamp in the segment up to and with the batch
     relative offset  4      last offset of the batch that has this timestamp, minus the segment's base offset
 
-Both columns grow. The entry with the segment's largest timestamp is added when the segment is rolled or closed, so the last entry tells for
-retention how young the segment is.
+Both columns grow. The entry with the segment's largest timestamp is added when the segment is rolled or closed, so the last
+entry tells for retention how young the segment is.
 
 Source: org.apache.kafka.storage.internals.log.TimeIndex.
 """
@@ -77,7 +77,10 @@ class TimeIndex(EntryFile):
             self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry with a timestamp <= `timestamp`; everything up to its offset is older or equal. Or the segment's start."""
+        """The last entry with a timestamp <= `timestamp`; everything up to its offset is older or equal.
+
+        Or the segment's start.
+        """
         return self._entry_before(self.floor_slot(timestamp) + 1)
 
     def truncate_to(self, offset: int) -> None:

@@ -7,8 +7,8 @@
     last offset         8      of its abort marker, in this segment
     last stable offset  8      below it nothing was undecided when the marker was written
 
-Entries are in order of their last offset. A read-committed reader of [a, b) needs those with last >= a and first < b, and may stop at an
-entry whose last stable offset is >= b: whatever is noted later began at or after that.
+Entries are in order of their last offset. A read-committed reader of [a, b) needs those with last >= a and first < b, and may
+stop at an entry whose last stable offset is >= b: whatever is noted later began at or after that.
 
 Source: org.apache.kafka.storage.internals.log.{TransactionIndex, AbortedTxn}.
 """
@@ -50,7 +50,10 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All of them. Raises CorruptIndexError for an entry of another version or of an earlier segment; a torn tail is dropped."""
+        """All of them.
+
+        Raises CorruptIndexError for an entry of another version or of an earlier segment; a torn tail is dropped.
+        """
         if self._entries is None:
             data = self._filesystem.read_file(self.path) if self._filesystem.exists(self.path) else b""
             entries = []

@@ -131,7 +131,10 @@ class Disk:
 
 
 class FaultyFilesystem(Filesystem):
-    """Calls `fault(operation)` before each operation that changes something; `short` makes writes take half of what they are given."""
+    """Calls `fault(operation)` before each operation that changes something;
+
+    `short` makes writes take half of what they are given.
+    """
 
     __slots__ = ("fault", "short")
 
