@@ -76,11 +76,7 @@ def resolve_listeners(
         raise ConfigError(
             "inter.broker.listener.name", inter_broker_name, f"must be one of the listeners: {', '.join(sorted(names))}"
         )
-    if advertised is None:
-        for endpoint in bound:
-            if endpoint.host in _UNSPECIFIED:
-                reason = f"clients cannot connect to {endpoint.host}: set advertised.listeners, or leave the host empty"
-                raise ConfigError("listeners", listeners, reason)
+    if advertised is None:  # clients are told the address that they connected to, which is right for 0.0.0.0 too
         return Listeners(bound=bound, advertised=bound, dropped=dropped)
     return Listeners(bound=bound, advertised=_advertised(advertised, names, controllers, protocols), dropped=dropped)
 

@@ -75,8 +75,6 @@ def test_good_listeners_are_also_advertised(text: str, endpoints: list[Endpoint]
         ("UNKNOWN://a:1", "listener.security.protocol.map"),
         ("SSL://a:1", "SSL, which is not supported yet"),
         ("SASL_PLAINTEXT://a:1", "SASL_PLAINTEXT, which is not supported yet"),
-        ("PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
-        ("PLAINTEXT://[::]:1", "advertised.listeners"),
     ],
 )
 def test_bad_listeners_are_refused_with_key_and_value(text: str, reason: str) -> None:
@@ -85,6 +83,12 @@ def test_bad_listeners_are_refused_with_key_and_value(text: str, reason: str) ->
     assert caught.value.key == "listeners"
     assert text in str(caught.value)
     assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
+def test_every_interface_needs_no_advertised_address(host: str) -> None:
+    """Clients are told what they connected to."""
+    assert str(resolve(f"PLAINTEXT://{host}:9092").bound[0]) == f"PLAINTEXT://{host}:9092"
 
 
 def test_advertised_listeners_are_for_the_same_names() -> None:
