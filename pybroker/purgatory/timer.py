@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.purgatory.timing_wheel import Timer, TimingWheel
 
@@ -30,6 +31,8 @@ class WakeUp(Protocol):
     def cancel(self) -> None:
         """Do not call back."""
 
+
+NEVER_MS: Final = math.inf
 
 CallAt = Callable[[int, Callable[[], None]], WakeUp]
 
@@ -61,7 +64,7 @@ class OperationTimer:
         self._call_at = call_at
         self._wheel = TimingWheel(clock.monotonic_ms())
         self._wake_up: WakeUp | None = None
-        self._wake_up_ms = 0
+        self._wake_up_ms: float = NEVER_MS
 
     @property
     def next_expiration_ms(self) -> int | None:
@@ -72,11 +75,12 @@ class OperationTimer:
         """Have `task` expire `delay_ms` from now; not positive: it expires before this returns."""
         wheel = self._wheel
         now_ms = self._clock.monotonic_ms()
-        if wheel.next_expiration_ms is None:
+        expiration_ms = now_ms + delay_ms
+        if self._wake_up is None and wheel.next_expiration_ms is None:
             wheel.advance(now_ms)  # an idle wheel stood still; from here the delay finds its finest bucket
-        if delay_ms <= 0 or not wheel.add(task, now_ms + delay_ms):
+        if delay_ms <= 0 or not wheel.add(task, expiration_ms):
             _expire(task)
-        else:
+        elif expiration_ms < self._wake_up_ms:
             self._arm()
 
     def advance(self) -> int:
@@ -92,19 +96,18 @@ class OperationTimer:
         """Drop the pending wake-up; tasks still in the wheel never expire."""
         if self._wake_up is not None:
             self._wake_up.cancel()
-            self._wake_up = None
+        self._wake_up, self._wake_up_ms = None, NEVER_MS
 
     def _arm(self) -> None:
         next_ms = self._wheel.next_expiration_ms
-        if next_ms is None or (self._wake_up is not None and self._wake_up_ms <= next_ms):
+        if next_ms is None or self._wake_up_ms <= next_ms:
             return
         if self._wake_up is not None:
             self._wake_up.cancel()
-        self._wake_up = self._call_at(next_ms, self._woken)
-        self._wake_up_ms = next_ms
+        self._wake_up, self._wake_up_ms = self._call_at(next_ms, self._woken), next_ms
 
     def _woken(self) -> None:
-        self._wake_up = None
+        self._wake_up, self._wake_up_ms = None, NEVER_MS
         self.advance()
 
 

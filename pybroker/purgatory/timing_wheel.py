@@ -31,7 +31,8 @@ BUCKETS: Final = 20
 class Timer:
     """One entry of a wheel. Subclass it and override nothing: what expires is returned by `advance`, not called back.
 
-    The links are the bucket's list; a timer that is in no bucket has `_bucket` None and may be added again.
+    The links are the bucket's list; a timer that is in no bucket has `_bucket` None, refers to no other timer and may be added
+    again.
     """
 
     __slots__ = ("_bucket", "_next", "_previous", "expiration_ms")
@@ -39,8 +40,8 @@ class Timer:
     def __init__(self) -> None:
         self.expiration_ms = 0
         self._bucket: _Bucket | None = None
-        self._previous: Timer = self
-        self._next: Timer = self
+        self._previous: Timer = _NOBODY
+        self._next: Timer = _NOBODY
 
     @property
     def is_pending(self) -> bool:
@@ -54,7 +55,11 @@ class Timer:
         self._bucket = None
         self._previous._next = self._next
         self._next._previous = self._previous
+        self._previous = self._next = _NOBODY  # a timer that is kept for other reasons must not keep its old neighbours
         return True
+
+
+_NOBODY: Final = Timer.__new__(Timer)  # what a link refers to outside of a bucket; None would have to be told apart at each step
 
 
 class _Bucket(Timer):
@@ -64,24 +69,21 @@ class _Bucket(Timer):
 
     def __init__(self) -> None:
         super().__init__()
+        self._previous = self._next = self
         self.is_queued = False  # in the heap, which holds a bucket at most once
 
     def __lt__(self, other: _Bucket) -> bool:  # the heap's order
         return self.expiration_ms < other.expiration_ms
 
-    def append(self, timer: Timer) -> None:
-        last = self._previous
-        timer._bucket, timer._previous, timer._next = self, last, self
-        last._next = self._previous = timer
-
 
 class _Wheel:
-    __slots__ = ("buckets", "now_ms", "overflow", "span_ms", "tick_ms")
+    __slots__ = ("buckets", "end_ms", "now_ms", "overflow", "span_ms", "tick_ms")
 
     def __init__(self, tick_ms: int, now_ms: int) -> None:
         self.tick_ms = tick_ms
         self.span_ms = tick_ms * BUCKETS
         self.now_ms = now_ms - now_ms % tick_ms  # start of the current bucket
+        self.end_ms = self.now_ms + self.span_ms  # from here on it is the overflow wheel's
         self.buckets = [_Bucket() for _ in range(BUCKETS)]
         self.overflow: _Wheel | None = None
 
@@ -102,12 +104,12 @@ class TimingWheel:
 
     def add(self, timer: Timer, expiration_ms: int) -> bool:
         """Start `timer`. Returns False, and leaves it out, when its time has already come: the caller expires it then."""
-        assert not timer.is_pending, "a timer is in at most one bucket"
+        assert timer._bucket is None, "a timer is in at most one bucket"
         timer.expiration_ms = expiration_ms
         wheel = self._wheel
-        if expiration_ms < wheel.now_ms + wheel.tick_ms:
+        if expiration_ms < wheel.now_ms + TICK_MS:
             return False
-        while expiration_ms >= wheel.now_ms + wheel.span_ms:
+        while expiration_ms >= wheel.end_ms:
             if wheel.overflow is None:
                 wheel.overflow = _Wheel(wheel.span_ms, wheel.now_ms)
             wheel = wheel.overflow
@@ -116,7 +118,9 @@ class TimingWheel:
         if not bucket.is_queued:
             bucket.expiration_ms, bucket.is_queued = slot * wheel.tick_ms, True
             heapq.heappush(self._due, bucket)
-        bucket.append(timer)
+        last = bucket._previous
+        timer._bucket, timer._previous, timer._next = bucket, last, bucket
+        last._next = bucket._previous = timer
         return True
 
     def advance(self, now_ms: int) -> list[Timer]:
@@ -140,4 +144,5 @@ class TimingWheel:
         wheel: _Wheel | None = self._wheel
         while wheel is not None and now_ms >= wheel.now_ms + wheel.tick_ms:
             wheel.now_ms = now_ms - now_ms % wheel.tick_ms
+            wheel.end_ms = wheel.now_ms + wheel.span_ms
             wheel = wheel.overflow

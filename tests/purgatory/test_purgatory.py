@@ -199,14 +199,27 @@ def test_cancelled_for_its_key_it_is_handed_back_and_neither_completes_nor_expir
 
 def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
     setting = Setting()
-    operation = Waiting()
-    setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
-    operation.is_ready = True
-    setting.purgatory.check_and_complete("a")
-    gone = weakref.ref(operation)
-    del operation
-    gc.collect()
-    assert gone() is None, "the wheel, whose bucket is still queued, holds on to nothing"
+    operations = [Waiting() for _ in range(3)]
+    for operation in operations:  # neighbours in one bucket
+        setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
+    gc.disable()
+    try:
+        operations[1].is_ready = True
+        setting.purgatory.check_and_complete("a")
+        gone = weakref.ref(operations[1])
+        del operation, operations[1]
+        assert gone() is None, "nobody holds on to it, and it is in no cycle"
+        kept = operations[0]
+        kept.is_ready = True
+        setting.purgatory.check_and_complete("a")
+        gone = weakref.ref(operations[1])
+        operations[1].force_complete()
+        setting.purgatory.check_and_complete("a")
+        operations.clear()
+        assert gone() is None, "nor does one that was its neighbour"
+        assert kept.is_completed
+    finally:
+        gc.enable()
 
 
 def test_entries_left_under_quiet_keys_are_purged_once_they_exceed_the_interval() -> None:

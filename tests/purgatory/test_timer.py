@@ -100,6 +100,35 @@ def test_a_timer_that_stood_idle_places_a_task_by_the_present() -> None:
     assert [handle.when_ms for handle in loop.asked] == [1_000_005]
 
 
+def test_no_delay_expires_before_the_call_returns_however_long_the_wheel_stood() -> None:
+    clock = ManualClock(0)
+    timer = OperationTimer(clock, Loop(clock).call_at)
+    expired_ms: list[int] = []
+    timer.add(Recorded(expired_ms, clock), 5_000)
+    clock.advance(1_000)
+    timer.add(Recorded(expired_ms, clock), 0)
+    timer.add(Recorded(expired_ms, clock), -3)
+    assert expired_ms == [1_000, 1_000]
+
+
+def test_a_task_that_adds_another_while_time_goes_on_loses_none() -> None:
+    clock = ManualClock(0)
+    loop = Loop(clock)
+    timer = OperationTimer(clock, loop.call_at)
+    expired_ms: list[int] = []
+
+    class Slow(Recorded):
+        def expire(self) -> None:
+            super().expire()
+            clock.advance(50)
+            timer.add(Recorded(expired_ms, clock), 100)
+
+    timer.add(Slow(expired_ms, clock), 10)
+    timer.add(Recorded(expired_ms, clock), 30)
+    loop.run_until(1_000)
+    assert expired_ms == [10, 60, 160]
+
+
 def test_one_failing_task_does_not_keep_the_others_from_expiring(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(TimerTask):
         def expire(self) -> None:
