@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 RELEASE = "3.9.2"
@@ -54,11 +55,18 @@ log4j.appender.F.File={file}
 log4j.appender.F.layout=org.apache.log4j.PatternLayout
 log4j.appender.F.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-LOG4J2 = """<Configuration status="WARN"><Appenders><File name="F" fileName="{file}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></File>
-</Appenders><Loggers><Root level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
+LOG4J2 = """<Configuration status="WARN"><Appenders>
+<File name="F" fileName="{file}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></File></Appenders><Loggers><Root level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
 """
 # as bin/kafka-run-class.sh has them
-JVM_OPTIONS = ["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
+JVM_OPTIONS = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
 START_TIMEOUT_S = 180
 JVM_EXIT_SIGTERM = 143
 
@@ -112,24 +120,26 @@ def answers_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
         return False
 
 
-def start(options: argparse.Namespace) -> None:
-    data = Path(options.data_dir).resolve()
+def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: str = RELEASE, heap: str = "1G") -> list[str]:
+    """Write the configuration, format the directory when it is new, and return what starts the broker."""
+    data = data.resolve()
     data.mkdir(parents=True, exist_ok=True)
-    port = options.port or free_port()
     properties = PROPERTIES.format(port=port, controller_port=free_port(), logs=data / "logs")
-    (data / "server.properties").write_text(properties + "".join(f"{line}\n" for line in options.override))
-    java = ["java", *logging_options(data, data / "server.log"), "-cp", classpath(options.release)]
+    (data / "server.properties").write_text(properties + "".join(f"{line}\n" for line in overrides))
+    options = [*logging_options(data, data / "server.log"), "-cp", classpath(release)]
     if not (data / "logs" / "meta.properties").exists():
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(data / "server.properties")]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    heap = [f"-Xmx{options.heap}", f"-Xms{options.heap}"]
+        arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(data / "server.properties")]
+        subprocess.run(["java", *options, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return ["java", f"-Xmx{heap}", f"-Xms{heap}", *JVM_OPTIONS, *options, "kafka.Kafka", str(data / "server.properties")]
+
+
+def start(options: argparse.Namespace) -> None:
+    data = Path(options.data_dir)
+    port = options.port or free_port()
+    java = command(data, port, options.override, release=options.release, heap=options.heap)
     began = time.monotonic()
     with (data / "stdout.log").open("wb") as output:
-        broker = subprocess.Popen(
-            [java[0], *heap, *JVM_OPTIONS, *java[1:], "kafka.Kafka", str(data / "server.properties")],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+        broker = subprocess.Popen(java, stdout=output, stderr=subprocess.STDOUT)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.terminate())
     while not answers_metadata("127.0.0.1", port):

@@ -1,0 +1,90 @@
+"""A load generator: one request, over and over, on some connections with some requests under way on each.
+
+It runs in a process of its own that is kept off the broker's core. The answer to one request must always have the same size, so that
+answers are counted by bytes and the generator can keep a broker busy although it is Python.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import selectors
+import socket
+import struct
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from benchmarks import procstat
+from benchmarks.peers import Peer, pin_client
+
+RECEIVE_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """`seconds` are measured after `warm_s`. `cpu_s` is what the broker's processes spent in them."""
+
+    requests: int
+    seconds: float
+    cpu_s: float
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_s * 1e6 / self.requests
+
+
+def run(peer: Peer, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
+    """Send `frame` (with its size) to the broker until the time is over."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:
+        return pool.submit(_generate, peer.bootstrap, peer.pid, frame, connections, depth, seconds, warm_s).result()
+
+
+def _generate(bootstrap: str, pid: int, frame: bytes, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
+    host, _, port = bootstrap.rpartition(":")
+    sockets = [socket.create_connection((host, int(port)), 30) for _ in range(connections)]
+    for connection in sockets:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    answer_bytes = _size_of_an_answer(sockets[0], frame)
+    pending = dict.fromkeys(sockets, 0)
+    with selectors.EpollSelector() as selector:
+        for connection in sockets:
+            selector.register(connection, selectors.EVENT_READ)
+            connection.sendall(frame * depth)
+        _exchange(selector, pending, frame, answer_bytes, warm_s)
+        cpu_before, began = procstat.cpu_s(pid), time.monotonic()
+        count = _exchange(selector, pending, frame, answer_bytes, seconds)
+        load = Load(requests=count, seconds=time.monotonic() - began, cpu_s=procstat.cpu_s(pid) - cpu_before)
+    for connection in sockets:
+        connection.close()
+    return load
+
+
+def _size_of_an_answer(connection: socket.socket, frame: bytes) -> int:
+    connection.sendall(frame)
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+        piece = connection.recv(RECEIVE_BYTES)
+        if not piece:
+            raise ConnectionError("the broker closed the connection over the request")
+        data += piece
+    return len(data)
+
+
+def _exchange(
+    selector: selectors.EpollSelector, pending: dict[socket.socket, int], frame: bytes, answer_bytes: int, seconds: float
+) -> int:
+    """Send a request for every answer; returns how many answers came. `pending` are bytes of answers that are not whole yet."""
+    count, deadline = 0, time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for key, _ in selector.select(0.1):
+            connection = key.fileobj
+            assert isinstance(connection, socket.socket)
+            received = len(connection.recv(RECEIVE_BYTES))
+            if not received:
+                raise ConnectionError("the broker closed a connection")
+            whole, pending[connection] = divmod(pending[connection] + received, answer_bytes)
+            if whole:
+                connection.sendall(frame * whole)
+                count += whole
+    return count

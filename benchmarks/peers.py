@@ -1,0 +1,153 @@
+"""The brokers of a comparison: ours and Apache Kafka, started alike, pinned alike, measured alike; and the table at the end.
+
+A broker gets the first core, the load generators the others (`pin_client`), so that neither is charged for the other's cache misses; on a
+machine with one core nothing is pinned. Both brokers run through the whole benchmark; the one that is not being measured is idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import kafka_peer, procstat
+
+OURS, KAFKA = "pybroker", "Apache Kafka"
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 60
+CORES = sorted(os.sched_getaffinity(0))
+
+
+def pin_client() -> None:
+    """Keep the calling process, a load generator, off the broker's core."""
+    if len(CORES) > 1:
+        os.sched_setaffinity(0, set(CORES[1:]))
+
+
+class Peer:
+    """A broker process with a data directory of its own under `folder`. Started by `start`, ended by `close`."""
+
+    def __init__(self, name: str, folder: Path, *, heap: str = "1G", data_limit_bytes: int | None = None) -> None:
+        self.name = name
+        self.bootstrap = ""
+        self.start_s = 0.0
+        self.log = folder / "broker.log"
+        self._data, self._heap, self._data_limit_bytes = folder / "data", heap, data_limit_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return procstat.is_alive(self.pid)
+
+    def start(self, overrides: Mapping[str, str] | None = None) -> None:
+        """Start and wait for the first answer to Metadata; `start_s` is how long that took. The directory is formatted before."""
+        port = kafka_peer.free_port()
+        lines = [f"{key}={value}" for key, value in (overrides or {}).items()]
+        self._data.mkdir(parents=True, exist_ok=True)
+        command = self._command(port, lines)
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._prepare, process_group=0)  # noqa: PLW1509
+        while not kafka_peer.answers_metadata("127.0.0.1", port):
+            if self._process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
+                self.close()
+                raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
+            time.sleep(0.005)
+        self.start_s = time.monotonic() - began
+        self.bootstrap = f"127.0.0.1:{port}"
+
+    def close(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _command(self, port: int, overrides: Sequence[str]) -> list[str]:
+        if self.name == KAFKA:
+            return kafka_peer.command(self._data, port, overrides, heap=self._heap)
+        command = [sys.executable, "-m", "pybroker", "start", "--port", str(port), "--data-dir", str(self._data)]
+        return [*command, *(part for line in overrides for part in ("--override", line))]
+
+    def _prepare(self) -> None:
+        if len(CORES) > 1:
+            os.sched_setaffinity(0, {CORES[0]})
+        if self._data_limit_bytes is not None and self.name == OURS:  # a JVM has its heap for that
+            resource.setrlimit(resource.RLIMIT_DATA, (self._data_limit_bytes, self._data_limit_bytes))
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser with what all benchmarks take."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-kafka", dest="kafka", action="store_false", help="measure ours alone: needs neither Java nor Maven")
+    parser.add_argument("--no-pybroker", dest="ours", action="store_false", help="measure Apache Kafka alone")
+    parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
+    return parser
+
+
+def names(options: argparse.Namespace) -> list[str]:
+    return [name for name, wanted in ((OURS, options.ours), (KAFKA, options.kafka)) if wanted]
+
+
+@contextmanager
+def folder(options: argparse.Namespace) -> Iterator[Path]:
+    """A folder for everything that the brokers write, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="benchmark-", dir=options.data))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def started(
+    options: argparse.Namespace,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    heap: str = "1G",
+    data_limit_bytes: int | None = None,
+) -> Iterator[list[Peer]]:
+    """The brokers that the options ask for, running."""
+    with folder(options) as path:
+        peers = [Peer(name, path / name.split()[-1], heap=heap, data_limit_bytes=data_limit_bytes) for name in names(options)]
+        try:
+            for peer in peers:
+                peer.start(overrides)
+            yield peers
+        finally:
+            for peer in peers:
+                peer.close()
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print it as Markdown; floats with three significant digits."""
+    lines = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(len(line[column]) for line in [list(header), *lines]) for column in range(len(header))]
+    print(f"\n{title}\n")
+    for number, line in enumerate([list(header), *lines]):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    sys.stdout.flush()
+
+
+def _text(cell: object) -> str:
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:.0f}" if abs(cell) >= 100 else f"{cell:.3g}"

@@ -1,0 +1,143 @@
+"""KIP-72: 200 connections that trickle 10 MB Produce requests into a pool of 100 MB.
+
+    python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
+
+Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its answer. Without a bound the
+broker holds 2 GB of half-read requests at once; with queued.max.request.bytes it reads on only as memory comes back, and must answer all of
+them in the end. Peak anonymous memory (RssAnon) is compared with the true bound, queued.max.request.bytes + socket.request.max.bytes - 1.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import selectors
+import socket
+import struct
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from benchmarks import peers, procstat
+from benchmarks.peers import Peer, pin_client
+from integration import raw
+from integration.batches import batch
+from integration.clients import create_topic
+from integration.samples import T0_MS, Sample
+
+TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
+POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600
+TIMEOUT_S = 300
+TICK_S = 0.02
+CONNECTS_PER_TICK = 4  # not past the listen backlog
+
+
+@dataclass(slots=True)
+class Sender:
+    """One connection: how much of the request it has sent, and what came back."""
+
+    socket: socket.socket
+    sent: int = 0
+    answer: bytes = b""
+
+
+def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) -> dict[str, int]:
+    """Send everything and count the outcomes: "answered", "refused" (an error code), "closed", "silent"."""
+    host, _, port = bootstrap.rpartition(":")
+    view = memoryview(request)
+    outcomes = dict.fromkeys(("answered", "refused", "closed", "silent"), 0)
+    senders: list[Sender] = []
+    open_count, began = 0, time.monotonic()
+    with selectors.DefaultSelector() as selector:
+
+        def done(sender: Sender, outcome: str) -> None:
+            nonlocal open_count
+            outcomes[outcome] += 1
+            open_count -= 1
+            selector.unregister(sender.socket)
+            sender.socket.close()
+
+        while (open_count or len(senders) < connections) and time.monotonic() - began < TIMEOUT_S:
+            for _ in range(min(CONNECTS_PER_TICK, connections - len(senders))):
+                senders.append(Sender(socket.create_connection((host, int(port)), 30)))
+                senders[-1].socket.setblocking(False)
+                selector.register(senders[-1].socket, selectors.EVENT_READ, senders[-1])
+                open_count += 1
+            due = int(len(request) * min(1.0, (time.monotonic() - began) / trickle_s))
+            for sender in senders:
+                if sender.sent < due and sender.socket.fileno() >= 0:
+                    try:
+                        sender.sent += sender.socket.send(view[sender.sent : due])
+                    except BlockingIOError:
+                        continue  # the broker does not read: as it should
+                    except ConnectionError:
+                        done(sender, "closed")
+            for key, _ in selector.select(TICK_S):
+                sender = key.data
+                try:
+                    piece = sender.socket.recv(65536)
+                except ConnectionError:
+                    piece = b""
+                sender.answer += piece
+                if not piece:
+                    done(sender, "closed")
+                elif len(sender.answer) >= 4 and len(sender.answer) >= 4 + struct.unpack_from(">i", sender.answer)[0]:
+                    done(sender, "refused" if _has_error(sender.answer[8:]) else "answered")
+    outcomes["silent"] = open_count
+    for sender in senders:
+        sender.socket.close()
+    return outcomes
+
+
+def _has_error(data: bytes) -> bool:
+    reader = raw.Reader(data)
+    reader.int32()
+    reader.string()
+    errors = set()
+    for _ in range(reader.int32()):
+        reader.int32()
+        errors.add(reader.int16())
+        reader.take(24)
+    return errors != {0}
+
+
+def measure(peer: Peer, connections: int, trickle_s: float) -> tuple[object, ...]:
+    create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+    data = batch([Sample(None, bytes(BATCH_BYTES), T0_MS)])
+    request = raw.request(
+        raw.PRODUCE, 7, raw.produce_body(7, TOPIC, dict.fromkeys(range(PARTITIONS), data), acks=1, timeout_ms=60_000)
+    )
+    with raw.Connection(peer.bootstrap) as connection:  # so that what the first request costs is not counted
+        connection.socket.sendall(request)
+        connection.receive(1)
+    spawn = multiprocessing.get_context("spawn")
+    cpu_before, began = procstat.cpu_s(peer.pid), time.monotonic()
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool, procstat.PeakSampler(peer.pid) as sampler:
+        outcomes = pool.submit(trickle, peer.bootstrap, request, connections, trickle_s).result()
+    seconds, cpu = time.monotonic() - began, procstat.cpu_s(peer.pid) - cpu_before
+    growth = sampler.peak_bytes - sampler.before_bytes
+    told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+    return told, sampler.before_bytes / 1e6, sampler.peak_bytes / 1e6, growth / 1e6, cpu, seconds
+
+
+def main() -> None:
+    parser = peers.arguments(__doc__)
+    parser.add_argument("--connections", type=int, default=200)
+    parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
+    parser.add_argument("--no-pool", dest="pool", action="store_false", help="without the bound: what it is there for")
+    options = parser.parse_args()
+    overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
+    rows = []
+    with peers.started(options, overrides, heap="4G" if not options.pool else "1G") as running:
+        for peer in running:
+            rows.append((peer.name, *measure(peer, options.connections, options.trickle)))
+            print(*rows[-1], flush=True)
+    peers.table(
+        f"{options.connections} requests of {PARTITIONS * BATCH_BYTES / 1e6:.1f} MB,"
+        f" bound {(POOL_BYTES + REQUEST_BYTES_MAX - 1) / 1e6 if options.pool else float('inf'):.0f} MB",
+        ["broker", "requests", "RssAnon before, MB", "peak, MB", "growth, MB", "broker CPU-s", "seconds"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Broker CPU per small request: ApiVersions, Metadata, a single record produced, a single record fetched.
+
+    python -m benchmarks.small_requests [--seconds 4] [--only fetch] [--no-kafka]
+
+1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50). One load
+generator (`benchmarks.load`) sends the very same bytes to both brokers, after `--warm` seconds of the same. The figure is the broker's
+CPU time over the number of answers; requests/s depends on the generator, too, and is only there to show how busy the broker was.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from benchmarks import load, peers
+from integration import raw
+from integration.batches import batch
+from integration.clients import create_topic
+from integration.samples import Sample
+
+TOPIC = "small"
+PARTITIONS = 12
+SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, requests under way on each
+
+
+def requests(bootstrap: str) -> dict[str, bytes]:
+    """Frames by what they ask for; the record that is fetched is written here."""
+    record = batch([Sample(None, b"v" * 100, 1_700_000_000_000)])
+    create_topic(bootstrap, TOPIC, PARTITIONS)
+    create_topic(bootstrap, f"{TOPIC}-one")
+    with raw.Connection(bootstrap) as connection:
+        assert raw.produce(connection, 7, f"{TOPIC}-one", record).error == 0
+    ask = raw.Ask(topic=f"{TOPIC}-one")
+    return {
+        "ApiVersions v0": raw.request(raw.API_VERSIONS, 0, b""),
+        "Metadata v1, 12 partitions": raw.request(raw.METADATA, 1, struct.pack(">i", 1) + raw.string(TOPIC)),
+        "Produce v7, 100 B, acks=1": raw.request(raw.PRODUCE, 7, raw.produce_body(7, TOPIC, {0: record}, acks=1)),
+        "Fetch v11, 100 B": raw.request(raw.FETCH, 11, raw.fetch_body(11, [ask])),
+    }
+
+
+def main() -> None:
+    parser = peers.arguments(__doc__)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--warm", type=float, default=4)
+    parser.add_argument("--only", default="", help="a part of the request's name")
+    options = parser.parse_args()
+    rows = []
+    with peers.started(options) as running:
+        frames = {peer.name: requests(peer.bootstrap) for peer in running}
+        for request in frames[running[0].name]:
+            for connections, depth in SHAPES:
+                if options.only.lower() not in request.lower():
+                    continue
+                measured = [
+                    load.run(
+                        peer,
+                        frames[peer.name][request],
+                        connections=connections,
+                        depth=depth,
+                        seconds=options.seconds,
+                        warm_s=options.warm,
+                    )
+                    for peer in running
+                ]
+                cells = [cell for m in measured for cell in (m.cpu_us, m.requests / m.seconds)]
+                ratio = [measured[0].cpu_us / measured[1].cpu_us] if len(measured) == 2 else []
+                rows.append((request, connections, depth, *cells, *ratio))
+                print(*rows[-1], flush=True)
+    columns = [f"{peer.name} {unit}" for peer in running for unit in ("CPU us", "1/s")]
+    header = ["request", "connections", "each", *columns, *(["ratio of CPU"] if len(running) == 2 else [])]
+    peers.table("Broker CPU per request", header, rows)
+
+
+if __name__ == "__main__":
+    main()

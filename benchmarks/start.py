@@ -1,0 +1,50 @@
+"""From start to the first answer, and memory at rest.
+
+    python -m benchmarks.start [--rounds 5] [--no-kafka]
+
+Each round starts the process on a data directory that is already formatted and has been stopped cleanly, asks for Metadata every 5 ms
+until it is answered, waits until the process is quiet, reads its memory, and stops it. Reported: medians. MB = 1e6 bytes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from benchmarks import peers, procstat
+
+SETTLE_S = 5
+
+
+def main() -> None:
+    parser = peers.arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    rows = []
+    with peers.folder(options) as path:
+        for name in peers.names(options):
+            seconds, cpu, resident, anonymous = [], [], [], []
+            for number in range(options.rounds + 1):
+                peer = peers.Peer(name, path / name.split()[-1])
+                peer.start()
+                cpu_at_answer = procstat.cpu_s(peer.pid)
+                try:
+                    if number == 0:
+                        continue  # formats, and warms the page cache
+                    time.sleep(SETTLE_S)
+                    seconds.append(peer.start_s)
+                    cpu.append(cpu_at_answer)
+                    resident.append(procstat.memory_bytes(peer.pid) / 1e6)
+                    anonymous.append(procstat.memory_bytes(peer.pid, "RssAnon") / 1e6)
+                finally:
+                    peer.close()
+            rows.append((name, *map(statistics.median, (seconds, cpu, resident, anonymous))))
+    peers.table(
+        f"Start, medians of {options.rounds}",
+        ["broker", "to first Metadata, s", "CPU-s by then", "RSS idle, MB", "of it anonymous"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
