@@ -17,7 +17,6 @@ from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records.batch import NO_TIMESTAMP
 from pybroker.records.control import ControlType, transaction_marker
 
 if TYPE_CHECKING:
@@ -67,35 +66,34 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
     """Write `batches`, which are all of `data` and have their final offsets."""
     if not batches:
         return LogAppendInfo(log_start_offset=log.log_start_offset)
-    first_offset, last_offset = batches[0].base_offset, batches[-1].last_offset
-    max_timestamp, offset_of_max_timestamp, record_count, has_producers = NO_TIMESTAMP, -1, 0, False
+    first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count = _totals(batches)
+    producers, continued = log.producers, None
+    producer_batches: list[ProducerBatch] = []
+    has_producer = False
     try:
         for batch in batches:
-            record_count += batch.record_count
-            if batch.max_timestamp > max_timestamp:
-                max_timestamp, offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
-            if batch.producer_id >= 0:
-                has_producers = True
             if batch.partition_leader_epoch != log.epochs.latest_epoch:
                 log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        segment = _segment_for(log, len(data), (first_offset, last_offset), max_timestamp, now_ms)
-        producer_batches: list[ProducerBatch] = []
-        if has_producers:
-            producer_batches = [one for batch in batches if (one := producer_batch(batch)) is not None]
-            duplicate = _check_producers(log, producer_batches, origin)
-            if duplicate is not None:
-                return _answer_duplicate(log, duplicate, record_count)
+            if batch.producer_id >= 0:
+                has_producer = True
+        segment = _segment_for(log, len(data), first_offset, last_offset, max_timestamp=max_timestamp, now_ms=now_ms)
+        if has_producer:
+            continued = producers.find_continued(batches[0]) if len(batches) == 1 else None
+            if continued is None:
+                producer_batches = [one for batch in batches if (one := producer_batch(batch)) is not None]
+                duplicate = _check_producers(log, producer_batches, origin)
+                if duplicate is not None:
+                    return _answer_duplicate(log, duplicate, record_count)
         position = segment.size
         segment.append(data, last_offset, max_timestamp, offset_of_max_timestamp)
-        log.log_end_offset = last_offset + 1
+        log.log_end_offset = producers.map_end_offset = last_offset + 1
         for batch in batches:
             segment.remember(batch.base_offset, position, batch.batch_length)
             position += batch.batch_length
-        for noted in producer_batches:
-            completed = log.producers.update(noted)
-            if completed is not None:
-                complete_transaction(log, segment, completed)
-        log.producers.map_end_offset = last_offset + 1
+        if continued is not None:
+            continued.add(batches[0])
+        elif producer_batches:
+            _note_producers(log, segment, producer_batches)
         log.unflushed_messages += last_offset + 1 - first_offset
         if log.unflushed_messages >= log.config.flush_messages:
             log.flush()
@@ -111,7 +109,21 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
     )
 
 
-def _segment_for(log: Log, size: int, offsets: tuple[int, int], max_timestamp: int, now_ms: int) -> LogSegment:
+def _totals(batches: Sequence[BatchView]) -> tuple[int, int, int, int, int]:
+    """First and last offset, largest timestamp and the last offset of the batch that has it, number of records."""
+    first = batches[0]
+    first_offset, max_timestamp, record_count = first.base_offset, first.max_timestamp, first.record_count
+    last_offset = offset_of_max_timestamp = first_offset + first.last_offset_delta
+    if len(batches) > 1:
+        for batch in batches[1:]:
+            last_offset = batch.last_offset
+            record_count += batch.record_count
+            if batch.max_timestamp > max_timestamp:
+                max_timestamp, offset_of_max_timestamp = batch.max_timestamp, last_offset
+    return first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count
+
+
+def _segment_for(log: Log, size: int, first_offset: int, last_offset: int, *, max_timestamp: int, now_ms: int) -> LogSegment:
     """The active segment, or a new one if the records do not fit there any more."""
     config, segment = log.config, log.segments.active
     if size > config.segment_bytes:
@@ -119,7 +131,6 @@ def _segment_for(log: Log, size: int, offsets: tuple[int, int], max_timestamp: i
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
         )
-    first_offset, last_offset = offsets
     if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
         return log.roll(now_ms, first_offset)
     return segment
@@ -136,6 +147,13 @@ def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendO
     if origin is not AppendOrigin.REPLICATION:
         log.producers.check(batches, from_client=from_client)
     return None
+
+
+def _note_producers(log: Log, segment: LogSegment, batches: Sequence[ProducerBatch]) -> None:
+    for batch in batches:
+        completed = log.producers.update(batch)
+        if completed is not None:
+            complete_transaction(log, segment, completed)
 
 
 def _answer_duplicate(log: Log, original: BatchMetadata, record_count: int) -> LogAppendInfo:

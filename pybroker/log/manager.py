@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 NAME_BYTES_MAX: Final = 255
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"  # a KRaft broker's own log, kept beside the others; never ours
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
 _DELETED_DIRECTORY: Final = re.compile(r".*\.[0-9a-f]{32}" + DELETE_SUFFIX)
 
@@ -127,7 +128,7 @@ class LogManager:
                 directory.remove_later(now_ms, _remover(filesystem, entry.path))
                 continue
             match = _PARTITION_DIRECTORY.fullmatch(entry.name)
-            if match is None:
+            if match is None or match[1] == CLUSTER_METADATA_TOPIC:
                 continue
             tp = TopicPartition(match[1], int(match[2]))
             if tp in self._logs:

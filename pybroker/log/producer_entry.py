@@ -6,7 +6,10 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadat
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pybroker.records.batch import BatchView
 
 BATCHES_RETAINED: Final = 5
 NO_EPOCH: Final = -1
@@ -89,6 +92,13 @@ class ProducerEntry:
             if cached.last_sequence == last and cached.first_sequence == first:
                 return cached
         return None
+
+    def add(self, batch: BatchView) -> None:
+        """Take the next data batch, which continues the last one in the same epoch and outside of a transaction."""
+        delta, self.last_timestamp = batch.last_offset_delta, batch.max_timestamp
+        self.batches.append(
+            BatchMetadata((batch.base_sequence + delta) & SEQUENCE_MAX, batch.base_offset + delta, delta, batch.max_timestamp)
+        )
 
     def set_epoch(self, producer_epoch: int) -> None:
         """A new epoch forgets the batches of the old one."""

@@ -17,14 +17,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import producer_snapshot
-from pybroker.log.producer_entry import NO_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerBatch, ProducerEntry, increment_sequence
+from pybroker.log.producer_entry import (
+    NO_EPOCH,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    BatchMetadata,
+    ProducerBatch,
+    ProducerEntry,
+    increment_sequence,
+)
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.filesystem import Filesystem
+    from pybroker.records.batch import BatchView
 
+_NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 ABORT_MARKER: Final = 0
 COMMIT_MARKER: Final = 1
 
@@ -72,6 +83,23 @@ class ProducerState:
         """The cached batch that `batch` repeats."""
         entry = self.producers.get(batch.producer_id)
         return entry.find_duplicate(batch) if entry is not None else None
+
+    def find_continued(self, batch: BatchView) -> ProducerEntry | None:
+        """The producer that the data batch simply continues, so that none of the other rules needs a look; else None.
+
+        Nearly every batch of an idempotent producer is such a one.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if (
+            entry is None
+            or entry.producer_epoch != batch.producer_epoch
+            or entry.transaction_first_offset >= 0
+            or batch.attributes & _NOT_PLAIN
+            or not entry.batches
+            or batch.base_sequence != (entry.batches[-1].last_sequence + 1) & SEQUENCE_MAX
+        ):
+            return None
+        return entry
 
     def check(self, batches: Sequence[ProducerBatch], *, from_client: bool) -> None:
         """Refuse what breaks the rules, before anything is written.
