@@ -28,11 +28,11 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
+	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/.run
 
 clean:

@@ -5,6 +5,10 @@ Memory of a response (KIP-283)
     kept only while their sum is within one chunk; what is beyond is measured, forgotten and made again when its turn comes. So
     a response from 250 partitions holds no more than one from a single one.
 
+Padding
+    Its size field is Integer.MAX_VALUE, as the document says. Java consumers from 0.9 to 0.10.1 add that to a position in 32 bits
+    and fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today, one byte more than is left.
+
 Source: KIP-283; KafkaApis.maybeConvertFetchedData.
 """
 
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.parts import SendPart
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
-from pybroker.records.lazy_down_conversion import LazyDownConversion, down_convert_eagerly
+from pybroker.records.lazy_down_conversion import OVERFLOW_MESSAGE_SIZE, LazyDownConversion, down_convert_eagerly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,12 +40,14 @@ def magic_for(version: int) -> int | None:
 class DownConversion:
     """The conversions of one response."""
 
-    __slots__ = ("_chunk_bytes", "_is_eager", "_kept_bytes", "_metrics", "_to_magic")
+    __slots__ = ("_chunk_bytes", "_is_eager", "_kept_bytes", "_metrics", "_overflow_message_size", "_to_magic")
 
     def __init__(self, config: BrokerConfig, metrics: BrokerMetrics, to_magic: int) -> None:
         self._chunk_bytes = config.pybroker_down_conversion_chunk_bytes
         self._is_eager = config.pybroker_down_conversion_eager
         self._kept_bytes = 0
+        is_fitted = config.pybroker_down_conversion_padding == "fitted"
+        self._overflow_message_size = None if is_fitted else OVERFLOW_MESSAGE_SIZE
         self._metrics = metrics
         self._to_magic = to_magic
 
@@ -51,7 +57,13 @@ class DownConversion:
         try:
             if self._is_eager:
                 return down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
-            lazy = LazyDownConversion(records, to_magic=self._to_magic, first_offset=fetch_offset, chunk_bytes=self._chunk_bytes)
+            lazy = LazyDownConversion(
+                records,
+                to_magic=self._to_magic,
+                first_offset=fetch_offset,
+                chunk_bytes=self._chunk_bytes,
+                overflow_message_size=self._overflow_message_size,
+            )
         except UnsupportedCompressionError:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         except CorruptRecordError:

@@ -192,6 +192,7 @@ class BrokerConfig(BaseSettings):
     producer_purgatory_purge_interval_requests: int
     pybroker_down_conversion_chunk_bytes: int
     pybroker_down_conversion_eager: bool
+    pybroker_down_conversion_padding: str
     queued_max_request_bytes: int
     queued_max_requests: int
     replica_fetch_backoff_ms: int

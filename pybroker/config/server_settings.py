@@ -49,6 +49,11 @@ SERVER_SETTINGS: Final = (
         at_least(1),
     ),
     Setting(
+        "pybroker.down.conversion.padding", _S, "integer-max",
+        "pybroker's own: the size in the message that pads a converted answer. Java consumers from 0.9 to 0.10.1 need fitted.",
+        one_of("integer-max", "fitted"),
+    ),
+    Setting(
         "pybroker.down.conversion.eager", _B, False,
         "pybroker's own, for a benchmark only: convert whole answers in memory before they are sent, as before KIP-283.",
     ),

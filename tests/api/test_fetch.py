@@ -183,3 +183,19 @@ async def test_the_counters_of_unknown_topics_do_not_grow(tmp_path: Path) -> Non
         await whole.ask(request(0, topic=f"nothing-{number}"), 4)
     assert set(whole.metrics.topics) == {"t"}
     assert whole.metrics.all_topics.failed_fetch_requests == 10
+
+
+@pytest.mark.parametrize("padding", ["integer-max", "fitted"])
+async def test_what_pads_a_converted_partition(tmp_path: Path, padding: str) -> None:
+    """Two records of one batch shrink when converted; the rest is one message that is not all there."""
+    whole = await Whole(tmp_path, pybroker_down_conversion_padding=padding).start()
+    await whole.create("t")
+    await whole.ask(produce_request(records.batch(b"a")), 9)
+    response = await whole.ask(request(0), 3)
+    data = bytes(response.responses[0].partitions[0].records)
+    message_size = 12 + int.from_bytes(data[8:12])
+    left = len(data) - message_size
+    assert left > 12
+    claimed = int.from_bytes(data[message_size + 8 : message_size + 12])
+    assert claimed == (0x7FFFFFFF if padding == "integer-max" else max(left + 1, 61))
+    assert data[message_size + 12 :] == bytes(left - 12)
