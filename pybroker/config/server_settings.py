@@ -64,7 +64,8 @@ SERVER_SETTINGS: Final = (
         NOT_EMPTY, update=_EACH,
     ),
     Setting(
-        "advertised.listeners", _S, None, "What clients are told to connect to, in the form of listeners; not set: the address they connected to.",
+        "advertised.listeners", _S, None,
+        "What clients are told to connect to, in the form of listeners; not set: the address they connected to.",
         update=_EACH,
     ),
     Setting(
