@@ -2,7 +2,7 @@
 
     start()    lock the directories, check whom they belong to, open every log in them, recovering where the last stop was unclean
     create, get, delete
-    checkpoint(), clean_up(now), flush_due(now), remove_due(now): passes that the broker runs at intervals
+    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at intervals
     stop()     everything durable, checkpoints, and last the marker of a clean stop
 
 A deleted partition's directory is renamed to `<topic>-<partition>.<32 hex digits>-delete` at once, so the name is free again,
@@ -318,6 +318,16 @@ class LogManager:
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for `producer.id.expiration.ms`. Returns how many."""
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
+
+    def release_sealed(self) -> None:
+        """Let go of the descriptors and maps of complete segments; the next reader opens them again, for about 20 us.
+
+        What is being sent keeps its own. So descriptors are bounded by active segments and recent readers.
+        """
+        for log in self._logs.values():
+            for segment in log.segments:
+                if segment is not log.segments.active:
+                    segment.release()
 
     def remove_due(self, now_ms: int) -> None:
         """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread."""

@@ -13,7 +13,7 @@ from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
 
 
 def started(disk: Disk, **options: object) -> LogManager:
@@ -154,6 +154,23 @@ def test_many_partitions_hold_no_descriptors_until_they_are_used(tmp_path: Path)
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
     manager.stop()
     assert len(list(tmp_path.glob("many-*"))) == 100
+
+
+def test_complete_segments_give_their_descriptors_back_and_are_read_again(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=300)
+    manager = started(disk)
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    for _ in range(20):
+        append(log, batch(size=100))
+    fetched = log.read(0, bytes_max=1 << 20, upper_offset=20, min_one_batch=True)
+    before = [one.base_offset for one in read_batches(log)]
+    opened = [segment._file is not None for segment in log.segments]
+    assert all(opened)
+    manager.release_sealed()
+    assert [segment._file is not None for segment in log.segments] == [False] * (len(opened) - 1) + [True]
+    assert len(content(fetched)) == fetched.size
+    assert [one.base_offset for one in read_batches(log)] == before
+    manager.stop()
 
 
 def test_high_watermarks_and_damaged_checkpoints(tmp_path: Path) -> None:
