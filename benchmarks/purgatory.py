@@ -35,7 +35,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from benchmarks import kafka_peer, procstat
+from benchmarks import kafka_peer
 from pybroker.clock import SystemClock
 from pybroker.purgatory.delayed_operation import DelayedOperation
 from pybroker.purgatory.purgatory import Purgatory
@@ -51,6 +51,7 @@ BATCH = 200  # requests between two looks at the clock
 RATES = "40000,80000,105000,150000,200000,300000"
 COLUMNS = ("implementation", "shape", "asked", "reached", "timed out", "CPU s", "us each", "RSS MB", "peak", "after")
 RELEASE = kafka_peer.RELEASE
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Request(DelayedOperation):
@@ -114,6 +115,10 @@ def samples(num: int, rate: float, shape: str) -> tuple[array[int], array[int]]:
     return arrivals, latencies
 
 
+def rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
 async def drive(implementation: str, num: int, rate: float, shape: str) -> dict[str, Any]:
     arrivals, latencies = samples(num, rate, shape)
     loop = asyncio.get_running_loop()
@@ -123,8 +128,7 @@ async def drive(implementation: str, num: int, rate: float, shape: str) -> dict[
         purgatory, make = Purgatory("wheel", timer), Request
     else:
         purgatory, make = Purgatory("call_later", CallLaterTimer(loop)), HandleRequest
-    pid = os.getpid()
-    rss_start = rss_peak = procstat.memory_bytes(pid)
+    rss_start = rss_peak = rss_bytes()
     due: list[list[Request]] = [[] for _ in range(RING)]
     start_cpu, start_ms = time.process_time(), time.monotonic_ns() // 1_000_000
     done_ms = sampled_ms = start_ms
@@ -148,7 +152,7 @@ async def drive(implementation: str, num: int, rate: float, shape: str) -> dict[
             if enqueued == num:
                 end_ms = time.monotonic_ns() // 1_000_000
         if now_ms - sampled_ms >= 100:
-            sampled_ms, rss_peak = now_ms, max(rss_peak, procstat.memory_bytes(pid))
+            sampled_ms, rss_peak = now_ms, max(rss_peak, rss_bytes())
         await asyncio.sleep(0 if enqueued == last != num else 0.0005)
     cpu_s = time.process_time() - start_cpu
     assert purgatory.delayed == 0
@@ -162,7 +166,7 @@ async def drive(implementation: str, num: int, rate: float, shape: str) -> dict[
         "us each": cpu_s / num * 1e6,
         "RSS MB": rss_start / 1e6,
         "peak": rss_peak / 1e6,
-        "after": procstat.memory_bytes(pid) / 1e6,
+        "after": rss_bytes() / 1e6,
     }
 
 

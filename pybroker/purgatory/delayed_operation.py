@@ -56,7 +56,8 @@ class DelayedOperation(TimerTask):
         purgatory = self._purgatory
         if purgatory is not None:
             self._purgatory = None
-            purgatory.left(self)
+            purgatory.delayed -= 1
+            purgatory.completed[self] = None
         self.on_complete()
         return True
 

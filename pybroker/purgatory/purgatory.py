@@ -22,7 +22,7 @@ Source: DelayedOperationPurgatory; seed document on the purgatory (2015).
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ PURGE_INTERVAL: Final = 1000
 class Purgatory:
     """Operations of one kind, by the keys whose events may complete them. Not thread-safe: it belongs to the loop.
 
-    `delayed` is the number of operations that wait for an event or their time: exact at any moment.
+    `delayed` is the number of operations that wait for an event or their time: exact at any moment. `completed` are those that
+    were completed and may still be watched. An operation keeps both up to date when it is completed.
     """
 
-    __slots__ = ("_completed", "_purge_interval", "_timer", "_watchers", "delayed", "name")
+    __slots__ = ("_purge_interval", "_timer", "_watchers", "completed", "delayed", "name")
 
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
@@ -48,7 +49,7 @@ class Purgatory:
         self._timer = timer
         self._purge_interval = purge_interval
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # a dict is a list here that gives up any entry at O(1)
-        self._completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
+        self.completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
 
     @property
     def watched(self) -> int:
@@ -103,7 +104,7 @@ class Purgatory:
         for operation in met:
             found.pop(operation, None)
             if len(operation._keys) == 1:
-                self._completed.pop(operation, None)
+                self.completed.pop(operation, None)
         if not found and self._watchers.get(key) is found:
             del self._watchers[key]
         self.purge_if_due()
@@ -119,26 +120,21 @@ class Purgatory:
             operation.cancel()
             operation._purgatory = None
             self.delayed -= 1
-            self._unwatch(operation)
+        self._unwatch(cancelled)
         return cancelled
-
-    def left(self, operation: DelayedOperation) -> None:
-        """`operation`, watched here, is completed. Called by itself."""
-        self.delayed -= 1
-        self._completed[operation] = None
 
     def purge_if_due(self) -> None:
         """Drop the entries of completed operations if the estimate of how many have some exceeds the purge interval."""
-        if len(self._completed) > self._purge_interval:
-            completed, self._completed = self._completed, {}
-            for operation in completed:
-                self._unwatch(operation)
+        if len(self.completed) > self._purge_interval:
+            completed, self.completed = self.completed, {}
+            self._unwatch(completed)
 
-    def _unwatch(self, operation: DelayedOperation) -> None:
+    def _unwatch(self, operations: Iterable[DelayedOperation]) -> None:
         watchers = self._watchers
-        for key in operation._keys:
-            found = watchers.get(key)
-            if found is not None:
-                found.pop(operation, None)
-                if not found:
-                    del watchers[key]
+        for operation in operations:
+            for key in operation._keys:
+                found = watchers.get(key)
+                if found is not None:
+                    found.pop(operation, None)
+                    if not found:
+                        del watchers[key]

@@ -131,10 +131,12 @@ class TimingWheel:
             bucket.is_queued = False
             self._move_to(bucket.expiration_ms)  # before placing again: the finer wheels must stand where this bucket begins
             timer = bucket._next
+            bucket._previous = bucket._next = bucket  # all timers leave it; each one's links are set below or by `add`
             while timer is not bucket:
                 following = timer._next
-                timer.cancel()
+                timer._bucket = None
                 if not self.add(timer, timer.expiration_ms):
+                    timer._previous = timer._next = _NOBODY
                     expired.append(timer)
                 timer = following
         self._move_to(now_ms)

@@ -257,7 +257,7 @@ def test_what_events_alone_complete_never_needs_a_purge() -> None:
         setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
         operation.is_ready = True
         setting.purgatory.check_and_complete("a")
-        assert not setting.purgatory._completed, "met under its only key, nothing is left to purge"
+        assert not setting.purgatory.completed, "met under its only key, nothing is left to purge"
 
 
 @given(

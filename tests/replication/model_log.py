@@ -110,7 +110,7 @@ class ModelLog:
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=self.offset_metadata(offset))
         start = LogOffsetMetadata(offset, found.segment, found.position)
         limit = max(bytes_max, found.size) if min_one_batch else bytes_max
-        in_segment = [batch for batch in self.batches if batch.segment == found.segment and batch.base_offset < upper_offset]
+        in_segment = [batch for batch in self.batches if batch.segment == found.segment and batch.last_offset < upper_offset]
         size = min(limit, sum(batch.size for batch in in_segment if batch.position >= found.position))
         records: Any = FileRecords(None, found.position, size) if size else EMPTY  # type: ignore[arg-type]  # nothing reads it
         return FetchedRecords(
