@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
 METADATA_FILE: Final = "metadata.sqlite"
+SEALED_RELEASE_MS: Final = 300_000
 
 
 class StartError(Exception):
@@ -229,6 +231,7 @@ class BrokerServer:
         )
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
+        every(SEALED_RELEASE_MS, logs.release_sealed)
 
     def _start_metrics(self) -> None:
         metrics = self.metrics
@@ -279,8 +282,19 @@ def run(config: BrokerConfig) -> int:
         loop_factory = asyncio.new_event_loop
     else:
         loop_factory = uvloop.new_event_loop
+    _allow_many_files()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(_serve(config))
+
+
+def _allow_many_files() -> None:
+    """Use as many descriptors as the system lets this process have: each connection and each log that is written holds one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError) as error:  # macOS knows a lower limit that it does not tell
+            logger.info("At most %d open files: %s", soft, error)
 
 
 async def _serve(config: BrokerConfig) -> int:
