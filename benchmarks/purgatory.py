@@ -62,7 +62,7 @@ class Request(DelayedOperation):
     def __init__(self, completes_at_ms: int, tally: list[int]) -> None:
         super().__init__()
         self.completes_at_ms = completes_at_ms
-        self.payload = bytearray(PAYLOAD_BYTES)
+        self.payload = bytes(PAYLOAD_BYTES)
         self.tally = tally
 
     def try_complete(self) -> bool:
