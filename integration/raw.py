@@ -112,6 +112,15 @@ class Connection:
             return True
 
 
+def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
+    """Lowest and highest version by api key, from ApiVersions v0."""
+    reader = Reader(connection.call(API_VERSIONS, 0, b""))
+    assert reader.int16() == 0
+    versions = {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
+    reader.end()
+    return versions
+
+
 # --- Produce ----------------------------------------------------------------------------------------------------------------------
 
 

@@ -46,7 +46,8 @@ class Load:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 20,
-                "message.timeout.ms": TIMEOUT_S * 1000,
+                "message.timeout.ms": TIMEOUT_S * 5000,
+                "batch.size": 65_536,
                 "queue.buffering.max.messages": 20_000,
                 "log_level": 2,  # it complains of each broken connection
             }

@@ -17,12 +17,12 @@ from integration import raw
 from integration.batches import batch
 from integration.broker import BrokerProcess, external_bootstrap
 from integration.clients import CLIENTS, create_topic
-from integration.frames import Mutator, well_formed
+from integration.frames import Mutator, served, well_formed
 from integration.legacy import message_set
-from integration.samples import Sample, assert_equal, varied
+from integration.samples import T0_MS, Sample, assert_equal, varied
 
 SEED = 20
-WARM_UP_FRAMES, FRAMES = 40_000, 100_000
+WARM_UP_FRAMES, FRAMES = 20_000, 100_000
 CONNECTIONS = 32
 RSS_GROWTH_MAX_BYTES = 24 << 20
 QUIET_S_MAX = 0.25  # a request that the broker holds back, such as a fetch whose waiting time got mutated
@@ -44,7 +44,9 @@ class Victim:
         self.deadline = time.monotonic() + QUIET_S_MAX
         self.answers = 0
         self._input = b""
-        self.socket = socket.create_connection(address, 10)
+        self.socket = socket.socket()
+        self.socket.settimeout(10)
+        self.socket.connect(address)
         data = b"".join([*self.frames, LAST_REQUEST])
         if self.is_abrupt:
             data = data[: rng.randrange(len(data))]
@@ -115,8 +117,11 @@ def await_open_files(pid: int, at_most: int) -> int:
 def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker({"num.partitions": "1", "auto.create.topics.enable": "false"})
     create_topic(broker.bootstrap, "fuzz", 1, {"retention.bytes": "1048576", "segment.bytes": "1048576"})
-    few = [Sample(b"k", b"v" * 20, 1_700_000_000_000)] * 3
-    mutator = Mutator(well_formed("fuzz", batch(few), message_set(few, 1)), SEED)
+    few = [Sample(b"k", b"v" * 20, T0_MS)] * 3
+    frames = well_formed("fuzz", batch(few), message_set(few, 1))
+    with raw.Connection(broker.bootstrap) as connection:
+        deep = served(frames, raw.api_versions(connection))
+    mutator = Mutator([*deep * (20 * len(frames) // len(deep)), *frames], SEED)  # few of those that are refused by their header
     rng = random.Random(SEED)
     address = ("127.0.0.1", broker.port)
     files_before = open_files(broker.pid)
@@ -142,7 +147,7 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
 def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_topic: Callable[..., str]) -> None:
     """Each alone on its connection: an answer with its correlation id, or a closed connection, but never silence."""
     topic = new_topic()
-    few = [Sample(b"k", b"v", 1_700_000_000_000)]
+    few = [Sample(b"k", b"v", T0_MS)]
     silent = []
     for frame in well_formed(topic, batch(few), message_set(few, 1)):
         with raw.Connection(bootstrap, timeout_s=10) as connection:

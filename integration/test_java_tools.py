@@ -1,0 +1,139 @@
+"""Apache Kafka's own command line tools, of 3.9 and of 4.x, against the broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kafka_peer import classpath
+from integration.clients import KafkaPython, create_topic, unique
+from integration.samples import assert_equal, varied, without_headers
+
+TIMEOUT_S = 180
+RELEASES = ("3.9.2", "4.3.1")
+LOG4J1 = "log4j.rootLogger=ERROR, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\nlog4j.appender.E.target=System.err\n"
+LOG4J1 += "log4j.appender.E.layout=org.apache.log4j.SimpleLayout\n"
+LOG4J2 = '<Configuration status="ERROR"><Appenders><Console name="E" target="SYSTEM_ERR"/></Appenders>'
+LOG4J2 += '<Loggers><Root level="ERROR"><AppenderRef ref="E"/></Root></Loggers></Configuration>'
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"),
+    pytest.mark.parametrize("release", RELEASES),
+]
+
+
+@pytest.fixture
+def tool(release: str, tmp_path: Path) -> Callable[..., str]:
+    """Run a class of that release to its end: `tool(class, *arguments, given=None)` -> stdout; an error ends the test."""
+    (tmp_path / "log4j.properties").write_text(LOG4J1)
+    (tmp_path / "log4j2.xml").write_text(LOG4J2)
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]  # short runs: compile little
+    java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
+
+    def run(name: str, *arguments: str, given: str | None = None) -> str:
+        done = subprocess.run(
+            [*java, name, *arguments], input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+        assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+        # 4.x says on stdout that an option has a new name, which 3.9 does not know yet
+        return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
+
+    return run
+
+
+def console_producer(release: str) -> str:
+    return "kafka.tools.ConsoleProducer" if release.startswith("3") else "org.apache.kafka.tools.ConsoleProducer"
+
+
+def test_console_producer_and_consumer(tool: Callable[..., str], release: str, bootstrap: str, tmp_path: Path) -> None:
+    topic = unique(f"console-{release}")
+    create_topic(bootstrap, topic, 2)
+    lines = [f"key{n}\tvalue {n} ü" for n in range(200)]
+    properties = ["--property", "parse.key=true"]
+    tool(
+        console_producer(release), "--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", "zstd", *properties,
+        given="\n".join(lines) + "\n",
+    )  # fmt: skip
+    client = tmp_path / "consumer.properties"
+    client.write_text("enable.auto.commit=false\n")
+    read: list[str] = []
+    for partition in ("0", "1"):
+        text = tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic,
+            "--partition", partition, "--offset", "earliest", "--timeout-ms", "3000", "--consumer.config", str(client),
+            "--property", "print.key=true",
+        )  # fmt: skip
+        read += text.splitlines()
+    assert sorted(read) == sorted(lines)
+    assert KafkaPython().consume(bootstrap, topic, 1)[0].sample.value is not None
+
+
+def test_console_consumer_reads_other_clients(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+    topic, samples = unique(f"read-{release}"), without_headers(varied(50))
+    create_topic(bootstrap, topic)
+    for codec in ("none", "lz4"):
+        KafkaPython().produce(
+            bootstrap, topic, [s._replace(key=b"k", value=b"v%d" % n) for n, s in enumerate(samples)], codec=codec
+        )
+    text = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0",
+        "--offset", "earliest", "--max-messages", "100", "--property", "print.timestamp=true", "--property", "print.offset=true",
+    )  # fmt: skip
+    expected = [f"CreateTime:{s.timestamp_ms}\tOffset:{n}\tv{n % 50}" for n, s in enumerate([*samples, *samples])]
+    assert text.splitlines() == expected
+
+
+def test_verifiable_producer(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+    topic = unique(f"verifiable-{release}")
+    create_topic(bootstrap, topic, 3)
+    text = tool(
+        "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500",
+        "--acks", "-1",
+    )  # fmt: skip
+    said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    summary = next(line for line in said if line["name"] == "tool_data")
+    assert (summary["sent"], summary["acked"]) == (500, 500)
+    acknowledged = {
+        (line["partition"], line["offset"]): line["value"] for line in said if line["name"] == "producer_send_success"
+    }
+    assert len(acknowledged) == 500
+    for partition in range(3):
+        expected = {offset: value for (p, offset), value in acknowledged.items() if p == partition}
+        received = KafkaPython().consume(bootstrap, topic, len(expected), partition=partition)
+        assert {r.offset: (r.sample.value or b"").decode() for r in received} == expected
+
+
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_producer_performance(tool: Callable[..., str], bootstrap: str, release: str, acks: str) -> None:
+    topic = unique(f"performance-{release}")
+    create_topic(bootstrap, topic, 3)
+    text = tool(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", "20000", "--record-size", "1000",
+        "--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
+    )  # fmt: skip
+    assert re.search(r"^20000 records sent", text, re.MULTILINE)
+    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic)
+    ends = dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE))
+    assert len(ends) == 3
+    assert sum(map(int, ends.values())) == 20_000
+    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic, "--time", "earliest")
+    assert dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE)) == {"0": "0", "1": "0", "2": "0"}
+
+
+def test_topic_command(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+    topic = unique(f"command-{release}")
+    name = "org.apache.kafka.tools.TopicCommand"
+    tool(name, "--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "1")
+    assert topic in tool(name, "--bootstrap-server", bootstrap, "--list").splitlines()
+    tool(name, "--bootstrap-server", bootstrap, "--delete", "--topic", topic)
+    assert topic not in tool(name, "--bootstrap-server", bootstrap, "--list").splitlines()
+    create_topic(bootstrap, topic)
+    samples = varied(10)
+    KafkaPython().produce(bootstrap, topic, samples)
+    assert_equal(KafkaPython().consume(bootstrap, topic, 10), samples)

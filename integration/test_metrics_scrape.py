@@ -1,0 +1,59 @@
+"""What a monitoring system reads from a running broker, and that it follows what clients do."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.kafka_peer import free_port
+from integration.batches import write_batches
+from integration.broker import BrokerProcess, is_kafka
+from integration.clients import create_topic
+from integration.raw import Ask, Connection, fetch_one
+from integration.samples import varied
+
+pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own metrics page")
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Sums over all labels, by name."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text = answer.read().decode()
+    sums: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            sums[sample.name] = sums.get(sample.name, 0) + sample.value
+    return sums
+
+
+def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProcess]) -> None:
+    port = free_port()
+    broker = start_broker({"metrics.listener": f"127.0.0.1:{port}"})
+    create_topic(broker.bootstrap, "measured")
+    with Connection(broker.bootstrap) as connection:
+        before = scrape(port)
+        write_batches(connection, "measured", [varied(30), varied(12)])
+        new = len(fetch_one(connection, 4, Ask(topic="measured")).records)
+        old = len(fetch_one(connection, 2, Ask(topic="measured")).records)
+        after = scrape(port)
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+
+    def growth(pattern: str) -> list[float]:
+        """Of all sums whose name is like this; topics may be counted one by one and together."""
+        return [value for name, value in grown.items() if re.fullmatch(pattern, name)]
+
+    assert 42 in growth(r"kafka_server_.*messagesin_total") or 84 in growth(r"kafka_server_.*messagesin_total"), grown
+    assert any(value >= new for value in growth(r"kafka_server_.*bytesin_total"))
+    assert any(value >= new + old for value in growth(r"kafka_server_.*bytesout_total"))
+    assert any(value >= 1 for value in growth(r"kafka_.*fetchmessageconversions.*"))
+    assert any(value >= 2 for value in growth(r"kafka_network_requestmetrics_requests.*_total"))
+
+
+def test_there_is_no_page_unless_it_is_asked_for(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    assert "metrics" not in broker.log_text.lower()
