@@ -2,11 +2,11 @@
 
     python -m benchmarks.small_requests [--rounds 3] [--seconds 2] [--warm 12] [--only fetch] [--no-kafka]
 
-1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50). One load
-generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a request both get `--warm` seconds of
-it, pipelined, since Java compiles what runs often; before each other shape a quarter of that. Then they take turns, `--rounds` times
-`--seconds` each, so that a noisy neighbour meets both; the median counts. The figure is the broker's CPU time over the number of
-answers; requests/s depends on the generator, too, and is only there to show how busy the broker was.
+1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50). One
+load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a request both get `--warm`
+seconds of it, pipelined, since Java compiles what runs often; before each other shape a quarter of that. Then they take turns,
+`--rounds` times `--seconds` each, so that a noisy neighbour meets both; the median counts. The figure is the broker's CPU time over
+the number of answers; requests/s depends on the generator, too, and is only there to show how busy the broker was.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
                 for peer in running:
                     load.run(peer, same[peer.name], connections=connections, depth=max(depth, 16), seconds=0, warm_s=warm_s)
                 warm_s = options.warm / 4
-                measured = measure(running, same, (connections, depth), options=options)
+                measured = measure(running, same, (connections, depth), options)
                 cells = [cell for m in measured for cell in (m.cpu_us, m.requests / m.seconds)]
                 ratio = [measured[0].cpu_us / measured[1].cpu_us] if len(measured) == 2 else []
                 rows.append((request, connections, depth, *cells, *ratio))

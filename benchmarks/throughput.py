@@ -1,10 +1,11 @@
 """Produce and consume with librdkafka: broker CPU-seconds per GB in and out.
 
-    python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 2] [--no-kafka]
+    python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 3] [--warm-rounds 2] [--no-kafka]
 
-Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no compression) and reads
-them back by assignment. The client is a process of its own off the broker's core. The first round warms both brokers up and is not
-reported; of the others, the median. GB = 1e9 bytes of values. MB/s depends on the client and the machine; the CPU is the broker's own.
+Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no compression) and
+reads them back by assignment. The client is a process of its own off the broker's core. The brokers take turns within a round. The
+first rounds warm both up (Java compiles what runs often) and are not reported; of the others, the median. GB = 1e9 bytes of values.
+MB/s depends on the client and the machine; the CPU is the broker's own.
 """
 
 from __future__ import annotations
@@ -88,16 +89,17 @@ def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-rounds", type=int, default=2)
     options = parser.parse_args()
     with peers.started(options) as running:
         rounds: dict[str, list[list[float]]] = {peer.name: [] for peer in running}
-        for number in range(options.rounds + 1):
+        for number in range(options.warm_rounds + options.rounds):
             for peer in running:
                 create_topic(peer.bootstrap, f"throughput-{number}", PARTITIONS)
                 figures = measure(peer, f"throughput-{number}", options.records, options.size)
                 print(f"round {number}: {peer.name}", *(f"{figure:.3g}" for figure in figures), flush=True)
-                if number:
+                if number >= options.warm_rounds:
                     rounds[peer.name].append(figures)
     rows = [(name, *map(statistics.median, zip(*figures, strict=True))) for name, figures in rounds.items()]
     peers.table(
