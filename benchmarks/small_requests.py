@@ -2,11 +2,12 @@
 
     python -m benchmarks.small_requests [--rounds 3] [--seconds 2] [--warm 12] [--only fetch] [--no-kafka]
 
-1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50). One
-load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a request both get `--warm`
-seconds of it, pipelined, since Java compiles what runs often; before each other shape a quarter of that. Then they take turns,
-`--rounds` times `--seconds` each, so that a noisy neighbour meets both; the median counts. The figure is the broker's CPU time over
-the number of answers; requests/s depends on the generator, too, and is only there to show how busy the broker was.
+1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50).
+One load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a request both
+get `--warm` seconds of it, pipelined, since Java compiles what runs often; before each other shape a quarter of that. Then
+they take turns, `--rounds` times `--seconds` each, so that a noisy neighbour meets both; the median counts. The figure is the
+broker's CPU time over the number of answers; requests/s depends on the generator, too, and is only there to show how busy the
+broker was.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def requests(bootstrap: str) -> dict[str, bytes]:
 
 
 def measure(
-    running: list[Peer], frames: dict[str, bytes], shape: tuple[int, int], *, options: argparse.Namespace
+    running: list[Peer], frames: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
 ) -> list[load.Load]:
     """The round with the median cost of each broker."""
     connections, depth = shape

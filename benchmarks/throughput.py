@@ -2,10 +2,10 @@
 
     python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 3] [--warm-rounds 2] [--no-kafka]
 
-Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no compression) and
-reads them back by assignment. The client is a process of its own off the broker's core. The brokers take turns within a round. The
-first rounds warm both up (Java compiles what runs often) and are not reported; of the others, the median. GB = 1e9 bytes of values.
-MB/s depends on the client and the machine; the CPU is the broker's own.
+Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no
+compression) and reads them back by assignment. The client is a process of its own off the broker's core. The brokers take
+turns within a round. The first rounds warm both up (Java compiles what runs often) and are not reported; of the others, the
+median. GB = 1e9 bytes of values. MB/s depends on the client and the machine; the CPU is the broker's own.
 """
 
 from __future__ import annotations
