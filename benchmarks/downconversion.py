@@ -2,14 +2,15 @@
 
     python -m benchmarks.downconversion [throughput|memory] [--records 1000000] [--no-kafka]
 
-Throughput: 12 partitions of 1 kB records in batches of 16 kB, read whole with Fetch v2 (magic 1), several passes of which the first warms
-up; once for each chunk size, with conversion in the handler ("eager", no chunks), and without conversion (Fetch v4) for comparison. Apache
-Kafka has one chunk size, 128 kB. The paper's figures are for 10M records on its own machine: only the shape can be compared.
+Throughput: 12 partitions of 1 kB records in batches of 16 kB, read whole with Fetch v2 (magic 1), several passes of which the
+first warms up; once for each chunk size, with conversion in the handler ("eager", no chunks), and without conversion (Fetch v4)
+for comparison. Apache Kafka has one chunk size, 128 kB. The paper's figures are for 10M records on its own machine: only the
+shape can be compared.
 
-Memory: the paper's acceptance test. 1M records of 1 kB in 250 partitions, ONE Fetch v3 of 250 MB with 1 MB from each partition. Ours runs
-under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apache Kafka under a heap of the same size. With the eager switch the
-answer is built in memory first, which the limit must forbid; lazily it must be sent. Peak anonymous memory is sampled from
-/proc/PID/status (RssAnon).
+Memory: the paper's acceptance test. 1M records of 1 kB in 250 partitions, ONE Fetch v3 of 250 MB with 1 MB from each partition.
+Ours runs under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apache Kafka under a heap of the same size. With the
+eager switch the answer is built in memory first, which the limit must forbid; lazily it must be sent. Peak anonymous memory is
+sampled from /proc/PID/status (RssAnon).
 """
 
 from __future__ import annotations

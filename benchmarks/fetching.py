@@ -1,4 +1,4 @@
-"""Filling a topic with batches of a chosen size, and reading it whole with one version of Fetch; by raw requests, cheap for the client."""
+"""Filling a topic with batches of some size and reading it whole with one version of Fetch: raw requests, cheap to send."""
 
 from __future__ import annotations
 

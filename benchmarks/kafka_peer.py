@@ -56,7 +56,8 @@ log4j.appender.F.layout=org.apache.log4j.PatternLayout
 log4j.appender.F.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 LOG4J2 = """<Configuration status="WARN"><Appenders>
-<File name="F" fileName="{file}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></File></Appenders><Loggers><Root level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
+<File name="F" fileName="{file}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></File></Appenders><Loggers><Root
+level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
 """
 # as bin/kafka-run-class.sh has them
 JVM_OPTIONS = [

@@ -1,7 +1,7 @@
 """A load generator: one request, over and over, on some connections with some requests under way on each.
 
-It runs in a process of its own that is kept off the broker's core. The answer to one request must always have the same size, so that
-answers are counted by bytes and the generator can keep a broker busy although it is Python.
+It runs in a process of its own that is kept off the broker's core. The answer to one request must always have the same size, so
+that answers are counted by bytes and the generator can keep a broker busy although it is Python.
 """
 
 from __future__ import annotations

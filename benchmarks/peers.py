@@ -1,7 +1,8 @@
 """The brokers of a comparison: ours and Apache Kafka, started alike, pinned alike, measured alike; and the table at the end.
 
-A broker gets the first core, the load generators the others (`pin_client`), so that neither is charged for the other's cache misses; on a
-machine with one core nothing is pinned. Both brokers run through the whole benchmark; the one that is not being measured is idle.
+A broker gets the first core, the load generators the others (`pin_client`), so that neither is charged for the other's cache
+misses; on a machine with one core nothing is pinned. Both brokers run through the whole benchmark; the one that is not being
+measured is idle.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
 
-Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its answer. Without a bound the
-broker holds 2 GB of half-read requests at once; with queued.max.request.bytes it reads on only as memory comes back, and must answer all of
-them in the end. Peak anonymous memory (RssAnon) is compared with the true bound, queued.max.request.bytes + socket.request.max.bytes - 1.
+Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its answer. Without a
+bound the broker holds 2 GB of half-read requests at once; with queued.max.request.bytes it reads on only as memory comes back,
+and must answer all of them in the end. Peak anonymous memory (RssAnon) is compared with the true bound,
+queued.max.request.bytes + socket.request.max.bytes - 1.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.start [--rounds 5] [--no-kafka]
 
-Each round starts the process on a data directory that is already formatted and has been stopped cleanly, asks for Metadata every 5 ms
-until it is answered, waits until the process is quiet, reads its memory, and stops it. Reported: medians. MB = 1e6 bytes.
+Each round starts the process on a data directory that is already formatted and has been stopped cleanly, asks for Metadata
+every 5 ms until it is answered, waits until the process is quiet, reads its memory, and stops it. Reported: medians. MB = 1e6
+bytes.
 """
 
 from __future__ import annotations

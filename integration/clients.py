@@ -1,4 +1,4 @@
-"""The stock Python clients behind one pair of verbs, each with its own defaults wherever a test does not ask for something else."""
+"""The stock Python clients behind one pair of verbs, each with its own defaults unless a test asks for something else."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Confluent(Client):
 
 
 def confluent_produce(config: Mapping[str, Any], topic: str, samples: Sequence[Sample]) -> list[int]:
-    """Send to partition 0 with librdkafka and this configuration; returns the acknowledged offsets, raises on a refused record."""
+    """Send to partition 0 with librdkafka and this configuration. Returns the offsets; a refused record ends the test."""
     producer = confluent_kafka.Producer({"linger.ms": 5, **config})
     offsets: dict[int, int] = {}
     errors: list[confluent_kafka.KafkaError] = []

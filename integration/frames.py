@@ -1,7 +1,8 @@
 """Requests of every API and version, well-formed, and what a fuzzer makes of them.
 
-The well-formed ones are built from an independent library's definitions (kio) with made-up values, and from `raw` for the versions that
-are too old for it. Names are such that no mutation of a few bytes makes a legal topic name of them, except those of the topic that is given.
+The well-formed ones are built from an independent library's definitions (kio) with made-up values, and from `raw` for the
+versions that are too old for it. Names are such that no mutation of a few bytes makes a legal topic name of them, except those
+of the topic that is given.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def well_formed(topic: str, records: bytes, old_records: bytes) -> list[bytes]:
     """Frames without their size. `records` goes into Produce from version 3 on, `old_records` into the ones before."""
     frames = []
     for key, name in api_key_map.items():
-        for version in (v for v, kinds in schema_name_map[name].items() if EntityType.request in kinds):
-            frames.append(_frame(key, version, topic, records))
+        versions = [version for version, kinds in schema_name_map[name].items() if EntityType.request in kinds]
+        frames += [_frame(key, version, topic, records) for version in versions]
     for version in range(9):
         data = old_records if version < 3 else records
         frames += [

@@ -2,11 +2,11 @@
 
     message set   (offset 8, size 4, message)*
     message       crc 4, magic 1, attributes 1, [timestamp 8 from magic 1 on], key 4+, value 4+
-    wrapper       a message whose attributes name a codec and whose value is a compressed message set; its offset is that of the last
-                  message inside. Offsets inside are absolute in magic 0, relative to the first in magic 1.
+    wrapper       a message whose attributes name a codec and whose value is a compressed message set; its offset is that of the
+                  last message inside. Offsets inside are absolute in magic 0, relative to the first in magic 1.
 
-LZ4 in magic 0 has a famous bug that became the format: the frame's header checksum also covers the frame's magic number (KAFKA-3160).
-Old clients insist on it, so it is written and demanded here.
+LZ4 in magic 0 has a famous bug that became the format: the frame's header checksum also covers the frame's magic number
+(KAFKA-3160). Old clients insist on it, so it is written and demanded here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Parsed(NamedTuple):
     log_append_time: bool
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------------------------------------
 
 
 def message_set(samples: Sequence[Sample], magic: int, codec: str = "none", first_offset: int = 0) -> bytes:
@@ -73,7 +73,7 @@ def _compress(data: bytes, codec: str, magic: int) -> bytes:
     return frame if magic else frame[: LZ4_HEADER_BYTES - 1] + _lz4_checksum(frame, first=0) + frame[LZ4_HEADER_BYTES:]
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------------------
 
 
 def parse(data: bytes) -> Parsed:

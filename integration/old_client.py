@@ -1,7 +1,7 @@
 """Runs inside an environment with some release of kafka-python: does what stdin says, says on stdout what came of it.
 
-stdin is one JSON object {bootstrap, api_version, steps: [{verb: "produce" | "consume", topic, ...}]}, stdout a list with one result per
-step. Bytes travel as hex, or null. It knows nothing of the tests, for it does not run in their environment.
+stdin is one JSON object {bootstrap, api_version, steps: [{verb: "produce" | "consume", topic, ...}]}, stdout a list with one
+result per step. Bytes travel as hex, or null. It knows nothing of the tests, for it does not run in their environment.
 """
 
 from __future__ import annotations

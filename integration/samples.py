@@ -30,7 +30,7 @@ class Received(NamedTuple):
 
 
 def varied(count: int, *, seed: int = 0, largest_bytes: int = 2_000) -> list[Sample]:
-    """Records with and without key, value and headers; half of the values compress well. Timestamps rise, with equal neighbours."""
+    """Records with and without key, value and headers; half of the values compress. Timestamps rise, with equal neighbours."""
     rng = random.Random(seed)
     records = []
     for i in range(count):

@@ -60,7 +60,7 @@ def sizes_of_batches(records: bytes) -> list[int]:
 
 
 def assert_kip_74(answers: Sequence[Fetched], whole: dict[str, bytes], limits: dict[str, int], bytes_max: int) -> None:
-    """Partitions in the order of the request, each up to min(its limit, what is left), the first non-empty with a whole batch at least.
+    """Partitions in the order of the request, each up to min(its limit, what is left); the first non-empty has a whole batch.
 
     A broker may end a partition with a cut batch or leave that away: what is left is counted from what it sent.
     """
@@ -161,7 +161,7 @@ def test_other_connections_are_served_while_one_waits(bootstrap: str, new_topic:
         assert len(sizes_of_batches(got.records)) == 3
 
 
-# --- fetch sessions (KIP-227) -----------------------------------------------------------------------------------------------------
+# --- fetch sessions (KIP-227) ---------------------------------------------------------------------------------------------------
 
 
 def session_fetch(connection: Connection, asks: Sequence[Ask], session_id: int, epoch: int) -> tuple[int, int, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""A hundred thousand bad frames over thousands of connections: the broker answers or closes, and goes on as if nothing had been."""
+"""A hundred thousand bad frames over thousands of connections: the broker answers or closes, and goes on."""
 
 from __future__ import annotations
 

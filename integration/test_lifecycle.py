@@ -1,4 +1,4 @@
-"""Starting and stopping: the READY line, SIGTERM, the clean-shutdown marker, and errors that are sentences instead of tracebacks."""
+"""Starting and stopping: the READY line, SIGTERM, the clean-shutdown marker, errors that are sentences, not tracebacks."""
 
 from __future__ import annotations
 

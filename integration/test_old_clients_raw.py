@@ -1,8 +1,8 @@
 """What the oldest versions say on the wire: Produce v0-2, Fetch v0-3, ListOffsets v0, against data of every magic and codec.
 
 The records on disk are always magic 2, so every Fetch here is converted while it is sent. Its record set has exactly the size
-max(size before, size of the first converted batch), and ends in whatever a client ignores: nothing, less than a message header, or a
-message that claims to be longer than the answer.
+max(size before, size of the first converted batch), and ends in whatever a client ignores: nothing, less than a message header,
+or a message that claims to be longer than the answer.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fetch_all(connection: Connection, version: int, topic: str, count: int, byte
     return received
 
 
-# --- Fetch of new batches ---------------------------------------------------------------------------------------------------------
+# --- Fetch of new batches -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=OLD_CODECS)
@@ -256,7 +256,7 @@ def test_errors_of_single_partitions(version: int, connection: Connection, new_t
     assert (at_end.error, at_end.records, at_end.high_watermark) == (0, b"", 3)
 
 
-# --- Produce of old messages ------------------------------------------------------------------------------------------------------
+# --- Produce of old messages ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
@@ -315,7 +315,7 @@ def test_a_request_without_acks_is_not_answered(connection: Connection, new_topi
     assert (answer.error, answer.base_offset) == (0, 5)
 
 
-# --- ListOffsets v0 ---------------------------------------------------------------------------------------------------------------
+# --- ListOffsets v0 -------------------------------------------------------------------------------------------------------------
 
 LATEST, EARLIEST, LONG_AFTER = -1, -2, T0_MS * 2
 
