@@ -6,7 +6,7 @@ Memory of a response (KIP-283)
     a response from 250 partitions holds no more than one from a single one.
 
 Padding
-    Its size field is Integer.MAX_VALUE, as the document says. Java consumers from 0.9 to 0.10.1 add that to a position in 32 bits
+    Its size field is Integer.MAX_VALUE, as the document says. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits
     and fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today: a byte more than is left.
 
 Source: KIP-283; KafkaApis.maybeConvertFetchedData.

@@ -41,7 +41,7 @@ CHUNK_BYTES: Final = 128 << 10
 """The paper's choice: 197 MB/s against 137 with 16 kB and 176 with 1 MB."""
 
 OVERFLOW_MESSAGE_SIZE: Final = 0x7FFF_FFFF
-"""The paper's. The Java consumers 0.9.0 to 0.10.1 add it to a position in 32 bits and fail; see docs/design/records.md."""
+"""The paper's. The Java consumers 0.9.0 to 0.10.2 add it to a position in 32 bits and fail; see docs/design/records.md."""
 _OVERFLOW_OFFSET: Final = -1
 _OVERFLOW_HEAD: Final = struct.Struct(">qi")
 assert _OVERFLOW_HEAD.size == LOG_OVERHEAD

@@ -1,0 +1,63 @@
+"""Java's own consumers from before magic 2, which are read by nobody else: what they make of a converted answer's padding."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from integration.broker import BrokerProcess
+from integration.clients import Confluent, create_topic
+from integration.maven import jar
+from integration.samples import varied
+
+TIMEOUT_S = 120
+RECORDS = 300
+PROGRAM = Path(__file__).parent / "OldConsumer.java"
+
+pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
+
+
+def consume(version: str, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
+    libraries = [
+        jar("org.apache.kafka", "kafka-clients", version),
+        jar("net.jpountz.lz4", "lz4", "1.3.0"),
+        jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+        jar("org.slf4j", "slf4j-api", "1.7.36"),
+        jar("org.slf4j", "slf4j-nop", "1.7.36"),
+    ]
+    classes = ":".join(map(str, libraries))
+    command = ["java", "-cp", classes, str(PROGRAM), bootstrap, topic, str(RECORDS)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+def filled(broker: BrokerProcess, codec: str) -> tuple[str, list[str]]:
+    """A topic of several batches, each of which grows when it is converted: so there is padding."""
+    topic = f"old-{codec}"
+    samples = [sample._replace(value=b"value %d" % n, headers=()) for n, sample in enumerate(varied(RECORDS))]
+    create_topic(broker.bootstrap, topic, 1, {})
+    for start in range(0, RECORDS, 50):
+        Confluent().produce(broker.bootstrap, topic, samples[start : start + 50], codec=codec)
+    return topic, [f"{n} {sample.timestamp_ms} value {n}" for n, sample in enumerate(samples)]
+
+
+@pytest.mark.parametrize("version", ["0.10.1.1", "0.10.2.2"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_fitted_padding_is_read_by_java(version: str, codec: str, start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker({"pybroker.down.conversion.padding": "fitted"})
+    topic, expected = filled(broker, codec)
+    done = consume(version, broker.bootstrap, topic)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == expected
+
+
+def test_padding_of_integer_max_value_is_not(start_broker: Callable[..., BrokerProcess]) -> None:
+    """Why the setting is there. Should this fail one day, the documents of the padding want a change."""
+    broker = start_broker()
+    topic, _ = filled(broker, "none")
+    done = consume("0.10.2.2", broker.bootstrap, topic)
+    assert done.returncode != 0
+    assert "IllegalArgumentException" in done.stderr
