@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import api_versions
+from pybroker.api.answer_memo import AnswerMemo, Remembered, question
 from pybroker.api.context import RequestContext
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.error_response import error_response
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
+_METADATA: Final = int(ApiKey.METADATA)
+_NO_ERROR: Final = ErrorCode.NONE.name
 
 Answer = bytes | Outgoing | None
 
@@ -46,40 +50,68 @@ Answer = bytes | Outgoing | None
 class Dispatcher:
     """The network's request handler. Call it with a frame that is borrowed until the call returns."""
 
-    __slots__ = ("_broker", "_request_metrics")
+    __slots__ = ("_broker", "_metadata_memo", "_request_metrics")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
+        self._metadata_memo = AnswerMemo()
 
     def __call__(self, connection: ConnectionContext, frame: memoryview) -> Answer | asyncio.Future[Answer]:
         """Answer one request. Raises ProtocolViolation."""
         started_ns = monotonic_ns()
         try:
             header, body_offset = decode_request_header(frame)
-            api = APIS.get(header.api_key)
-            if api is None or not api.lowest <= header.api_version <= api.highest:
+            key, version, correlation_id, client_id = header
+            api = APIS.get(key)
+            if api is None or not api.lowest <= version <= api.highest:
                 return self._unsupported(header)
-            request = decode(api.request, header.api_version, frame, body_offset)
+            if key == _METADATA:
+                asked = question(connection, version, frame[body_offset:])
+                remembered = self._metadata_memo.find(self._broker.controller.image, asked)
+                if remembered is not None:
+                    return self._again(remembered, connection, header, len(frame), started_ns)
+            request = decode(api.request, version, frame, body_offset)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
-        metrics = self._request_metrics[header.api_key]
-        metrics.received(header.api_version, len(frame) + _SIZE_PREFIX)
-        context = RequestContext(connection, header.api_version, header.correlation_id, header.client_id)
-        timing = _Timing(metrics, connection.received_ns, started_ns)
+        metrics = self._request_metrics[key]
+        metrics.received(version, len(frame) + _SIZE_PREFIX)
+        context = RequestContext(connection, version, correlation_id, client_id)
         try:
             response = api.handle(self._broker, context, request)
         except ProtocolViolation:
             raise
         except Exception as error:
             response = self._failure(api, context, request, error)
-        timing.handled_ns = timing.ready_ns = monotonic_ns()
+        handled_ns = monotonic_ns()
+        if type(response) is api.response:
+            errors = _count_errors(metrics, response)
+            parts = encode_response(response, version, correlation_id)
+            answer = parts[0]
+            if len(parts) == 1 and type(answer) is bytes:  # nearly always, but for large fetches
+                if key == _METADATA:
+                    self._metadata_memo.keep(self._broker.controller.image, asked, Remembered(answer, errors))
+                send_ns = monotonic_ns() - handled_ns
+                metrics.answered(len(answer), started_ns - connection.received_ns, handled_ns - started_ns, 0, send_ns)
+                return answer
+            return _outgoing(parts, _Timing(metrics, connection.received_ns, started_ns, handled_ns))
+        timing = _Timing(metrics, connection.received_ns, started_ns, handled_ns)
         if response is None:
             timing.answered(0)
             return None
-        if type(response) is api.response:
-            return _encoded(response, context, timing)
         return self._parked(api, context, request, response, timing)
+
+    def _again(
+        self, remembered: Remembered, connection: ConnectionContext, header: RequestHeader, size: int, started_ns: int
+    ) -> bytes:
+        """The answer that was given before to the same question."""
+        metrics = self._request_metrics[header.api_key]
+        metrics.received(header.api_version, size + _SIZE_PREFIX)
+        for name, count in remembered.errors.items():
+            metrics.error(name, count)
+        answer = remembered.to(header.correlation_id)
+        metrics.answered(len(answer), started_ns - connection.received_ns, monotonic_ns() - started_ns, 0, 0)
+        return answer
 
     def _parked(
         self, api: Api, context: RequestContext, request: object, awaitable: Awaitable[Any], timing: _Timing
@@ -124,18 +156,21 @@ class Dispatcher:
         if header.api_key != ApiKey.API_VERSIONS:
             raise ProtocolViolation(f"version {header.api_version} of API key {header.api_key} is not served")
         response = api_versions.unsupported_version_response(self._broker)
-        return _outgoing(encode_response(response, 0, header.correlation_id), None)
+        (answer,) = encode_response(response, 0, header.correlation_id)
+        assert type(answer) is bytes  # nothing in it is large
+        return answer
 
 
 class _Timing:
-    """When a request passed from one stage to the next, in monotonic ns."""
+    """When a request that is answered later, or in pieces, passed from one stage to the next, in monotonic ns."""
 
     __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
 
-    def __init__(self, metrics: RequestMetrics, received_ns: int, started_ns: int) -> None:
+    def __init__(self, metrics: RequestMetrics, received_ns: int, started_ns: int, handled_ns: int) -> None:
         self.metrics = metrics
         self.received_ns = received_ns
-        self.started_ns = self.handled_ns = self.ready_ns = started_ns
+        self.started_ns = started_ns
+        self.handled_ns = self.ready_ns = handled_ns
         self.size = 0
 
     def sent(self) -> None:
@@ -146,29 +181,37 @@ class _Timing:
         """Count the request; its answer of `size` bytes is out, or on its way with the next write."""
         self.metrics.answered(
             size,
-            queue_ns=self.started_ns - self.received_ns,
-            local_ns=self.handled_ns - self.started_ns,
-            remote_ns=self.ready_ns - self.handled_ns,
-            send_ns=monotonic_ns() - self.ready_ns,
+            self.started_ns - self.received_ns,
+            self.handled_ns - self.started_ns,
+            self.ready_ns - self.handled_ns,
+            monotonic_ns() - self.ready_ns,
         )
 
 
+def _count_errors(metrics: RequestMetrics, response: object) -> dict[str, int]:
+    """Count the errors that an answer says; returns how many of each name."""
+    codes = error_codes(response)
+    if any(codes):
+        counts = Counter([ERROR_NAMES[code] for code in codes])
+        for name, count in counts.items():
+            metrics.error(name, count)
+        return counts
+    if not codes:
+        return {}
+    metrics.error(_NO_ERROR, len(codes))
+    return {_NO_ERROR: len(codes)}
+
+
 def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:
-    metrics = timing.metrics
-    for code in error_codes(response):
-        metrics.error(ERROR_NAMES[code])
+    _count_errors(timing.metrics, response)
     return _outgoing(encode_response(response, context.api_version, context.correlation_id), timing)
 
 
-def _outgoing(parts: list[Part], timing: _Timing | None) -> bytes | Outgoing:
+def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
     """One bytes object as it is; else parts that the network pulls, and that are counted when they are out."""
     first = parts[0]
     if len(parts) == 1 and type(first) is bytes:
-        if timing is not None:
-            timing.answered(len(first))
+        timing.answered(len(first))
         return first
-    size = parts_size(parts)
-    if timing is None:
-        return Outgoing(parts, size)
-    timing.size = size
+    timing.size = size = parts_size(parts)
     return Outgoing(parts, size, timing.sent)

@@ -47,7 +47,7 @@ class RequestMetrics:
         self.requests[version] = self.requests.get(version, 0) + 1
         self.request_bytes += size
 
-    def answered(self, size: int, *, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
+    def answered(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
         """Count an answer of `size` bytes, 0 where there is none, and where its time went."""
         self.response_bytes += size
         self.queue_ns.observe(queue_ns)
