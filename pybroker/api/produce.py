@@ -17,10 +17,10 @@ Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import TopicId, TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import (
@@ -50,26 +50,29 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     refused: ProduceResults = {}
     layout: list[tuple[str, TopicId, list[TopicPartition]]] = []  # the answer's, in the request's order
     for topic in request.topic_data:
-        name, topic_id = topic.name, TopicId(topic.topic_id)
+        name, topic_id = topic.name, topic.topic_id
         known = True
         if version >= _TOPIC_ID_VERSION:
-            found = broker.controller.image.topics_by_id.get(topic_id)
+            found = broker.controller.image.topics_by_id.get(TopicId(topic_id))
             known, name = found is not None, "" if found is None else found.name
+        # Partitions of unknown ids are told apart by the id's bytes, which no topic's name can equal.
+        key = name if known else topic_id.hex(" ")
         asked: list[TopicPartition] = []
-        layout.append((name, topic_id, asked))
+        layout.append((name, TopicId(topic_id), asked))
         for partition in topic.partition_data:
-            # Partitions of unknown ids are told apart by the id's bytes, which no topic's name can equal.
-            topic_partition = TopicPartition(name if known else topic_id.hex(" "), partition.index)
+            topic_partition = new_tuple(TopicPartition, (key, partition.index))
             asked.append(topic_partition)
-            records = cast("memoryview | None", partition.records)  # what the decoder makes
-            refusal = _refusal(records) if known else PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
-            if refusal is None:
-                entries[topic_partition] = cast("memoryview", records)
+            records: Any = partition.records  # the decoder makes a memoryview or None
+            if not known:
+                refused[topic_partition] = PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif records is None or _is_transactional(records):
+                refused[topic_partition] = _refusal(records)
             else:
-                refused[topic_partition] = refusal
+                entries[topic_partition] = records
 
     def answer(results: ProduceResults) -> ProduceResponse | None:
-        results.update(refused)
+        if refused:
+            results.update(refused)
         if request.acks == 0:
             _silence(results)
             return None
@@ -87,32 +90,36 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     return deferred.answer()  # type: ignore[return-value]  # acks 0 never waits
 
 
-def _refusal(records: memoryview | None) -> PartitionProduceResult | None:
-    """What can be refused without looking at the log; None when there is nothing."""
+def _is_transactional(records: memoryview) -> bool:
+    return (
+        len(records) > HEADER_SIZE
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
+        and records[MAGIC_AT] == MAGIC
+    )
+
+
+def _refusal(records: memoryview | None) -> PartitionProduceResult:
+    """What is refused without looking at the log."""
     if records is None:
         return PartitionProduceResult(ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null")
-    if (
-        len(records) > HEADER_SIZE
-        and records[MAGIC_AT] == MAGIC
-        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT  # the high byte is unused
-    ):
-        return PartitionProduceResult(ErrorCode.INVALID_TXN_STATE, error_message="No transaction is open")
-    return None
+    return PartitionProduceResult(ErrorCode.INVALID_TXN_STATE, error_message="No transaction is open")
 
 
 def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
+    answered = PartitionProduceResponse(
         index=topic_partition.partition,
         error_code=result.error_code,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in result.record_errors
-        ],
         error_message=result.error_message,
     )
+    if result.record_errors:
+        answered.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in result.record_errors
+        ]
+    return answered
 
 
 def _silence(results: ProduceResults) -> None:

@@ -22,6 +22,7 @@ from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import AppendOrigin, FetchedRecords, LogAppendInfo, LogOffsetMetadata, TimestampedOffset, run_inline
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
+from pybroker.model import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +165,7 @@ class Log:
     def end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end offset and its place."""
         active = self.segments.active
-        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+        return new_tuple(LogOffsetMetadata, (self.log_end_offset, active.base_offset, active.size))
 
     # --- append ---
 

@@ -91,6 +91,11 @@ class BrokerMetrics:
             metrics = self.topics[name] = TopicMetrics()
         return metrics
 
+    def of_topic(self, name: str) -> tuple[TopicMetrics, TopicMetrics]:
+        """The two places where what happens to a topic is counted: that of all topics, and its own."""
+        own = self.topics.get(name)
+        return self.all_topics, self.topic(name) if own is None else own
+
     def forget_topic(self, name: str) -> None:
         """Drop the counters of a deleted topic."""
         self.topics.pop(name, None)

@@ -241,7 +241,7 @@ class BatchView:
 
     def ensure_valid(self) -> None:
         """Raises CorruptRecordError when the checksum is wrong."""
-        computed = self.computed_crc()
+        computed = crc32c(self.buffer[self.position + ATTRIBUTES_AT : self.position + self.batch_length])
         if self.crc != computed:
             raise CorruptRecordError(f"the batch at offset {self.base_offset} has the checksum {self.crc:#x}, not {computed:#x}")
 

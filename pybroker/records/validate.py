@@ -29,6 +29,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels, legacy
 from pybroker.records.batch import (
     COMPRESSION_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -181,14 +182,18 @@ def validate_and_assign(
         return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
     _check_header(batch, rules, from_client=from_client)
     codec = batch.compression
-    section = decompress(codec, batch.payload, bytes_max=rules.decompressed_bytes_max)
+    section: bytes | memoryview = batch.buffer[HEADER_SIZE:]
+    if codec:
+        section = decompress(codec, section, bytes_max=rules.decompressed_bytes_max)
     max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, batch.record_count, batch.base_timestamp)
     if batch.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = min_timestamp = batch.max_timestamp
     _check_records(batch, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
     if rules.is_log_append_time:
         max_timestamp = now_ms
-    wanted = codec if rules.compression is None or (batch.is_control and not codec) else rules.compression
+    wanted = rules.compression
+    if wanted is None or (not codec and batch.is_control):
+        wanted = codec
     if wanted is codec and is_sequential:
         batch = _patch(batch, rules, max_timestamp, first_offset, leader_epoch)
         return ValidationResult(batch, _log_append_time(batch, rules))
@@ -236,9 +241,9 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
     count = batch.record_count
     if count <= 0 or batch.last_offset_delta != count - 1:
         raise InvalidRecordError(f"a batch of {count} records for the offsets 0 to {batch.last_offset_delta}")
-    if batch.is_control:
+    if batch.attributes & CONTROL_BIT:
         raise InvalidRecordError("clients are not allowed to write control records")
-    if batch.has_producer_id and batch.base_sequence < 0:
+    if batch.base_sequence < 0 and batch.has_producer_id:
         raise InvalidRecordError(f"the sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
 
 

@@ -48,6 +48,7 @@ class Partition:
 
     __slots__ = (
         "_follower_end_offsets",
+        "_is_alone",
         "_nothing_new",
         "broker_id",
         "high_watermark_metadata",
@@ -83,6 +84,7 @@ class Partition:
         self.replicas = image.replicas
         self.isr = image.isr
         self.is_leader = image.leader == self.broker_id
+        self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # nobody to wait for, and min_isr is 1
         if self.is_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
         followers = (replica for replica in image.replicas if replica != self.broker_id) if self.is_leader else ()
@@ -165,7 +167,7 @@ class Partition:
         """
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+        if acks == ACKS_ALL and not self._is_alone and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
@@ -185,6 +187,10 @@ class Partition:
         return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def _advance_high_watermark(self) -> None:
+        if self._is_alone:
+            self.high_watermark_metadata = end = self.log.end_offset_metadata
+            self.log.producers.on_high_watermark(end.offset)
+            return
         if not self.is_leader or len(self.isr) < self.min_isr:
             return
         target = self.log.end_offset_metadata

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
 from pybroker.log.results import AppendOrigin
-from pybroker.metadata.names import is_internal
+from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
@@ -185,8 +185,10 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """The replica, or why there is none: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
         found = self._partitions.get(topic_partition)
-        if found is not None:
-            return found
+        return self._absence(topic_partition) if found is None else found
+
+    def _absence(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Why there is no replica."""
         if topic_partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         topic = self._image.topics.get(topic_partition.topic)
@@ -241,12 +243,13 @@ class ReplicaManager:
         appended: list[TopicPartition] = []
         now_ms = self._clock.time_ms()
         for topic_partition, records in entries.items():
-            if not is_internal_allowed and is_internal(topic_partition.topic):
+            topic = topic_partition.topic
+            if topic in INTERNAL_TOPICS and not is_internal_allowed:
                 results[topic_partition] = PartitionProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
-            partition = self.partition(topic_partition)
-            if isinstance(partition, ErrorCode):
-                results[topic_partition] = PartitionProduceResult(partition)
+            partition = self._partitions.get(topic_partition)
+            if partition is None:
+                results[topic_partition] = PartitionProduceResult(self._absence(topic_partition))
                 continue
             try:
                 info = partition.append_records_to_leader(
@@ -254,9 +257,9 @@ class ReplicaManager:
                 )
             except Exception as error:
                 results[topic_partition] = self._failed_append(partition, error)
-                self._count_produce(topic_partition.topic, None, len(records))
+                self._count_failed_produce(topic, len(records))
                 continue
-            self._count_produce(topic_partition.topic, info, 0)
+            self._count_produce(topic, info)
             results[topic_partition] = PartitionProduceResult(
                 ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
             )
@@ -275,17 +278,21 @@ class ReplicaManager:
         else:
             on_complete(results)
 
-    def _count_produce(self, topic: str, info: LogAppendInfo | None, bytes_rejected: int) -> None:
-        """Count one partition of a produce request, for all topics and for its own; `info` is None when it failed."""
-        for counters in (self._metrics.all_topics, self._metrics.topic(topic)):
+    def _count_produce(self, topic: str, info: LogAppendInfo) -> None:
+        """Count one partition of a produce request, for all topics and for its own."""
+        size, record_count, converted = info.size, info.record_count, info.records_converted
+        for counters in self._metrics.of_topic(topic):
             counters.produce_requests += 1
-            if info is None:
-                counters.failed_produce_requests += 1
-                counters.bytes_rejected += bytes_rejected
-            else:
-                counters.bytes_in += info.size
-                counters.messages_in += info.record_count
-                counters.produce_message_conversions += info.records_converted
+            counters.bytes_in += size
+            counters.messages_in += record_count
+            if converted:
+                counters.produce_message_conversions += converted
+
+    def _count_failed_produce(self, topic: str, bytes_rejected: int) -> None:
+        for counters in self._metrics.of_topic(topic):
+            counters.produce_requests += 1
+            counters.failed_produce_requests += 1
+            counters.bytes_rejected += bytes_rejected
 
     def _failed_append(self, partition: Partition, error: Exception) -> PartitionProduceResult:
         if isinstance(error, KafkaError):
@@ -355,9 +362,7 @@ class ReplicaManager:
         topic_partition = wanted.topic_partition
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            code = self.partition(topic_partition)
-            assert isinstance(code, ErrorCode)
-            return FetchPartitionData(code)
+            return FetchPartitionData(self._absence(topic_partition))
         if wanted.topic_id not in (ZERO_TOPIC_ID, partition.log.topic_id):
             return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
         if bytes_max < 0:
