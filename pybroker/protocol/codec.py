@@ -152,7 +152,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T
 
     Records fields are views into the buffer; everything else is copied out of it.
 
-    Raises DecodeError for everything that is not exactly one message of that version.
+    Raises DecodeError for everything that is not exactly one message of that version; only behind a request may more stand.
     """
     try:
         decoder = cls.__schema__.decoders[version]  # type: ignore[attr-defined]

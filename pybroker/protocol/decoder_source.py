@@ -42,7 +42,8 @@ class DecoderSource(Source):
     def _message(self) -> str:
         target = self._struct(self.schema)
         self._flush()
-        self._expect_end()
+        if not self.schema.is_request:  # librdkafka 2.16 sends three bytes behind Metadata; Kafka's broker does not look there
+            self._expect_end()
         return target
 
     def _expect_end(self) -> None:
