@@ -46,13 +46,13 @@ def java() -> str:
 
 @lru_cache
 def tools_folder() -> Path:
-    """The folder with Kafka's jars and all that they need. Raises RuntimeError when they cannot be had."""
+    """The folder with Kafka's jars and all that they need. Skips the test where Maven is missing; raises RuntimeError when it fails."""
     folder = cache_dir() / f"kafka-tools-{KAFKA_VERSION}"
     if folder.exists():
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise RuntimeError("Kafka's tools are downloaded with Maven (mvn), which is not installed")
+        pytest.skip("Apache Kafka's own tools are brought by Maven (mvn), which is not installed")
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
         fresh = Path(work) / "jars"
