@@ -15,8 +15,9 @@ import pytest
 from integration.maven import jar
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.messages.group_records import RECORDS
 from pybroker.protocol.schema import Field, Versions, schema_of
+from tests.protocol.samples import CONSUMER_PROTOCOL, GROUP_RECORDS, REQUESTS_AND_RESPONSES
 
 NEWEST = "4.4.0"
 OLD = "3.9.2"
@@ -49,10 +50,15 @@ def old() -> dict[str, Any]:
     return definitions(OLD)
 
 
-def definitions(version: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def records() -> dict[str, Any]:
+    return definitions(NEWEST, artifact="kafka-group-coordinator")
+
+
+def definitions(version: str, artifact: str = "kafka-clients") -> dict[str, Any]:
     """All message definitions of a release, by name."""
     found = {}
-    with zipfile.ZipFile(jar("org.apache.kafka", "kafka-clients", version)) as archive:
+    with zipfile.ZipFile(jar("org.apache.kafka", artifact, version)) as archive:
         for name in archive.namelist():
             if name.startswith("common/message/") and name.endswith(".json"):
                 text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
@@ -74,11 +80,16 @@ def numbers(text: str | None, within: list[int]) -> tuple[int, ...]:
 
 def theirs(definition: dict[str, Any], within: list[int]) -> tuple[Plain, ...]:
     """The fields of a definition that exist in some of these versions."""
-    plain = [_their_field(field, within) for field in definition["fields"]]
+    common = {one["name"]: one["fields"] for one in definition.get("commonStructs", [])}
+    return _their_fields(definition["fields"], common, within)
+
+
+def _their_fields(fields: list[Any], common: dict[str, list[Any]], within: list[int]) -> tuple[Plain, ...]:
+    plain = [_their_field(field, common, within) for field in fields]
     return tuple(field for field in plain if field.versions)
 
 
-def _their_field(field: dict[str, Any], within: list[int]) -> Plain:
+def _their_field(field: dict[str, Any], common: dict[str, list[Any]], within: list[int]) -> Plain:
     kind = field["type"]
     versions = numbers(field["versions"], within)
     element = kind.removeprefix("[]")
@@ -92,7 +103,7 @@ def _their_field(field: dict[str, Any], within: list[int]) -> Plain:
         tag=field.get("tag"),
         default=_their_default(field, element),
         ignorable=bool(field.get("ignorable")) and len(versions) < len(within),
-        fields=theirs(field, within) if is_struct else (),
+        fields=_their_fields(field.get("fields") or common[element], common, list(versions)) if is_struct else (),
     )
 
 
@@ -143,7 +154,7 @@ def _our_field(field: Field, within: list[int]) -> Plain:
         tag=None if field.tag < 0 else field.tag,
         default=default,
         ignorable=field.ignorable and len(versions) < len(within),
-        fields=() if field.struct is None else ours(field.struct, within),
+        fields=() if field.struct is None else ours(field.struct, list(versions)),
     )
 
 
@@ -152,18 +163,45 @@ def spoken(definition: dict[str, Any]) -> list[int]:
     return list(range(versions.lowest, versions.highest + 1))
 
 
-@pytest.mark.parametrize("cls", [cls for pair in MESSAGES for cls in pair])
+def flexible_versions(cls: type, within: list[int]) -> tuple[int, ...]:
+    return tuple(version for version in within if schema_of(cls).flexible.has(version))
+
+
+def assert_declared_as(cls: type, definition: dict[str, Any], within: list[int]) -> None:
+    assert flexible_versions(cls, within) == numbers(definition["flexibleVersions"], within)
+    assert ours(cls, within) == theirs(definition, within)
+
+
+@pytest.mark.parametrize("cls", REQUESTS_AND_RESPONSES)
 def test_a_message_is_declared_as_kafka_defines_it(cls: type, newest: dict[str, Any], old: dict[str, Any]) -> None:
     schema = schema_of(cls)
-    dropped = [version for version in spoken(old[cls.__name__]) if version < spoken(newest[cls.__name__])[0]]
-    for definition, within in ((newest[cls.__name__], spoken(newest[cls.__name__])), (old[cls.__name__], dropped)):
-        assert schema.api_key == definition["apiKey"]
-        assert schema.is_request == (definition["type"] == "request")
-        assert definition.get("commonStructs", []) == []
-        flexible = tuple(version for version in within if schema.flexible.has(version))
-        assert flexible == numbers(definition["flexibleVersions"], within)
-        assert ours(cls, within) == theirs(definition, within)
-    assert list(range(schema.versions.lowest, schema.versions.highest + 1)) == dropped + spoken(newest[cls.__name__])
+    definition = newest[cls.__name__]
+    current = spoken(definition)
+    before = old.get(cls.__name__, definition)
+    dropped = [version for version in spoken(before) if version < current[0]]
+    for one, within in ((definition, current), (before, dropped)):
+        assert schema.api_key == one["apiKey"]
+        assert schema.is_request == (one["type"] == "request")
+        assert_declared_as(cls, one, within)
+    assert list(range(schema.versions.lowest, schema.versions.highest + 1)) == dropped + current
+
+
+@pytest.mark.parametrize("cls", GROUP_RECORDS)
+def test_a_record_is_declared_as_kafka_defines_it(cls: type, records: dict[str, Any]) -> None:
+    definition = records[cls.__name__]
+    kind = "key" if cls.__name__.endswith("Key") else "value"
+    assert definition["type"] == f"coordinator-{kind}"
+    (record_type,) = [record_type for record_type, pair in RECORDS.items() if cls in pair]
+    assert record_type == definition["apiKey"]
+    assert schema_of(cls).versions == Versions.parse(definition["validVersions"])
+    assert_declared_as(cls, definition, spoken(definition))
+
+
+@pytest.mark.parametrize("cls", CONSUMER_PROTOCOL)
+def test_the_consumer_protocol_is_declared_as_kafka_defines_it(cls: type, newest: dict[str, Any]) -> None:
+    definition = newest[cls.__name__]
+    assert schema_of(cls).versions == Versions.parse(definition["validVersions"])
+    assert_declared_as(cls, definition, spoken(definition))
 
 
 def test_api_keys_are_kafkas(newest: dict[str, Any]) -> None:

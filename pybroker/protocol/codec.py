@@ -13,11 +13,11 @@ Source: Kafka's `RequestHeader.json`, `ResponseHeader.json`, `ApiMessageTypeGene
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.compiler import compile_decoder, compile_encoder
-from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.parts import Part, parts_size
 from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
@@ -51,20 +51,12 @@ _RESPONSE_HEADER_TAGGED = struct.Struct(">iix")  # and no tagged fields
 _DAMAGE = (struct.error, IndexError, UnicodeDecodeError)
 _UNFIT = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
-_REQUESTS: dict[int, type] = {}
-_RESPONSES: dict[int, type] = {}
-_SPOKEN: dict[tuple[int, int], bool] = {}
+_SPOKEN: Final[dict[tuple[int, int], bool]] = {
+    (key, version): spoken.flexible.has(version)
+    for key, spoken in MESSAGES.items()
+    for version in range(spoken.versions.lowest, spoken.versions.highest + 1)
+}
 """Whether the header has tagged fields, by key and version of the requests that can be decoded."""
-
-for _request, _response in MESSAGES:
-    _schema = schema_of(_request)
-    _key = _schema.api_key
-    assert _key is not None
-    assert _key is schema_of(_response).api_key
-    _REQUESTS[_key] = _request
-    _RESPONSES[_key] = _response
-    for _version in range(_schema.versions.lowest, _schema.versions.highest + 1):
-        _SPOKEN[_key, _version] = _schema.flexible.has(_version)
 
 
 class RequestHeader(NamedTuple):
@@ -77,19 +69,19 @@ class RequestHeader(NamedTuple):
 
 
 def request_class(api_key: int) -> type[Any]:
-    """The class of an API's requests. Raises KeyError for APIs without messages here."""
-    return _REQUESTS[api_key]
+    """The class of an API's requests, imported on the first call. Raises KeyError for APIs without messages here."""
+    return message_classes(api_key)[0]
 
 
 def response_class(api_key: int) -> type[Any]:
-    """The class of an API's responses. Raises KeyError for APIs without messages here."""
-    return _RESPONSES[api_key]
+    """The class of an API's responses, imported on the first call. Raises KeyError for APIs without messages here."""
+    return message_classes(api_key)[1]
 
 
 def message_versions(api_key: int) -> tuple[int, int]:
     """The lowest and the highest version that the codec speaks. Raises KeyError for APIs without messages here."""
-    versions = schema_of(_REQUESTS[api_key]).versions
-    return versions.lowest, versions.highest
+    lowest, highest = MESSAGES[api_key].versions
+    return lowest, highest
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -214,6 +214,12 @@ def response(*, api_key: ApiKey, versions: str, flexible: str) -> Callable[[type
 
 
 @dataclass_transform(kw_only_default=True)
+def message(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """Declare a message that is neither request nor response, such as the key or value of a record."""
+    return lambda cls: _declare(cls, versions=versions, flexible=flexible)
+
+
+@dataclass_transform(kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
     """Declare a part of messages. Which versions are flexible is up to the message that it is in."""
     return _declare(cls, versions=ALWAYS, flexible="none")

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 
-from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.messages import MESSAGES, message_classes
+from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from pybroker.protocol.messages.group_records import RECORDS
 from pybroker.protocol.schema import Field, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CLASSES: Final[list[type]] = [cls for pair in MESSAGES for cls in pair]
+REQUESTS_AND_RESPONSES: Final[list[type]] = [cls for key in MESSAGES for cls in message_classes(key)]
+GROUP_RECORDS: Final[list[type]] = [cls for pair in RECORDS.values() for cls in pair]
+CONSUMER_PROTOCOL: Final[list[type]] = [ConsumerProtocolSubscription, ConsumerProtocolAssignment]
+CLASSES: Final = REQUESTS_AND_RESPONSES + GROUP_RECORDS + CONSUMER_PROTOCOL
 VERSIONED: Final[list[tuple[type, int]]] = [
     (cls, version) for cls in CLASSES for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
 ]

@@ -1,34 +1,75 @@
-"""The messages: declarations only, one module per API.
+"""The messages: declarations only, one module per API, imported when the API is used first.
 
 Class names are those of Kafka's JSON definitions, attributes are its field names in snake_case. Fields and versions are those of
 Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/test_protocol_declarations.py` compares them.
+
+Two modules hold what is no request or response: `group_records` and `consumer_protocol`.
 """
 
 from __future__ import annotations
 
-from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pybroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from pybroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from pybroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+import functools
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-MESSAGES: tuple[tuple[type, type], ...] = (
-    (ProduceRequest, ProduceResponse),
-    (FetchRequest, FetchResponse),
-    (ListOffsetsRequest, ListOffsetsResponse),
-    (MetadataRequest, MetadataResponse),
-    (FindCoordinatorRequest, FindCoordinatorResponse),
-    (ApiVersionsRequest, ApiVersionsResponse),
-    (CreateTopicsRequest, CreateTopicsResponse),
-    (DeleteTopicsRequest, DeleteTopicsResponse),
-    (InitProducerIdRequest, InitProducerIdResponse),
-    (DescribeClusterRequest, DescribeClusterResponse),
-    (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Spoken(NamedTuple):
+    """The versions of an API, as its declarations say them; known without importing those."""
+
+    versions: Versions
+    flexible: Versions
+
+
+_VERSIONS: Final = {
+    ApiKey.PRODUCE: ("0-13", "9+"),
+    ApiKey.FETCH: ("0-18", "12+"),
+    ApiKey.LIST_OFFSETS: ("0-11", "6+"),
+    ApiKey.METADATA: ("0-13", "9+"),
+    ApiKey.OFFSET_COMMIT: ("0-10", "8+"),
+    ApiKey.OFFSET_FETCH: ("0-10", "6+"),
+    ApiKey.FIND_COORDINATOR: ("0-6", "3+"),
+    ApiKey.JOIN_GROUP: ("0-9", "6+"),
+    ApiKey.HEARTBEAT: ("0-4", "4+"),
+    ApiKey.LEAVE_GROUP: ("0-5", "4+"),
+    ApiKey.SYNC_GROUP: ("0-5", "4+"),
+    ApiKey.DESCRIBE_GROUPS: ("0-6", "5+"),
+    ApiKey.LIST_GROUPS: ("0-5", "3+"),
+    ApiKey.API_VERSIONS: ("0-5", "3+"),
+    ApiKey.CREATE_TOPICS: ("0-7", "5+"),
+    ApiKey.DELETE_TOPICS: ("0-6", "4+"),
+    ApiKey.INIT_PRODUCER_ID: ("0-6", "2+"),
+    ApiKey.DELETE_GROUPS: ("0-3", "2+"),
+    ApiKey.OFFSET_DELETE: ("0", "none"),
+    ApiKey.DESCRIBE_CLUSTER: ("0-2", "0+"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ("0-1", "0+"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("0-1", "0+"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("0", "0+"),
+}
+
+MESSAGES: Final[Mapping[int, Spoken]] = MappingProxyType(
+    {key: Spoken(Versions.parse(versions), Versions.parse(flexible)) for key, (versions, flexible) in _VERSIONS.items()}
 )
-"""Request and response of every API that this package can speak, in order of their keys."""
+"""Every API that this package can speak, in order of the keys."""
+
+
+def api_name(key: ApiKey) -> str:
+    """Kafka's own name, such as ListOffsets."""
+    return key.name.title().replace("_", "")
+
+
+@functools.cache
+def message_classes(api_key: int) -> tuple[type[Any], type[Any]]:
+    """Request and response of an API, imported on the first call. Raises KeyError for APIs without messages here."""
+    if api_key not in MESSAGES:
+        raise KeyError(api_key)
+    key = ApiKey(api_key)
+    module = import_module(f"{__name__}.{key.name.lower()}")
+    name = api_name(key)
+    return getattr(module, f"{name}Request"), getattr(module, f"{name}Response")

@@ -1,0 +1,34 @@
+"""ListGroups (key 16): the groups that this broker coordinates."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int16, Int32
+
+
+@request(api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
+class ListGroupsRequest:
+    """Asks for groups in some states and of some types; empty filters let everything through."""
+
+    states_filter: list[str] = field("4+")
+    types_filter: list[str] = field("5+")
+
+
+@struct
+class ListedGroup:
+    """A group."""
+
+    group_id: str = field()
+    protocol_type: str = field()
+    group_state: str = field("4+", ignorable=True)
+    group_type: str = field("5+", ignorable=True)  # classic, consumer, share or streams
+
+
+@response(api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
+class ListGroupsResponse:
+    """The groups that pass the filters."""
+
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field()
+    groups: list[ListedGroup] = field()

@@ -1,0 +1,102 @@
+"""OffsetFetch (key 9): how far groups have read. One group up to v7, any number from v8."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Bool, Int16, Int32, Int64, Uuid
+
+
+@struct
+class OffsetFetchRequestTopic:
+    """Partitions of one topic, up to v7."""
+
+    name: str = field("0-7")
+    partition_indexes: list[Int32] = field("0-7")
+
+
+@struct
+class OffsetFetchRequestTopics:
+    """Partitions of one topic of one group, from v8; by name up to v9, then by id."""
+
+    name: str = field("8-9", ignorable=True)
+    topic_id: Uuid = field("10+", ignorable=True)
+    partition_indexes: list[Int32] = field("8+")
+
+
+@struct
+class OffsetFetchRequestGroup:
+    """A group, and what to tell of it."""
+
+    group_id: str = field("8+")
+    member_id: str | None = field("9+", default=None, ignorable=True)  # null: asked from outside of the group
+    member_epoch: Int32 = field("9+", default=-1, ignorable=True)
+    topics: list[OffsetFetchRequestTopics] | None = field("8+")  # null: all that have offsets
+
+
+@request(api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+")
+class OffsetFetchRequest:
+    """Asks for offsets of one group or of several."""
+
+    group_id: str = field("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # null: all that have offsets
+    groups: list[OffsetFetchRequestGroup] = field("8+")
+    require_stable: Bool = field("7+")  # refuse where a transaction's offsets are undecided
+
+
+@struct
+class OffsetFetchResponsePartition:
+    """The offset of one partition, up to v7."""
+
+    partition_index: Int32 = field("0-7")
+    committed_offset: Int64 = field("0-7")  # -1: none
+    committed_leader_epoch: Int32 = field("5-7", default=-1, ignorable=True)
+    metadata: str | None = field("0-7")
+    error_code: Int16 = field("0-7")
+
+
+@struct
+class OffsetFetchResponseTopic:
+    """The partitions of one topic, up to v7."""
+
+    name: str = field("0-7")
+    partitions: list[OffsetFetchResponsePartition] = field("0-7")
+
+
+@struct
+class OffsetFetchResponsePartitions:
+    """The offset of one partition, from v8."""
+
+    partition_index: Int32 = field("8+")
+    committed_offset: Int64 = field("8+")  # -1: none
+    committed_leader_epoch: Int32 = field("8+", default=-1, ignorable=True)
+    metadata: str | None = field("8+")
+    error_code: Int16 = field("8+")
+
+
+@struct
+class OffsetFetchResponseTopics:
+    """The partitions of one topic of one group, named as in the request."""
+
+    name: str = field("8-9", ignorable=True)
+    topic_id: Uuid = field("10+", ignorable=True)
+    partitions: list[OffsetFetchResponsePartitions] = field("8+")
+
+
+@struct
+class OffsetFetchResponseGroup:
+    """The offsets of one group."""
+
+    group_id: str = field("8+")
+    topics: list[OffsetFetchResponseTopics] = field("8+")
+    error_code: Int16 = field("8+")
+
+
+@response(api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+")
+class OffsetFetchResponse:
+    """Offsets; a partition without one has -1."""
+
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = field("0-7")
+    error_code: Int16 = field("2-7", ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = field("8+")
