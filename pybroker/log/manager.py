@@ -143,7 +143,11 @@ class LogManager:
                 recovery_point=recovery_points.get(tp, 0),
                 log_start_offset=start_offsets.get(tp, 0),
             )
-        logger.info("%s: %d logs after %s stop", path, len(self._logs), "a clean" if was_clean else "an unclean")
+        count = len(self._logs_in(directory))
+        if count:
+            logger.info("%s: %d logs after %s stop", path, count, "a clean" if was_clean else "an unclean")
+        else:
+            logger.info("%s: no logs yet", path)
 
     def _topic_id_of(self, directory: LogDirectory, path: str) -> TopicId:
         try:
