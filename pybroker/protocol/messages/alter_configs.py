@@ -1,0 +1,50 @@
+"""AlterConfigs (key 33): replace all settings of resources; what is not named goes back to its default."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Bool, Int8, Int16, Int32
+
+
+@struct
+class AlterableConfig:
+    """A setting."""
+
+    name: str = field()
+    value: str | None = field()
+
+
+@struct
+class AlterConfigsResource:
+    """A resource with all the settings that it shall have."""
+
+    resource_type: Int8 = field()  # as in DescribeConfigs
+    resource_name: str = field()
+    configs: list[AlterableConfig] = field()
+
+
+@request(api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
+class AlterConfigsRequest:
+    """Resources to change, each on its own: some may fail."""
+
+    resources: list[AlterConfigsResource] = field()
+    validate_only: Bool = field()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
+    error_code: Int16 = field()
+    error_message: str | None = field()
+    resource_type: Int8 = field()
+    resource_name: str = field()
+
+
+@response(api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
+class AlterConfigsResponse:
+    """One result per resource."""
+
+    throttle_time_ms: Int32 = field()
+    responses: list[AlterConfigsResourceResponse] = field()

@@ -1,0 +1,56 @@
+"""DeleteRecords (key 21): drop the beginning of partitions."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int16, Int32, Int64
+
+
+@struct
+class DeleteRecordsPartition:
+    """A partition, and where it shall begin."""
+
+    partition_index: Int32 = field()
+    offset: Int64 = field()  # the first that stays; -1: the high watermark
+
+
+@struct
+class DeleteRecordsTopic:
+    """Partitions of one topic."""
+
+    name: str = field()
+    partitions: list[DeleteRecordsPartition] = field()
+
+
+@request(api_key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+")
+class DeleteRecordsRequest:
+    """Partitions to cut, each on its own: some may fail."""
+
+    topics: list[DeleteRecordsTopic] = field()
+    timeout_ms: Int32 = field()
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    """What became of one partition."""
+
+    partition_index: Int32 = field()
+    low_watermark: Int64 = field()  # where it begins now, on every replica; -1 with an error
+    error_code: Int16 = field()
+
+
+@struct
+class DeleteRecordsTopicResult:
+    """The partitions of one topic."""
+
+    name: str = field()
+    partitions: list[DeleteRecordsPartitionResult] = field()
+
+
+@response(api_key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+")
+class DeleteRecordsResponse:
+    """One result per partition."""
+
+    throttle_time_ms: Int32 = field()
+    topics: list[DeleteRecordsTopicResult] = field()

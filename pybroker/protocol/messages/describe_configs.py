@@ -1,0 +1,71 @@
+"""DescribeConfigs (key 32): the settings of topics, brokers and other resources. v0 is Kafka 3.9's."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Bool, Int8, Int16, Int32
+
+
+@struct
+class DescribeConfigsResource:
+    """A resource, and which of its settings to tell."""
+
+    resource_type: Int8 = field()  # 2: topic, 4: broker, 8: broker logger, 16: client metrics, 32: group
+    resource_name: str = field()  # empty for broker: the defaults of all brokers
+    configuration_keys: list[str] | None = field()  # null: all
+
+
+@request(api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+")
+class DescribeConfigsRequest:
+    """Asks for settings."""
+
+    resources: list[DescribeConfigsResource] = field()
+    include_synonyms: Bool = field("1+")
+    include_documentation: Bool = field("3+")
+
+
+@struct
+class DescribeConfigsSynonym:
+    """A place that gives the setting a value; the first of them is in force."""
+
+    name: str = field("1+")
+    value: str | None = field("1+")
+    source: Int8 = field("1+")
+
+
+@struct
+class DescribeConfigsResourceResult:
+    """A setting."""
+
+    name: str = field()
+    value: str | None = field()  # null: none, or a secret
+    read_only: Bool = field()
+    is_default: Bool = field("0", ignorable=True)
+    # 1: topic, 2: this broker, dynamic, 3: all brokers, dynamic, 4: this broker, at its start, 5: the default, 6: broker logger,
+    # 7: client metrics, 8: group
+    config_source: Int8 = field("1+", default=-1, ignorable=True)
+    is_sensitive: Bool = field()
+    synonyms: list[DescribeConfigsSynonym] = field("1+", ignorable=True)
+    # 1: boolean, 2: string, 3: int, 4: short, 5: long, 6: double, 7: list, 8: class, 9: password
+    config_type: Int8 = field("3+", ignorable=True)
+    documentation: str | None = field("3+", ignorable=True)
+
+
+@struct
+class DescribeConfigsResult:
+    """The settings of one resource."""
+
+    error_code: Int16 = field()
+    error_message: str | None = field()
+    resource_type: Int8 = field()
+    resource_name: str = field()
+    configs: list[DescribeConfigsResourceResult] = field()
+
+
+@response(api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+")
+class DescribeConfigsResponse:
+    """One result per resource."""
+
+    throttle_time_ms: Int32 = field()
+    results: list[DescribeConfigsResult] = field()

@@ -1,0 +1,50 @@
+"""ElectLeaders (key 43): choose the leaders of partitions anew."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int8, Int16, Int32
+
+
+@struct
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic: str = field()
+    partitions: list[Int32] = field()
+
+
+@request(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
+class ElectLeadersRequest:
+    """Partitions that shall have another leader."""
+
+    election_type: Int8 = field("1+")  # 0: the preferred replica, 1: any that lives, although records get lost
+    topic_partitions: list[TopicPartitions] | None = field()  # null: all
+    timeout_ms: Int32 = field(default=60000)
+
+
+@struct
+class PartitionResult:
+    """What became of one partition."""
+
+    partition_id: Int32 = field()
+    error_code: Int16 = field()
+    error_message: str | None = field()
+
+
+@struct
+class ReplicaElectionResult:
+    """The partitions of one topic."""
+
+    topic: str = field()
+    partition_result: list[PartitionResult] = field()
+
+
+@response(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
+class ElectLeadersResponse:
+    """One result per partition; when all were asked for, only those where an election was needed."""
+
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field("1+")
+    replica_election_results: list[ReplicaElectionResult] = field()

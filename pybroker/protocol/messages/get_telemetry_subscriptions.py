@@ -1,0 +1,29 @@
+"""GetTelemetrySubscriptions (key 71): which of its metrics a client shall send (KIP-714)."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
+
+
+@request(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsRequest:
+    """From one instance of a client."""
+
+    client_instance_id: Uuid = field()  # zero: has none yet
+
+
+@response(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsResponse:
+    """What to send, how and how often."""
+
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    client_instance_id: Uuid = field()  # a new one if the client had none, else zero
+    subscription_id: Int32 = field()
+    accepted_compression_types: list[Int8] = field()  # 1: gzip, 2: snappy, 3: lz4, 4: zstd
+    push_interval_ms: Int32 = field()
+    telemetry_max_bytes: Int32 = field()
+    delta_temporality: Bool = field()  # counters as differences
+    requested_metrics: list[str] = field()  # prefixes of names; no element: none, one empty element: all

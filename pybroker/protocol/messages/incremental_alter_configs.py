@@ -1,0 +1,51 @@
+"""IncrementalAlterConfigs (key 44): change some settings of resources (KIP-339)."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Bool, Int8, Int16, Int32
+
+
+@struct
+class AlterableConfig:
+    """A change of one setting."""
+
+    name: str = field()
+    config_operation: Int8 = field()  # 0: set, 1: back to the default, 2: add to the list, 3: take from the list
+    value: str | None = field()
+
+
+@struct
+class AlterConfigsResource:
+    """A resource and its changes."""
+
+    resource_type: Int8 = field()  # as in DescribeConfigs
+    resource_name: str = field()
+    configs: list[AlterableConfig] = field()
+
+
+@request(api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest:
+    """Resources to change, each on its own: some may fail."""
+
+    resources: list[AlterConfigsResource] = field()
+    validate_only: Bool = field()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
+    error_code: Int16 = field()
+    error_message: str | None = field()
+    resource_type: Int8 = field()
+    resource_name: str = field()
+
+
+@response(api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    """One result per resource."""
+
+    throttle_time_ms: Int32 = field()
+    responses: list[AlterConfigsResourceResponse] = field()

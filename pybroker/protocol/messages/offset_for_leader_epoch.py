@@ -1,0 +1,58 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where logs parted. v0 and v1 are Kafka 3.9's."""
+
+from __future__ import annotations
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.wire import Int16, Int32, Int64
+
+
+@struct
+class OffsetForLeaderPartition:
+    """A partition and the epoch to look up."""
+
+    partition: Int32 = field()
+    current_leader_epoch: Int32 = field("2+", default=-1, ignorable=True)  # as the asker knows it; -1: not checked
+    leader_epoch: Int32 = field()
+
+
+@struct
+class OffsetForLeaderTopic:
+    """Partitions of one topic."""
+
+    topic: str = field()
+    partitions: list[OffsetForLeaderPartition] = field()
+
+
+@request(api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+")
+class OffsetForLeaderEpochRequest:
+    """From a follower or, with KIP-320, from a consumer."""
+
+    replica_id: Int32 = field("3+", default=-2, ignorable=True)  # -1: a consumer, -2: not said
+    topics: list[OffsetForLeaderTopic] = field()
+
+
+@struct
+class EpochEndOffset:
+    """The largest epoch that is not above the one asked for, and where it ended."""
+
+    error_code: Int16 = field()
+    partition: Int32 = field()
+    leader_epoch: Int32 = field("1+", default=-1, ignorable=True)  # -1: none
+    end_offset: Int64 = field(default=-1)  # the offset after its last record
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    """The partitions of one topic."""
+
+    topic: str = field()
+    partitions: list[EpochEndOffset] = field()
+
+
+@response(api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+")
+class OffsetForLeaderEpochResponse:
+    """One result per partition."""
+
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[OffsetForLeaderTopicResult] = field()
