@@ -181,6 +181,15 @@ class FileRecords(SendPart):
         length = min(length, self.size - position)
         return self.file.pread(length, self.position + position) if length > 0 else b""
 
+    def copied(self, bytes_max: int) -> bytes | None:
+        """All of the slice, unsent, if it is no larger than `bytes_max` and in memory; else None, and it is sent as a part."""
+        if self.size > bytes_max or self.file.coldness(self.size, self.position) is not None:
+            return None
+        try:
+            return self.file.pread(self.size, self.position)
+        except OSError:
+            return None  # it will fail the same when it is sent, and end the connection as it should
+
     def slice(self, position: int, size: int) -> FileRecords:
         """A part of this slice, unsent; cut at its end."""
         size = min(size, self.size - position)

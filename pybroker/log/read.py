@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.file_records import FileRecords
 from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
+from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -41,7 +42,7 @@ def read(log: Log, offset: int, *, bytes_max: int, upper_offset: int, min_one_ba
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=log.end_offset_metadata)
         segment, position, batch_size = found
         limit = segment.size if upper_offset >= end_offset else _position_of_upper(log, segment, upper_offset)
-        metadata = LogOffsetMetadata(offset, segment.base_offset, position)
+        metadata = new_tuple(LogOffsetMetadata, (offset, segment.base_offset, position))
         size = min(limit - position, max(bytes_max, batch_size) if min_one_batch else bytes_max)
         if size <= 0:
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=metadata, first_batch_size=batch_size)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class FetchPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
-        self.topic_partition = TopicPartition(topic or "", partition)
+        self.topic_partition = new_tuple(TopicPartition, (topic or "", partition))
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.log_start_offset = log_start_offset

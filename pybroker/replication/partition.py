@@ -224,8 +224,10 @@ class Partition:
         Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and else left out.
         Raises what the module's text lists.
         """
-        if (refusal := self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)) is not None:
-            raise KafkaError(refusal)
+        if not self.is_leader or wanted.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            refusal = self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)
+            if refusal is not None:
+                raise KafkaError(refusal)
         isolation, log = params.isolation, self.log
         end = self.high_watermark_metadata
         if isolation is _LOG_END:
@@ -254,12 +256,11 @@ class Partition:
         return answer
 
     def _answer(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
-        return FetchPartitionData(
-            high_watermark=self.high_watermark_metadata.offset,
-            last_stable_offset=self.last_stable_offset,
-            log_start_offset=self.log.log_start_offset,
-            diverging_epoch=diverging_epoch,
+        answer = FetchPartitionData(
+            ErrorCode.NONE, self.high_watermark_metadata.offset, self.last_stable_offset, self.log.log_start_offset
         )
+        answer.diverging_epoch = diverging_epoch
+        return answer
 
     def _nothing(self, end: LogOffsetMetadata) -> FetchPartitionData:
         """The answer to a fetch from the very end: the most frequent one of all, so it is made once and shared."""

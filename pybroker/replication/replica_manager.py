@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
+
 _NOTHING_KNOWN: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -348,13 +350,14 @@ class ReplicaManager:
         min_one_batch = not params.hard_max_bytes_limit
         results: FetchResults = []
         for wanted in partitions:
-            data = self._read_one(params, wanted, min(wanted.max_bytes, bytes_left), min_one_batch)
+            bytes_max = wanted.max_bytes
+            data = self._read_one(params, wanted, min(bytes_left, bytes_max), min_one_batch)
             results.append((wanted, data))
             records = data.records
             if records is not None and records.size:
                 min_one_batch = False
                 bytes_left = max(0, bytes_left - records.size)
-        if is_first and params.isolation is FetchIsolation.LOG_END:
+        if is_first and params.isolation is _LOG_END:
             self._note_follower(params.replica_id, results)
         return results
 
@@ -363,7 +366,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         if partition is None:
             return FetchPartitionData(self._absence(topic_partition))
-        if wanted.topic_id not in (ZERO_TOPIC_ID, partition.log.topic_id):
+        if wanted.topic_id is not ZERO_TOPIC_ID and wanted.topic_id not in (ZERO_TOPIC_ID, partition.log.topic_id):
             return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
         if bytes_max < 0:
             return FetchPartitionData(ErrorCode.INVALID_FETCH_SIZE)

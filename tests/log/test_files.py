@@ -253,3 +253,25 @@ def test_cold_bytes_are_warmed_by_the_function_that_is_returned(tmp_path: Path) 
     warm()
     assert part.cold() is None
     assert file.coldness(100, 499_000) is None
+
+
+def test_a_small_slice_in_memory_is_copied_for_the_answer(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(200)))
+    file = SegmentFile(FS, str(path), is_growing=True)
+    part = FileRecords(file, 50, 100)
+    assert part.copied(99) is None
+    assert part.copied(100) == bytes(range(50, 150))
+    assert pull_all(part, 1000) == bytes(range(50, 150))
+    file.truncate(120)
+    assert part.copied(100) is None
+
+
+def test_a_small_slice_that_is_not_in_memory_is_not_copied(tmp_path: Path) -> None:
+    class Cold(Filesystem):
+        def is_resident(self, fd: int, position: int) -> bool:
+            return False
+
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+    assert FileRecords(SegmentFile(Cold(), str(path)), 0, 100).copied(1000) is None
