@@ -18,6 +18,7 @@ from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.control import ControlType, transaction_marker
+from pybroker.records.validate import validate_and_assign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,14 +35,14 @@ def append_as_leader(
 ) -> LogAppendInfo:
     """See `Log.append_as_leader`."""
     log.check_usable()
-    validated = log.validator.as_leader(
+    validated = validate_and_assign(
         records,
-        config=log.config,
-        next_offset=log.log_end_offset,
-        leader_epoch=leader_epoch,
+        first_offset=log.log_end_offset,
         now_ms=now_ms,
-        origin=origin,
-        request_version=request_version,
+        leader_epoch=leader_epoch,
+        rules=log.validator.rules(log.config),
+        from_client=origin is AppendOrigin.CLIENT,
+        produce_version=request_version,
     )
     info = _append(log, validated.data, validated.batches, now_ms, origin)
     info.records_converted = validated.records_converted

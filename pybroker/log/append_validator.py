@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.log.results import AppendOrigin
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
-from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
+from pybroker.records.validate import ValidationRules
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
@@ -26,29 +25,11 @@ class AppendValidator:
         self._config = config
         self._rules = ValidationRules.of(config)
 
-    def as_leader(
-        self,
-        records: memoryview,
-        *,
-        config: TopicConfig,
-        next_offset: int,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin,
-        request_version: int | None,
-    ) -> ValidationResult:
-        """Check what a producer sent and give it offsets from `next_offset` on. See `validate_and_assign` for what is raised."""
+    def rules(self, config: TopicConfig) -> ValidationRules:
+        """What producers must keep to; the same object until `config` is another one."""
         if config is not self._config:
             self._config, self._rules = config, ValidationRules.of(config)
-        return validate_and_assign(
-            records,
-            first_offset=next_offset,
-            now_ms=now_ms,
-            leader_epoch=leader_epoch,
-            rules=self._rules,
-            from_client=origin is AppendOrigin.CLIENT,
-            produce_version=request_version,
-        )
+        return self._rules
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:

@@ -196,7 +196,7 @@ def validate_and_assign(
         wanted = codec
     if wanted is codec and is_sequential:
         batch = _patch(batch, rules, max_timestamp, first_offset, leader_epoch)
-        return ValidationResult(batch, _log_append_time(batch, rules))
+        return ValidationResult(batch, max_timestamp if rules.is_log_append_time else -1)
     if not is_sequential or batch.attributes & LOG_APPEND_TIME_BIT:
         batch, section = _renumbered(batch, rules)
     data = _in_codec(batch, section, wanted, rules, max_timestamp)
@@ -286,7 +286,7 @@ def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_o
     """Write what is the broker's into the batch where it lies; into a copy if that cannot be."""
     if batch.buffer.readonly:
         batch = BatchView(memoryview(bytearray(batch.buffer)))
-    is_overridden = bool(batch.attributes & LOG_APPEND_TIME_BIT)
+    is_overridden = batch.attributes & LOG_APPEND_TIME_BIT != 0
     if batch.max_timestamp != max_timestamp or is_overridden is not rules.is_log_append_time:
         timestamp_type = TimestampType.LOG_APPEND_TIME if rules.is_log_append_time else TimestampType.CREATE_TIME
         set_max_timestamp(batch.buffer, timestamp_type, max_timestamp)
