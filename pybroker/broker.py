@@ -25,6 +25,7 @@ from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
+from pybroker.coordinator.service import GroupCoordinator
 from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
@@ -116,6 +117,16 @@ class BrokerServer:
         self.replica_manager.start()
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
+        self.groups = GroupCoordinator(
+            config,
+            clock=clock,
+            timer=self.timer,
+            replicas=self.replica_manager,
+            controller=self.controller,
+            call_soon=loop.call_soon,
+        )
+        self.controller.subscribe(self.groups.apply_image)
+        self.groups.start()
         try:
             bound = await self._open_sockets()
         except OSError:  # an address in use is no reason to recover the logs at the next start
@@ -128,6 +139,7 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
+        self.groups.stop()  # who waits in a group is answered, and need not be waited for
         await self.server.stop(STOP_GRACE_MS)
         if self._metrics_server is not None:
             self._metrics_server.stop()
@@ -176,6 +188,7 @@ class BrokerServer:
                 controller=self.controller,
                 replica_manager=self.replica_manager,
                 fetch_sessions=self.fetch_sessions,
+                groups=self.groups,
             )
         )
         self.server = SocketServer(

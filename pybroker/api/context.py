@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.coordinator.service import GroupCoordinator
     from pybroker.metadata.controller import Controller
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.network.context import ConnectionContext
@@ -25,6 +26,7 @@ class Broker:
     controller: Controller
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
+    groups: GroupCoordinator
 
 
 @dataclass(slots=True)

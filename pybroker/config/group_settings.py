@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pybroker.config.setting import INT_MAX, Effect, Kind, Setting, Update, all_of, at_least
+from pybroker.config.setting import INT_MAX, Effect, Kind, Setting, Update, all_of, at_least, between
 
 _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
-_LATER = Effect.LATER
+_LATER, _YES = Effect.LATER, Effect.YES
 
 GROUP_SETTINGS: Final = (
     # classic groups
-    Setting("group.min.session.timeout.ms", _I, 6000, "Shortest session timeout that a member may ask for, in ms.", None, _LATER),
+    Setting("group.min.session.timeout.ms", _I, 6000, "Shortest session timeout that a member may ask for, in ms.", None, _YES),
     Setting(
-        "group.max.session.timeout.ms", _I, 1_800_000, "Longest session timeout that a member may ask for, in ms.", None, _LATER,
+        "group.max.session.timeout.ms", _I, 1_800_000, "Longest session timeout that a member may ask for, in ms.", None, _YES,
     ),
     Setting(
-        "group.initial.rebalance.delay.ms", _I, 3000, "Wait for more members before the first assignment, in ms.", None, _LATER,
+        "group.initial.rebalance.delay.ms", _I, 0,
+        "Wait for more members before the first assignment, in ms; Kafka: 3000.", None, _YES,
     ),
-    Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _LATER),
+    Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
     Setting(
         "group.coordinator.rebalance.protocols", _T, ("classic",), "The kinds of groups that are served.",
         all_of("classic", "consumer", "share", "streams", "unknown"), _LATER,
@@ -31,18 +32,18 @@ GROUP_SETTINGS: Final = (
         "group.coordinator.append.linger.ms", _I, 10, "Wait to write changes of groups together, in ms.", at_least(-1), _LATER,
     ),
     # offsets
-    Setting("offset.metadata.max.bytes", _I, 4096, "Largest text beside a committed offset, in bytes.", None, _LATER),
-    Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1), _LATER),
-    Setting("offsets.topic.replication.factor", Kind.SHORT, 3, "Replicas of the topic of offsets.", at_least(1), _LATER),
-    Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1), _LATER),
-    Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1), _LATER),
-    Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", None, _LATER),
+    Setting("offset.metadata.max.bytes", _I, 4096, "Largest text beside a committed offset, in bytes.", None, _YES),
+    Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1), _YES),
+    Setting("offsets.topic.replication.factor", Kind.SHORT, 1, "Replicas of the topic of offsets; Kafka: 3.", at_least(1), _YES),
+    Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1), _YES),
+    Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1), _YES),
+    Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", between(0, 4), _YES),
     Setting(
-        "offsets.retention.minutes", _I, 10_080, "How long offsets of an empty group are kept, in minutes.", at_least(1), _LATER,
+        "offsets.retention.minutes", _I, 10_080, "How long offsets of an empty group are kept, in minutes.", at_least(1), _YES,
     ),
-    Setting("offsets.retention.check.interval.ms", _L, 600_000, "How often to look for old offsets, in ms.", at_least(1), _LATER),
-    Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1), _LATER),
-    Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", None, _LATER),
+    Setting("offsets.retention.check.interval.ms", _L, 600_000, "How often to look for old offsets, in ms.", at_least(1), _YES),
+    Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1), _YES),
+    Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", between(-1, 1), _YES),
     # consumer groups of KIP-848
     Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1), _LATER),
     Setting(

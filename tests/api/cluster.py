@@ -36,6 +36,7 @@ class Cluster:
             controller=self.controller,
             replica_manager=absent,
             fetch_sessions=absent,
+            groups=absent,
         )
 
     async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> Cluster:

@@ -12,6 +12,7 @@ from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
+from pybroker.coordinator.service import GroupCoordinator
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.metadata.controller import Controller
@@ -72,6 +73,16 @@ class Whole:
             produce_purgatory=Purgatory("Produce", self.timer),
         )
         self.controller.subscribe(self.replicas.apply_image)
+        self.groups = GroupCoordinator(
+            self.config,
+            clock=self.clock,
+            timer=self.timer,
+            replicas=self.replicas,
+            controller=self.controller,
+            call_soon=lambda work: work(),
+        )
+        self.controller.subscribe(self.groups.apply_image)
+        self.groups.start()
         broker = Broker(
             config=self.config,
             clock=self.clock,
@@ -79,6 +90,7 @@ class Whole:
             controller=self.controller,
             replica_manager=self.replicas,
             fetch_sessions=FetchSessionCache(self.clock, 10),
+            groups=self.groups,
         )
         self.dispatcher = Dispatcher(broker)
         return self

@@ -1,0 +1,52 @@
+"""DeleteGroups (key 42), v0-3: groups without members go, with their offsets.
+
+Behaviour
+    Each group has a result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND. Answered when the deletion is durable.
+Versions
+    v1 nothing. v2 flexible. v3 error texts (KIP-1043).
+Not done
+    Nothing.
+Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups; KIP-229.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.api.deferred import Deferred
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DELETE_GROUPS
+
+
+def handle(
+    broker: Broker,
+    context: RequestContext,  # noqa: ARG001
+    request: DeleteGroupsRequest,
+) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
+    """Delete what can be deleted."""
+    deferred = Deferred(_answer)
+    broker.groups.delete_groups(dict.fromkeys(request.groups_names), deferred.complete)
+    return deferred.answer()
+
+
+def _answer(codes: dict[str, ErrorCode]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=code, error_message=_text(group_id, code))
+            for group_id, code in codes.items()
+        ]
+    )
+
+
+def _text(group_id: str, code: ErrorCode) -> str | None:
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+        return f"Group {group_id} not found."
+    return code.message if code else None

@@ -1,0 +1,70 @@
+"""DescribeGroups (key 15), v0-6: groups of the classic protocol and their members.
+
+Behaviour
+    Metadata and assignments are told while the group is Stable. Answered from what is durable. A group that nobody knows is Dead
+    without an error, as it always was; from v6 it is GROUP_ID_NOT_FOUND, with a text.
+Versions
+    v1 throttle time. v3 authorized operations (KIP-430). v4 group instance id (KIP-345). v5 flexible. v6 error texts (KIP-1043).
+Not done
+    Authorization: everything is allowed, and the operations say so.
+Source: KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.coordinator.classic_group import GroupState
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DESCRIBE_GROUPS
+
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe configs, alter configs, as bits of AclOperation's codes."""
+
+_NOT_FOUND_VERSION: Final = 6
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Future[DescribeGroupsResponse]:
+    """Describe each group."""
+    answers: list[Any] = []
+    for group_id in request.groups:
+        one: Deferred[Any, DescribedGroup] = Deferred(
+            lambda outcome, group_id=group_id: _described(context, request, group_id, outcome)  # type: ignore[misc]
+        )
+        broker.groups.describe(group_id, one.complete)
+        answers.append(one.answer())
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return asyncio.ensure_future(_all(answers))
+    return DescribeGroupsResponse(groups=answers)
+
+
+async def _all(answers: list[Any]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers])
+
+
+def _described(
+    context: RequestContext, request: DescribeGroupsRequest, group_id: str, outcome: DescribedGroup | ErrorCode
+) -> DescribedGroup:
+    if outcome is ErrorCode.GROUP_ID_NOT_FOUND:
+        group = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value, error_code=ErrorCode.NONE)
+        if context.api_version >= _NOT_FOUND_VERSION:
+            group.error_code, group.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+    elif isinstance(outcome, ErrorCode):
+        group = DescribedGroup(group_id=group_id, error_code=outcome)
+    else:
+        group = outcome
+    if request.include_authorized_operations and not group.error_code:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group

@@ -1,0 +1,81 @@
+"""FindCoordinator (key 10), v0-6: which broker coordinates a group.
+
+Behaviour
+    The first one to ask makes `__consumer_offsets` be created, and waits for it; Kafka answers COORDINATOR_NOT_AVAILABLE and lets
+    the client ask again. The address is that of Metadata. While the partition has no leader: COORDINATOR_NOT_AVAILABLE.
+    Transactional ids: UNSUPPORTED_VERSION with a text that says why, as COORDINATOR_NOT_AVAILABLE would make clients search
+    until their timeout. Share partitions and types that nobody knows: INVALID_REQUEST.
+Versions
+    v0 groups only. v1 type, error text. v3 flexible. v4 several keys (KIP-699). v6 share partitions (KIP-932).
+Not done
+    Transactions, share groups.
+Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.nodes import reach
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.FIND_COORDINATOR
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+_SEVERAL_KEYS_VERSION: Final = 4
+_NOBODY: Final = -1
+_REFUSED: Final = {
+    TRANSACTION: (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions."),
+}
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    """Answer at once, but for the very first one."""
+    if request.key_type == GROUP and broker.groups.is_topic_missing:
+        return _create_first(broker, context, request)
+    return _answer(broker, context, request)
+
+
+async def _create_first(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    await broker.groups.create_topic()  # if that fails there is no leader, which is answered
+    return _answer(broker, context, request)
+
+
+def _answer(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.api_version >= _SEVERAL_KEYS_VERSION:
+        return FindCoordinatorResponse(
+            coordinators=[_coordinator(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _coordinator(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type != GROUP:
+        code, text = _REFUSED.get(key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.message))
+        return _refused(key, code, text)
+    leader = broker.groups.leader_of(key)
+    node = next((node for node in reach(broker, context).nodes if node.broker_id == leader), None)
+    if node is None:
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.message)
+    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_code=ErrorCode.NONE)
+
+
+def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=code, error_message=text)

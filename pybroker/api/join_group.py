@@ -1,0 +1,70 @@
+"""JoinGroup (key 11), v0-9: a member comes into its group, or comes again for a rebalance.
+
+Behaviour
+    Answered when the group's next generation begins: when all members have joined or the longest rebalance timeout is over. Until
+    then the request waits; the loss of its connection does not take the member out, its session does. The cases and the answers
+    by state stand in `coordinator/join.py` and `coordinator/classic_group.py`.
+Versions
+    v0 the session timeout is the rebalance timeout too. v1 rebalance timeout. v2 throttle time. v4 MEMBER_ID_REQUIRED (KIP-394).
+    v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the answer (KIP-559). v8 reason (KIP-800).
+    v9 skip assignment (KIP-814).
+Not done
+    Joining a KIP-848 group.
+Source: KafkaApis.handleJoinGroupRequest, GroupCoordinatorService.joinGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.coordinator.join import JoinRequest
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.JOIN_GROUP
+
+_REBALANCE_TIMEOUT_VERSION: Final = 1
+_MEMBER_ID_REQUIRED_VERSION: Final = 4
+_NULLABLE_PROTOCOL_VERSION: Final = 7
+_SKIP_ASSIGNMENT_VERSION: Final = 9
+
+
+def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Future[JoinGroupResponse]:
+    """Join, and wait for the generation."""
+    version = context.api_version
+
+    def answer(outcome: JoinGroupResponse | ErrorCode) -> JoinGroupResponse:
+        if isinstance(outcome, ErrorCode):
+            outcome = JoinGroupResponse(error_code=outcome, member_id=request.member_id)
+        if outcome.protocol_name is None and version < _NULLABLE_PROTOCOL_VERSION:
+            outcome.protocol_name = ""
+        return outcome
+
+    if not request.group_id:
+        return answer(ErrorCode.INVALID_GROUP_ID)
+    deferred = Deferred(answer)
+    session_ms = request.session_timeout_ms
+    broker.groups.join(
+        JoinRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=context.client_id or "",
+            client_host=f"/{context.connection.peer_host}",  # as Java writes an address
+            protocol_type=request.protocol_type,
+            protocols=tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items()),
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_VERSION else session_ms,
+            requires_member_id=version >= _MEMBER_ID_REQUIRED_VERSION,
+            can_skip_assignment=version >= _SKIP_ASSIGNMENT_VERSION,
+            waiting=deferred.complete,
+        )
+    )
+    return deferred.answer()

@@ -1,0 +1,52 @@
+"""LeaveGroup (key 13), v0-5: members go, and the others share their partitions at once.
+
+Behaviour
+    A member names itself; an administrator names a static member by its instance alone. Each has a result of its own; the group
+    rebalances once. A consumer that is only closed, being static, does not send this.
+Versions
+    v0-2 one member, whose error is the response's. v1 throttle time. v3 any number of members (KIP-345). v4 flexible. v5 reason
+    (KIP-800), which is not used.
+Not done
+    Members of KIP-848 groups that speak the classic protocol.
+Source: KafkaApis.handleLeaveGroupRequest, GroupCoordinatorService.leaveGroup, LeaveGroupResponse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.LEAVE_GROUP
+
+_SEVERAL_MEMBERS_VERSION: Final = 3
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
+    """Take the members out."""
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    is_single = context.api_version < _SEVERAL_MEMBERS_VERSION
+    if is_single:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+
+    def answer(outcome: LeaveGroupResponse | ErrorCode) -> LeaveGroupResponse:
+        if isinstance(outcome, ErrorCode):
+            return LeaveGroupResponse(error_code=outcome)
+        if is_single:
+            return LeaveGroupResponse(error_code=outcome.members[0].error_code)
+        return outcome
+
+    deferred = Deferred(answer)
+    broker.groups.leave(request, deferred.complete)
+    return deferred.answer()

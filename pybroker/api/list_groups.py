@@ -1,0 +1,36 @@
+"""ListGroups (key 16), v0-5: the groups that this broker coordinates.
+
+Behaviour
+    A tool asks all brokers and puts the answers together. Filters do not mind upper and lower case; a state or type that does not
+    exist lets nothing through. While groups are loaded: COORDINATOR_LOAD_IN_PROGRESS.
+Versions
+    v1 throttle time. v3 flexible. v4 states (KIP-518). v5 types (KIP-848).
+Not done
+    Nothing.
+Source: KafkaApis.handleListGroupsRequest, GroupMetadataManager.listGroups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.LIST_GROUPS
+
+
+def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001
+    """List them."""
+    groups = broker.groups.list_groups(_normalized(request.states_filter), _normalized(request.types_filter))
+    if isinstance(groups, ErrorCode):
+        return ListGroupsResponse(error_code=groups)
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
+
+
+def _normalized(words: list[str]) -> frozenset[str]:
+    return frozenset(word.strip().lower() for word in words)

@@ -1,0 +1,72 @@
+"""OffsetDelete (key 47), v0: a group's offsets of some partitions go.
+
+Behaviour
+    From a group of consumers with members only those of topics that nobody subscribes to: GROUP_SUBSCRIBED_TO_TOPIC. From another
+    group with members nothing: NON_EMPTY_GROUP. A partition without an offset is no error, one that does not exist
+    UNKNOWN_TOPIC_OR_PARTITION.
+Versions
+    v0 only.
+Not done
+    Nothing.
+Source: KafkaApis.handleOffsetDeleteRequest, OffsetMetadataManager.deleteOffsets; KIP-496.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.api.deferred import Deferred
+from pybroker.model import TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.coordinator.offsets import Codes
+
+KEY = ApiKey.OFFSET_DELETE
+
+
+def handle(
+    broker: Broker,
+    context: RequestContext,  # noqa: ARG001
+    request: OffsetDeleteRequest,
+) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
+    """Delete what can be deleted."""
+    topics = broker.controller.image.topics
+    asked = [TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    known = [tp for tp in asked if tp.topic in topics and 0 <= tp.partition < len(topics[tp.topic].partitions)]
+
+    def answer(outcome: Codes | ErrorCode) -> OffsetDeleteResponse:
+        if isinstance(outcome, ErrorCode):
+            return OffsetDeleteResponse(error_code=outcome)
+        return OffsetDeleteResponse(
+            error_code=ErrorCode.NONE,
+            topics=[
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetDeleteResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=outcome.get(
+                                TopicPartition(topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                            ),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    deferred = Deferred(answer)
+    broker.groups.delete_offsets(request.group_id, known, deferred.complete)
+    return deferred.answer()

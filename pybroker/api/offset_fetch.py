@@ -1,0 +1,193 @@
+"""OffsetFetch (key 9), v0-10: how far groups have read.
+
+Behaviour
+    Partitions without an offset have -1 and no error; so has a group that nobody knows. Null topics ask for all partitions that
+    have one. What is answered is durable. `require_stable` finds nothing to wait for while there are no transactions.
+Versions
+    v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as Kafka answered from ZooKeeper. v2 null topics, error of the
+    group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9 KIP-848.
+    v10 topic ids; an id that nobody has is UNKNOWN_TOPIC_ID, and with null topics those that are gone are left out.
+Not done
+    UNSTABLE_OFFSET_COMMIT, which needs transactions.
+Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.coordinator.offsets import NO_OFFSET
+from pybroker.model import TopicId, TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.coordinator.records import CommittedOffset
+
+KEY = ApiKey.OFFSET_FETCH
+
+_GROUP_ERROR_VERSION: Final = 2
+_SEVERAL_GROUPS_VERSION: Final = 8
+_TOPIC_ID_VERSION: Final = 10
+
+Committed = dict[TopicPartition, "CommittedOffset"]
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
+    """Answer from what is committed."""
+    version = context.api_version
+    if version < _SEVERAL_GROUPS_VERSION:
+        group = _as_group(request)
+        deferred: Deferred[Any, OffsetFetchResponse] = Deferred(
+            lambda outcome: _old_response(_group_response(broker, version, group, outcome), version)
+        )
+        broker.groups.fetch(group.group_id, _wanted(broker, version, group), deferred.complete)
+        return deferred.answer()
+    answers: list[Any] = []
+    for group in request.groups:
+        one: Deferred[Any, OffsetFetchResponseGroup] = Deferred(
+            lambda outcome, group=group: _group_response(broker, version, group, outcome)  # type: ignore[misc]
+        )
+        broker.groups.fetch(group.group_id, _wanted(broker, version, group), one.complete)
+        answers.append(one.answer())
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return asyncio.ensure_future(_all(answers))
+    return OffsetFetchResponse(groups=answers)
+
+
+async def _all(answers: list[Any]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers])
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _name(broker: Broker, version: int, topic: OffsetFetchRequestTopics) -> str | None:
+    if version < _TOPIC_ID_VERSION:
+        return topic.name
+    known = broker.controller.image.topics_by_id.get(TopicId(topic.topic_id))
+    return None if known is None else known.name
+
+
+def _wanted(broker: Broker, version: int, group: OffsetFetchRequestGroup) -> list[TopicPartition] | None:
+    if group.topics is None:
+        return None
+    return [
+        TopicPartition(name, index)
+        for topic in group.topics
+        if (name := _name(broker, version, topic)) is not None
+        for index in topic.partition_indexes
+    ]
+
+
+def _group_response(
+    broker: Broker, version: int, group: OffsetFetchRequestGroup, outcome: Committed | ErrorCode
+) -> OffsetFetchResponseGroup:
+    if isinstance(outcome, ErrorCode):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome, topics=_failed(version, group, outcome))
+    if group.topics is None:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=_all_topics(broker, version, outcome))
+    topics = []
+    for topic in group.topics:
+        name = _name(broker, version, topic)
+        missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        topics.append(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _partition(index, outcome.get(TopicPartition(name or "", index), NO_OFFSET), missing)
+                    for index in topic.partition_indexes
+                ],
+            )
+        )
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _all_topics(broker: Broker, version: int, committed: Committed) -> list[OffsetFetchResponseTopics]:
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for topic_partition, offset in committed.items():
+        known = broker.controller.image.topics.get(topic_partition.topic)
+        if known is None and version >= _TOPIC_ID_VERSION:
+            continue
+        topic = topics.get(topic_partition.topic)
+        if topic is None:
+            topic = topics[topic_partition.topic] = OffsetFetchResponseTopics(name=topic_partition.topic)
+            if known is not None:
+                topic.topic_id = known.topic_id
+        topic.partitions.append(_partition(topic_partition.partition, offset, ErrorCode.NONE))
+    return list(topics.values())
+
+
+def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
+    )
+
+
+def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> list[OffsetFetchResponseTopics]:
+    """Before v2 the error of the group is told of its partitions."""
+    if version >= _GROUP_ERROR_VERSION:
+        return []
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name, partitions=[_partition(index, NO_OFFSET, code) for index in topic.partition_indexes]
+        )
+        for topic in group.topics or ()
+    ]
+
+
+def _old_response(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    """One group, as it was said up to v7."""
+    if version == 0:
+        for topic in group.topics:
+            for partition in topic.partitions:
+                if partition.committed_offset == NO_OFFSET.offset and not partition.error_code:
+                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

@@ -1,0 +1,44 @@
+"""SyncGroup (key 14), v0-5: a member gets its assignment; the leader brings those of all.
+
+Behaviour
+    Answered when the leader's assignment is durable. Whoever has joined but does not ask within the rebalance timeout is out.
+Versions
+    v1 throttle time. v3 static members (KIP-345). v4 flexible. v5 protocol type and name, which must be the group's (KIP-559);
+    INCONSISTENT_GROUP_PROTOCOL when one is missing.
+Not done
+    KIP-848 groups.
+Source: KafkaApis.handleSyncGroupRequest, GroupCoordinatorService.syncGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.SYNC_GROUP
+
+_PROTOCOL_VERSION: Final = 5
+
+
+def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
+    """Wait for the assignment."""
+    if context.api_version >= _PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
+        return _answer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        return _answer(ErrorCode.INVALID_GROUP_ID)
+    deferred = Deferred(_answer)
+    broker.groups.sync(request, deferred.complete)
+    return deferred.answer()
+
+
+def _answer(outcome: SyncGroupResponse | ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome

@@ -1,0 +1,62 @@
+"""Old offsets go, and groups that have nothing left.
+
+How the age of an offset counts (`offsets.retention.minutes`):
+
+    the commit named its own expiry (v2 to v4)     that time
+    a simple group: consumers without membership   since the commit
+    an Empty group                                 since it became Empty; since the commit if that is not known
+    a Stable group of consumers                    since the commit, and only for topics that no member subscribes to
+    any other group                                never
+
+An Empty group is removed with its last offset; one that never had any, at the next look.
+
+Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirationCondition; KIP-211.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic_group import ClassicGroup, GroupState
+from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, group_tombstone, offset_tombstone
+from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+
+
+def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+    """Tombstones for all that has expired."""
+    result = CoordinatorResult(is_atomic=False)
+    for group in shard.groups.values():
+        left = _expire_offsets(shard, group, result.records, now_ms)
+        if not left and group.state is GroupState.EMPTY and not group.pending_joins:
+            result.records.append(group_tombstone(group.group_id))
+    return result
+
+
+def _expire_offsets(shard: GroupShard, group: ClassicGroup, records: list[CoordinatorRecord], now_ms: int) -> int:
+    """Returns how many offsets stay."""
+    left = 0
+    retention_ms = shard.settings.offsets_retention_ms
+    for topic, partitions in shard.offsets.get(group.group_id, {}).items():
+        is_subscribed = group.is_subscribed_to(topic)
+        for partition, committed in partitions.items():
+            if not is_subscribed and _is_expired(group, committed, retention_ms, now_ms):
+                records.append(offset_tombstone(group.group_id, topic, partition))
+            else:
+                left += 1
+    return left
+
+
+def _is_expired(group: ClassicGroup, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+    since_ms: int | None
+    if group.protocol_type is None or (group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None):
+        since_ms = committed.commit_ms
+    elif group.state is GroupState.EMPTY:
+        since_ms = committed.commit_ms if group.state_since_ms is None else group.state_since_ms
+    else:
+        return False
+    if committed.expire_ms != NO_TIMESTAMP:
+        return now_ms >= committed.expire_ms
+    return now_ms - since_ms >= retention_ms

@@ -1,0 +1,124 @@
+"""Fills shards from their logs, in slices, so that the loop has its turn in between.
+
+Shards are loaded one after the other in the order of their partitions. A record that cannot be read fails its shard, as what is
+behind it cannot be trusted to be complete; a type of record that we do not know, as a newer broker may have written it, is
+skipped.
+
+Source: CoordinatorLoaderImpl, GroupMetadataManager.onLoaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator import rebalance
+from pybroker.coordinator.classic_group import GroupState
+from pybroker.coordinator.offsets import forget_topics
+from pybroker.coordinator.records import from_bytes
+from pybroker.protocol.codec import DecodeError
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.records.batch import batches
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.result import CoordinatorResult
+    from pybroker.coordinator.runtime import CoordinatorRuntime
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+SLICE_RECORDS: Final = 1_000
+"""Records replayed before the loop has its turn: about 10 ms."""
+
+Loading = Iterator[int]
+"""Does a batch per step and yields the number of its records."""
+
+
+class Loader:
+    """Loads shards while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
+
+    def __init__(
+        self, runtime: CoordinatorRuntime[GroupShard], call_soon: Callable[[Callable[[], None]], object], bytes_max: int
+    ) -> None:
+        self._runtime = runtime
+        self._call_soon = call_soon
+        self._bytes_max = bytes_max
+        self._queue: deque[tuple[int, GroupShard, Loading]] = deque()
+        self._loaded: Callable[[GroupShard, int], CoordinatorResult] | None = None
+
+    def start(self, partition: int, log: Log, loaded: Callable[[GroupShard, int], CoordinatorResult]) -> None:
+        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is done at once."""
+        shard = self._runtime.begin_loading(partition)
+        self._loaded = loaded
+        if log.log_start_offset == log.log_end_offset:
+            self._runtime.end_loading(partition, loaded)
+            return
+        self._queue.append((partition, shard, replay_log(shard, log, self._bytes_max)))
+        if len(self._queue) == 1:
+            self._call_soon(self._slice)
+
+    def _slice(self) -> None:
+        done = 0
+        while self._queue and done < SLICE_RECORDS:
+            partition, shard, loading = self._queue[0]
+            if not self._runtime.is_loading(partition, shard):
+                self._queue.popleft()  # unloaded meanwhile
+                continue
+            try:
+                step = next(loading, None)
+            except (KafkaError, OSError, DecodeError, struct.error):
+                logger.exception("Partition %d of the groups cannot be loaded", partition)
+                self._runtime.unload(partition)
+                continue
+            if step is None:
+                self._queue.popleft()
+                assert self._loaded is not None
+                self._runtime.end_loading(partition, self._loaded)
+            else:
+                done += step
+        if self._queue:
+            self._call_soon(self._slice)
+
+
+def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
+    """Replay everything that is in `log`. Raises KafkaError, OSError, DecodeError, struct.error."""
+    offset = log.log_start_offset
+    end_offset = log.log_end_offset
+    skipped: Counter[int] = Counter()
+    while offset < end_offset:
+        fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
+        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
+        before = offset
+        for batch in batches(data):
+            offset = batch.next_offset
+            if batch.is_control:
+                continue
+            for stored in batch.records():
+                if stored.key is None:
+                    continue
+                record = from_bytes(stored.key, stored.value)
+                if record is None or not shard.replay(record):
+                    skipped[int.from_bytes(stored.key[:2])] += 1
+            yield batch.record_count
+        if offset == before:
+            break  # compaction has removed what was behind
+    for type_id, count in skipped.items():
+        logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
+
+
+def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
+    """After loading: members get their sessions, groups that are too large a rebalance, and offsets of topics that were deleted
+    when nobody could take notice go. `partitions_of` tells how many partitions a topic has, 0 if it is not there.
+    """
+    topics = {topic for of_group in shard.offsets.values() for topic in of_group}
+    result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
+    for group in shard.groups.values():
+        for member in group.members.values():
+            rebalance.restart_session(result, group, member)
+        if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
+            rebalance.prepare(shard, result, group, now_ms)
+    return result

@@ -1,0 +1,300 @@
+"""The group coordinator as the request handlers see it: finds the shard of a group, and keeps shards where partitions are led.
+
+A group belongs to the partition of `__consumer_offsets` that the hash of its name says; whoever leads that one coordinates the
+group. The topic is created when the first client looks for a coordinator. Outcomes are given by calling back with a response or
+an ErrorCode, at once in most cases.
+
+Source: GroupCoordinatorService; Utils.abs, String.hashCode.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pybroker.coordinator import administration, expiry, membership, offsets
+from pybroker.coordinator.join import JoinRequest, join
+from pybroker.coordinator.loading import Loader, first_operation
+from pybroker.coordinator.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.runtime import CoordinatorRuntime, Done, RuntimeSettings
+from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.coordinator.sync import sync
+from pybroker.metadata.names import OFFSETS_TOPIC
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.join_group import JoinGroupResponse
+from pybroker.protocol.messages.sync_group import SyncGroupResponse
+from pybroker.records.compression import CompressionType
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.coordinator.offsets import Committer, NewOffset
+    from pybroker.coordinator.records import CommittedOffset
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta
+    from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+    from pybroker.protocol.messages.leave_group import LeaveGroupRequest
+    from pybroker.protocol.messages.list_groups import ListedGroup
+    from pybroker.protocol.messages.sync_group import SyncGroupRequest
+    from pybroker.purgatory.timer import OperationTimer
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(data), 2):
+        value = (value * 31 + (data[at] << 8 | data[at + 1])) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The group's partition of `__consumer_offsets`."""
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+def group_settings(config: BrokerConfig, new_member_id: Callable[[str], str]) -> GroupSettings:
+    """What the configuration says about groups."""
+    return GroupSettings(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        new_member_id=new_member_id,
+    )
+
+
+def random_member_id(name: str) -> str:
+    """An id that nobody has, in which a person recognizes the client."""
+    return f"{name}-{uuid.uuid4()}"
+
+
+class GroupCoordinator:
+    """Belongs to the loop. `call_soon` runs its argument in the loop's next iteration."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timer: OperationTimer,
+        replicas: ReplicaManager,
+        controller: Controller,
+        call_soon: Callable[[Callable[[], None]], object],
+        new_member_id: Callable[[str], str] = random_member_id,
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._controller = controller
+        settings = group_settings(config, new_member_id)
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            RuntimeSettings(
+                topic=OFFSETS_TOPIC,
+                timeout_ms=config.offsets_commit_timeout_ms,
+                required_acks=config.offsets_commit_required_acks,
+                compression=CompressionType(config.offsets_topic_compression_codec),
+            ),
+            clock=clock,
+            timer=timer,
+            replicas=replicas,
+            new_shard=lambda: GroupShard(settings),
+        )
+        self._loader = Loader(self.runtime, call_soon, config.offsets_load_buffer_size)
+
+    # Where groups are coordinated
+
+    def start(self) -> None:
+        """Load the groups of the partitions that this broker leads."""
+        self._follow_leadership()
+
+    def stop(self) -> None:
+        """Send those who wait away; they find the coordinator that comes next."""
+        for partition in self.runtime.partitions():
+            self._unload(partition)
+
+    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change of the cluster, after the replica manager has."""
+        topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
+        if any(topic.name == OFFSETS_TOPIC for topic in topics):
+            self._follow_leadership()
+        gone = {topic.name: 0 for topic in delta.removed}  # also of one that was created again: it is another topic
+        gone |= {topic.name: len(topic.partitions) for old, topic in delta.changed if len(topic.partitions) < len(old.partitions)}
+        if gone:
+            for partition in self.runtime.partitions():
+                self.runtime.write(partition, lambda shard, now_ms: offsets.forget_topics(shard, gone, now_ms), _ignore)
+
+    def _follow_leadership(self) -> None:
+        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
+        count = 0 if topic is None else len(topic.partitions)
+        known = set(self.runtime.partitions())
+        for number in range(count):
+            replica = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, number))
+            if isinstance(replica, ErrorCode) or not replica.is_leader:
+                continue
+            if number in known:
+                known.discard(number)
+            else:
+                self._loader.start(number, replica.log, self._first_operation)
+        for number in known:
+            self._unload(number)
+
+    def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        result = first_operation(shard, self._partition_count, now_ms)
+        result.timers.append(self._next_clean_up())
+        return result
+
+    def _partition_count(self, topic: str) -> int:
+        image = self._controller.image.topics.get(topic)
+        return 0 if image is None else len(image.partitions)
+
+    def _next_clean_up(self) -> TimerChange:
+        return TimerChange("clean up", self._config.offsets_retention_check_interval_ms, self._clean_up)
+
+    def _clean_up(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        result = expiry.clean_up(shard, now_ms)
+        if result.records:
+            logger.info("%d records of old offsets and groups go", len(result.records))
+        result.timers.append(self._next_clean_up())
+        return result
+
+    def _unload(self, partition: int) -> None:
+        shard = self.runtime.unload(partition)
+        if shard is None:
+            return
+        code = ErrorCode.NOT_COORDINATOR
+        for group in shard.groups.values():
+            for member in group.members.values():
+                if (waiting := group.take_join(member)) is not None:
+                    waiting(JoinGroupResponse(error_code=code, member_id=member.member_id))
+                if member.awaiting_sync is not None:
+                    member.awaiting_sync(SyncGroupResponse(error_code=code))
+                    member.awaiting_sync = None
+
+    @property
+    def is_topic_missing(self) -> bool:
+        """Whether nobody has looked for a coordinator yet."""
+        return OFFSETS_TOPIC not in self._controller.image.topics
+
+    async def create_topic(self) -> ErrorCode:
+        """Make `__consumer_offsets` if it is not there."""
+        outcomes = await self._controller.create_missing_topics([OFFSETS_TOPIC])
+        error = outcomes[OFFSETS_TOPIC].error
+        if error is not None:
+            logger.warning("%s cannot be created: %s", OFFSETS_TOPIC, error.message)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def leader_of(self, group_id: str) -> int | None:
+        """The broker that coordinates the group; None while there is none, or no topic."""
+        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
+        return leader if leader >= 0 else None
+
+    def _partition(self, group_id: str) -> int:
+        return partition_of(group_id, self._partition_count(OFFSETS_TOPIC) or 1)
+
+    # Members
+
+    def join(self, request: JoinRequest) -> None:
+        """A JoinGroup; `request.waiting` gets a response or an ErrorCode."""
+        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: join(shard, request, now_ms), request.waiting)
+
+    def sync(self, request: SyncGroupRequest, done: Done) -> None:
+        """A SyncGroup."""
+        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: sync(shard, request, done, now_ms), done)
+
+    def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
+        """A Heartbeat."""
+        self.runtime.write(
+            self._partition(request.group_id), lambda shard, now_ms: membership.heartbeat(shard, request, now_ms), done
+        )
+
+    def leave(self, request: LeaveGroupRequest, done: Done) -> None:
+        """A LeaveGroup, in its form from v3."""
+        self.runtime.write(
+            self._partition(request.group_id), lambda shard, now_ms: membership.leave(shard, request, now_ms), done
+        )
+
+    # Offsets
+
+    def commit(self, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, done: Done) -> None:
+        """Commit offsets; a code for each partition."""
+        self.runtime.write(
+            self._partition(committer.group_id),
+            lambda shard, now_ms: offsets.commit(shard, committer, new, retention_ms, now_ms),
+            done,
+        )
+
+    def fetch(self, group_id: str, wanted: Iterable[TopicPartition] | None, done: Done) -> None:
+        """Offsets by partition; all that the group has when `wanted` is None."""
+
+        def question(shard: GroupShard) -> dict[TopicPartition, CommittedOffset]:
+            return offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
+
+        self.runtime.read(self._partition(group_id), question, done)
+
+    def delete_offsets(self, group_id: str, unwanted: Sequence[TopicPartition], done: Done) -> None:
+        """Delete offsets; a code for each partition, or one for all."""
+        self.runtime.write(
+            self._partition(group_id),
+            lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms),
+            done,
+        )
+
+    # Administration
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup] | ErrorCode:
+        """The groups that are coordinated here; COORDINATOR_LOAD_IN_PROGRESS while some are not known yet."""
+        if self.runtime.loading_count:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return [group for shard in self.runtime.shards for group in administration.list_groups(shard, states, types)]
+
+    def describe(self, group_id: str, done: Done) -> None:
+        """A DescribedGroup, or GROUP_ID_NOT_FOUND."""
+        self.runtime.read(
+            self._partition(group_id),
+            lambda shard: administration.describe(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
+            done,
+        )
+
+    def delete_groups(self, group_ids: Iterable[str], done: Callable[[dict[str, ErrorCode]], None]) -> None:
+        """Delete groups with their offsets; a code for each."""
+        by_partition: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self._partition(group_id), []).append(group_id)
+        codes: dict[str, ErrorCode] = {}
+        left = len(by_partition)
+        if not left:
+            done(codes)
+
+        def one_done(of_shard: list[str]) -> Done:
+            def take(outcome: Any) -> None:
+                nonlocal left
+                codes.update(dict.fromkeys(of_shard, outcome) if isinstance(outcome, ErrorCode) else outcome)
+                left -= 1
+                if not left:
+                    done(codes)
+
+            return take
+
+        for partition, of_shard in by_partition.items():
+            self.runtime.write(
+                partition,
+                lambda shard, now_ms, names=of_shard: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
+                one_done(of_shard),
+            )
+
+
+def _ignore(_outcome: object) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,126 @@
+"""The groups of one partition of `__consumer_offsets`: what they are, and how records become state.
+
+Source: GroupCoordinatorShard, GroupMetadataManager.replay, OffsetMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.records import CommittedOffset
+from pybroker.protocol.messages.group_records import RecordType
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.result import CoordinatorRecord
+
+TopicOffsets = dict[str, dict[int, CommittedOffset]]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupSettings:
+    """What the broker's configuration says about groups; times in ms."""
+
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    initial_rebalance_delay_ms: int
+    max_size: int
+    offset_metadata_max_bytes: int
+    offsets_retention_ms: int
+    new_member_id: Callable[[str], str]
+    """Makes a member id that nobody has from a client's or instance's name."""
+
+
+class GroupShard:
+    """State only. Offsets and what the log says of groups change by `replay` alone; members that come and go are soft state."""
+
+    __slots__ = ("_replays", "groups", "offsets", "settings")
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets: dict[str, TopicOffsets] = {}
+        self._replays: dict[int, Callable[[Any, Any], None]] = {
+            RecordType.LEGACY_OFFSET_COMMIT: self._replay_offset,
+            RecordType.OFFSET_COMMIT: self._replay_offset,
+            RecordType.GROUP_METADATA: self._replay_group,
+        }
+
+    def group(self, group_id: str) -> ClassicGroup:
+        """The group, made if there is none."""
+        found = self.groups.get(group_id)
+        if found is None:
+            found = self.groups[group_id] = ClassicGroup(group_id)
+        return found
+
+    def offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """What the group has committed for the partition."""
+        return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        """Take over what a record says. Returns False for a type that has no meaning here."""
+        replay = self._replays.get(record.type_id)
+        if replay is None:
+            return False
+        replay(record.key, record.value)
+        return True
+
+    def _replay_offset(self, key: Any, value: Any) -> None:
+        if value is None:
+            self._forget_offset(key.group, key.topic, key.partition)
+            return
+        self.group(key.group)  # an offset without a group makes a simple one: Empty, without a protocol
+        # Version 0 and what is older than Kafka 0.9 lack the two fields.
+        committed = CommittedOffset(
+            value.offset,
+            getattr(value, "leader_epoch", -1),
+            value.metadata,
+            value.commit_timestamp,
+            getattr(value, "expire_timestamp", -1),
+        )
+        self.offsets.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = committed
+
+    def _forget_offset(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self.offsets.get(group_id)
+        if topics is None or (partitions := topics.get(topic)) is None:
+            return
+        partitions.pop(partition, None)
+        if not partitions:
+            del topics[topic]
+        if not topics:
+            del self.offsets[group_id]
+
+    def _replay_group(self, key: Any, value: Any) -> None:
+        if value is None:
+            group = self.groups.pop(key.group, None)
+            if group is not None:
+                group.state = GroupState.DEAD
+            return
+        group = ClassicGroup(
+            key.group,
+            state=GroupState.STABLE if value.members else GroupState.EMPTY,
+            generation_id=value.generation,
+            protocol_type=value.protocol_type or None,
+            protocol_name=value.protocol,
+            leader_id=value.leader,
+            state_since_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
+        )
+        for member in value.members:
+            group.add(
+                ClassicMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout,
+                    session_timeout_ms=member.session_timeout,
+                    protocol_type=value.protocol_type,
+                    protocols=((value.protocol or "", member.subscription),),
+                    assignment=member.assignment,
+                ),
+                None,
+            )
+        group.topics = group.computed_topics()
+        self.groups[key.group] = group
