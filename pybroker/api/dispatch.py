@@ -22,8 +22,7 @@ from pybroker.api import api_versions
 from pybroker.api.answer_memo import AnswerMemo, Remembered, question
 from pybroker.api.context import RequestContext
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
-from pybroker.api.error_response import error_response
-from pybroker.api.registry import APIS, Api
+from pybroker.api.registry import APIS, Api, load_api
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
@@ -50,9 +49,11 @@ Answer = bytes | Outgoing | None
 class Dispatcher:
     """The network's request handler. Call it with a frame that is borrowed until the call returns."""
 
-    __slots__ = ("_broker", "_metadata_memo", "_request_metrics")
+    __slots__ = ("_apis", "_broker", "_metadata_memo", "_request_metrics")
 
     def __init__(self, broker: Broker) -> None:
+        self._apis: dict[int, Api] = {}
+        """The APIs that were asked for so far."""
         self._broker = broker
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
         self._metadata_memo = AnswerMemo()
@@ -63,7 +64,7 @@ class Dispatcher:
         try:
             header, body_offset = decode_request_header(frame)
             key, version, correlation_id, client_id = header
-            api = APIS.get(key)
+            api = self._apis.get(key) or self._first_of(key)
             if api is None or not api.lowest <= version <= api.highest:
                 return self._unsupported(header)
             if key == _METADATA:
@@ -100,6 +101,13 @@ class Dispatcher:
             timing.answered(0)
             return None
         return self._parked(api, context, request, response, timing)
+
+    def _first_of(self, key: int) -> Api | None:
+        """What serves an API that was not asked for before; None if nothing does."""
+        if key not in APIS:
+            return None
+        api = self._apis[key] = load_api(key)
+        return api
 
     def _again(
         self, remembered: Remembered, connection: ConnectionContext, header: RequestHeader, size: int, started_ns: int
@@ -141,6 +149,8 @@ class Dispatcher:
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
         """The response for what a handler raised."""
+        from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
+
         if isinstance(error, KafkaError):
             code = error.code
         else:

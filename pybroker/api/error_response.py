@@ -1,8 +1,9 @@
 """A response that says one error of everything that the request asked for.
 
 Behaviour
-    Where the response has an error of its own in that version, that is set; elsewhere every topic or partition of the request
-    gets it. Used for what a handler raises: a KafkaError of a rare path, or a bug of ours (UNKNOWN_SERVER_ERROR).
+    Where the response has an error of its own in that version, that is set; elsewhere every topic or partition, group or resource
+    of the request gets it. Used for what a handler raises: a KafkaError of a rare path, or a bug of ours (UNKNOWN_SERVER_ERROR).
+    Imported with the first error, since it knows the messages of many APIs.
 Source: AbstractRequest.getErrorResponse of each request.
 """
 
@@ -12,14 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.protocol.messages import (
-    create_topics,
+    alter_replica_log_dirs,
     delete_topics,
-    describe_topic_partitions,
+    describe_log_dirs,
     fetch,
     list_offsets,
     metadata,
     produce,
 )
+from pybroker.protocol.schema import Field, Struct, schema_of
 
 if TYPE_CHECKING:
     from pybroker.protocol.error_codes import ErrorCode
@@ -30,7 +32,54 @@ _FETCH_ERROR_VERSION: Final = 7
 def error_response(request: object, response_class: type[Any], version: int, code: ErrorCode) -> object:
     """The response to `request`, decoded at `version`."""
     special = _SPECIAL.get(type(request))
-    return response_class(error_code=code) if special is None else special(request, version, code)
+    if special is not None:
+        return special(request, version, code)
+    fields = schema_of(response_class).fields
+    if any(field.name == "error_code" and field.versions.has(version) for field in fields):
+        return response_class(error_code=code)
+    return _mirror(request, response_class, version, code)
+
+
+def _mirror(asked: object, cls: type[Any], version: int, code: ErrorCode) -> Any:
+    """A response, or a struct of one, for what the request asked: the same elements in its lists, down to those with an error."""
+    fields = [field for field in schema_of(cls).fields if field.versions.has(version)]
+    has_own = any(field.name == "error_code" for field in fields)
+    values: dict[str, object] = {"error_code": code} if has_own else {}
+    if not isinstance(asked, Struct):  # of a list of names or numbers; the first field is what they name
+        values[next(field.name for field in fields if isinstance(asked, type(field.default)))] = asked
+    for field in fields:
+        if field.name in values:
+            continue
+        if field.name in _NONE_IS_MINUS_1:
+            values[field.name] = -1
+        elif field.is_array:
+            if field.struct is not None and not has_own:
+                values[field.name] = [_mirror(one, field.struct, version, code) for one in _elements(asked, field)]
+        elif isinstance(asked, Struct) and hasattr(asked, field.name):
+            values[field.name] = getattr(asked, field.name)
+    return cls(**values)
+
+
+def _elements(asked: object, field: Field) -> list[Any]:
+    """What the request has for a list of the response; nothing where it has none, or asks for "all"."""
+    for name in (field.name, *_ASKED_AS.get(field.name, ())):
+        if hasattr(asked, name):
+            return getattr(asked, name) or []
+    return []
+
+
+_ASKED_AS: Final = {
+    "coordinators": ("coordinator_keys",),
+    "groups": ("group_ids",),
+    "partition_result": ("partitions",),
+    "partitions": ("partition_indexes",),
+    "replica_election_results": ("topic_partitions",),
+    "responses": ("resources",),
+    "results": ("topics", "resources", "groups_names"),
+}
+"""The names of the request's lists, where they are not those of the response's."""
+
+_NONE_IS_MINUS_1: Final = {"committed_offset", "low_watermark", "node_id", "port"}
 
 
 def _produce(request: produce.ProduceRequest, _version: int, code: ErrorCode) -> produce.ProduceResponse | None:
@@ -92,14 +141,6 @@ def _metadata(request: metadata.MetadataRequest, _version: int, code: ErrorCode)
     )
 
 
-def _create_topics(
-    request: create_topics.CreateTopicsRequest, _version: int, code: ErrorCode
-) -> create_topics.CreateTopicsResponse:
-    return create_topics.CreateTopicsResponse(
-        topics=[create_topics.CreatableTopicResult(name=topic.name, error_code=code) for topic in request.topics]
-    )
-
-
 def _delete_topics(
     request: delete_topics.DeleteTopicsRequest, _version: int, code: ErrorCode
 ) -> delete_topics.DeleteTopicsResponse:
@@ -110,23 +151,37 @@ def _delete_topics(
     return delete_topics.DeleteTopicsResponse(responses=by_name + by_either)
 
 
-def _describe_topic_partitions(
-    request: describe_topic_partitions.DescribeTopicPartitionsRequest, _version: int, code: ErrorCode
-) -> describe_topic_partitions.DescribeTopicPartitionsResponse:
-    return describe_topic_partitions.DescribeTopicPartitionsResponse(
-        topics=[
-            describe_topic_partitions.DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
-            for topic in request.topics
+def _alter_replica_log_dirs(
+    request: alter_replica_log_dirs.AlterReplicaLogDirsRequest, _version: int, code: ErrorCode
+) -> alter_replica_log_dirs.AlterReplicaLogDirsResponse:
+    return alter_replica_log_dirs.AlterReplicaLogDirsResponse(
+        results=[
+            alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    alter_replica_log_dirs.AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
         ]
     )
 
 
+def _describe_log_dirs(
+    _request: describe_log_dirs.DescribeLogDirsRequest, _version: int, code: ErrorCode
+) -> describe_log_dirs.DescribeLogDirsResponse:
+    """Before v3 there is no place for the error: no directory is known."""
+    return describe_log_dirs.DescribeLogDirsResponse(error_code=code)
+
+
 _SPECIAL: Final[dict[type, Callable[[Any, int, ErrorCode], object]]] = {
+    alter_replica_log_dirs.AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
+    describe_log_dirs.DescribeLogDirsRequest: _describe_log_dirs,
     produce.ProduceRequest: _produce,
     fetch.FetchRequest: _fetch,
     list_offsets.ListOffsetsRequest: _list_offsets,
     metadata.MetadataRequest: _metadata,
-    create_topics.CreateTopicsRequest: _create_topics,
     delete_topics.DeleteTopicsRequest: _delete_topics,
-    describe_topic_partitions.DescribeTopicPartitionsRequest: _describe_topic_partitions,
 }

@@ -1,26 +1,20 @@
-"""The one list of the APIs that are served, from which ApiVersions is derived."""
+"""The one list of the APIs that are served, from which ApiVersions is derived.
+
+A handler and its messages are imported when the first request of their API comes, so that a start costs nothing for APIs that
+nobody uses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api import (
-    api_versions,
-    create_topics,
-    delete_topics,
-    describe_cluster,
-    describe_topic_partitions,
-    fetch,
-    init_producer_id,
-    list_offsets,
-    metadata,
-    produce,
-)
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions, request_class, response_class
+from pybroker.protocol.messages import api_name
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
@@ -30,40 +24,54 @@ Handler = Callable[["Broker", "RequestContext", Any], "Any | Awaitable[Any] | No
 
 
 @dataclass(slots=True, frozen=True)
-class Api:
-    """One API: what decodes its requests, what handles them, and which versions it speaks."""
+class Served:
+    """One API and which versions it speaks."""
 
     key: ApiKey
-    request: type[Any]
-    response: type[Any]
-    handle: Handler
     name: str
     lowest: int
     highest: int
 
 
-_HANDLERS: Final[Mapping[ApiKey, Handler]] = {
-    ApiKey.PRODUCE: produce.handle,
-    ApiKey.FETCH: fetch.handle,
-    ApiKey.LIST_OFFSETS: list_offsets.handle,
-    ApiKey.METADATA: metadata.handle,
-    ApiKey.API_VERSIONS: api_versions.handle,
-    ApiKey.CREATE_TOPICS: create_topics.handle,
-    ApiKey.DELETE_TOPICS: delete_topics.handle,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
-    ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
-}
+@dataclass(slots=True, frozen=True)
+class Api(Served):
+    """And what decodes its requests, and what handles them."""
+
+    request: type[Any]
+    response: type[Any]
+    handle: Handler
 
 
-def _name(key: ApiKey) -> str:
-    """Kafka's own name, such as ListOffsets."""
-    return key.name.title().replace("_", "")
-
-
-APIS: Final[Mapping[int, Api]] = MappingProxyType(
-    {
-        key: Api(key, request_class(key), response_class(key), handler, _name(key), *message_versions(key))
-        for key, handler in _HANDLERS.items()
-    }
+_SERVED: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
+"""The handler of each is `handle` in the module of this package with the key's name, such as `list_offsets`."""
+
+APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(key), *message_versions(key)) for key in _SERVED})
+
+
+def load_api(key: int) -> Api:
+    """What serves an API, imported if this is the first time. Raises KeyError for a key that is not served."""
+    served = APIS[key]
+    handle: Handler = import_module(f"pybroker.api.{served.key.name.lower()}").handle
+    return Api(served.key, served.name, served.lowest, served.highest, request_class(key), response_class(key), handle)

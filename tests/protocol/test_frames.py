@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
+
 import pytest
 
+from pybroker.protocol import messages
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import (
     DecodeError,
@@ -19,6 +22,7 @@ from pybroker.protocol.codec import (
     request_class,
     response_class,
 )
+from pybroker.protocol.messages import MESSAGES
 from pybroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from pybroker.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -32,6 +36,7 @@ from pybroker.protocol.messages.fetch import (
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.parts import Part, SendPart, parts_bytes, parts_size
+from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX
 
 LARGE = bytes(range(256)) * (JOIN_BYTES_MAX // 256) + b"x"
@@ -236,5 +241,20 @@ def test_messages_by_key() -> None:
     assert request_class(1) is FetchRequest
     assert response_class(ApiKey.FETCH) is FetchResponse
     assert message_versions(0) == (0, 13)
-    with pytest.raises(KeyError):
-        request_class(1000)
+    for unknown in (1000, -1, ApiKey.VOTE):
+        with pytest.raises(KeyError):
+            request_class(unknown)
+
+
+@pytest.mark.parametrize("key", MESSAGES, ids=lambda key: ApiKey(key).name)
+def test_what_is_known_before_an_import_is_what_is_declared(key: int) -> None:
+    for cls in (request_class(key), response_class(key)):
+        schema = schema_of(cls)
+        assert schema.api_key == key
+        assert (schema.versions, schema.flexible) == MESSAGES[key]
+
+
+def test_every_declaration_can_be_found() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(messages.__path__)}
+    assert modules == {ApiKey(key).name.lower() for key in MESSAGES} | {"consumer_protocol", "group_records"}
+    assert list(MESSAGES) == sorted(MESSAGES)

@@ -1,0 +1,79 @@
+"""What a handler raises can be said in every version of every API that the codec speaks, and is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.api.error_counts import error_codes
+from pybroker.api.error_response import error_response
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import encode_response, request_class, response_class
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from pybroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
+from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from pybroker.protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
+from pybroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from pybroker.protocol.messages.produce import ProduceRequest
+from tests.protocol.samples import full
+
+CODE = ErrorCode.NOT_CONTROLLER
+NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (0, 1, 2)}
+
+
+@pytest.mark.parametrize("key", sorted(MESSAGES), ids=lambda key: ApiKey(key).name)
+def test_every_api_can_say_an_error_in_every_version(key: int) -> None:
+    versions = MESSAGES[key].versions
+    for version in range(versions.lowest, versions.highest + 1):
+        response = error_response(full(request_class(key), version), response_class(key), version, CODE)
+        assert type(response) is response_class(key)
+        assert encode_response(response, version, 1)
+        codes = set(error_codes(response)) - {ErrorCode.NONE}  # which Fetch says for itself before v7
+        assert codes == {CODE} or (key, version) in NO_PLACE
+
+
+def test_what_expects_no_answer_gets_none() -> None:
+    assert error_response(ProduceRequest(acks=0), response_class(ApiKey.PRODUCE), 9, CODE) is None
+
+
+def test_the_answer_names_what_was_asked() -> None:
+    offsets = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[3])])
+    partition = OffsetFetchResponsePartition(partition_index=3, committed_offset=-1, error_code=CODE)
+    topic = OffsetFetchResponseTopic(name="t", partitions=[partition])
+    assert error_response(offsets, OffsetFetchResponse, 1, CODE) == OffsetFetchResponse(topics=[topic])
+    assert error_response(offsets, OffsetFetchResponse, 7, CODE) == OffsetFetchResponse(error_code=CODE)
+    group = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[3])])
+    assert error_response(OffsetFetchRequest(groups=[group]), OffsetFetchResponse, 8, CODE) == OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id="g", error_code=CODE)]
+    )
+    coordinator = Coordinator(key="k", node_id=-1, port=-1, error_code=CODE)
+    assert error_response(
+        FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 6, CODE
+    ) == FindCoordinatorResponse(coordinators=[coordinator])
+    election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[5])])
+    answer = error_response(election, ElectLeadersResponse, 0, CODE)
+    assert isinstance(answer, ElectLeadersResponse)
+    assert answer.replica_election_results[0].partition_result == [PartitionResult(partition_id=5, error_code=CODE)]
+
+
+def test_who_asks_for_everything_is_told_of_nothing() -> None:
+    assert error_response(ElectLeadersRequest(topic_partitions=None), ElectLeadersResponse, 0, CODE) == ElectLeadersResponse()
+    assert error_response(DescribeGroupsRequest(), DescribeGroupsResponse, 0, CODE) == DescribeGroupsResponse()
+
+
+def test_the_code_of_a_whole_response_counts_when_it_says_more_than_its_elements() -> None:
+    members = [MemberResponse(error_code=0), MemberResponse(error_code=25)]
+    assert error_codes(LeaveGroupResponse(members=members)) == [0, 25]
+    assert error_codes(LeaveGroupResponse(members=members, error_code=16)) == [0, 25, 16]
+    assert error_codes(LeaveGroupResponse()) == [0]
+    assert error_codes(DescribeGroupsResponse()) == []
