@@ -117,16 +117,7 @@ class BrokerServer:
         self.replica_manager.start()
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
-        self.groups = GroupCoordinator(
-            config,
-            clock=clock,
-            timer=self.timer,
-            replicas=self.replica_manager,
-            controller=self.controller,
-            call_soon=loop.call_soon,
-        )
-        self.controller.subscribe(self.groups.apply_image)
-        self.groups.start()
+        self._start_groups()
         try:
             bound = await self._open_sockets()
         except OSError:  # an address in use is no reason to recover the logs at the next start
@@ -175,6 +166,18 @@ class BrokerServer:
                 or log.topic_id not in (topic.topic_id, ZERO_TOPIC_ID)
             ):
                 self.log_manager.set_aside(topic_partition)
+
+    def _start_groups(self) -> None:
+        self.groups = GroupCoordinator(
+            self.config,
+            clock=self.clock,
+            timer=self.timer,
+            replicas=self.replica_manager,
+            controller=self.controller,
+            call_soon=asyncio.get_running_loop().call_soon,
+        )
+        self.controller.subscribe(self.groups.apply_image)
+        self.groups.start()
 
     async def _open_sockets(self) -> list[BoundListener]:
         config = self.config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Whole:
         self.controller = Controller(MemoryStore(), self.config, broker_id=1)
         self.timer = OperationTimer(self.clock, never)
         self.metrics = BrokerMetrics()
+        self._member_numbers = itertools.count(1)
         self.connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
 
     async def start(self) -> Whole:
@@ -73,6 +75,14 @@ class Whole:
             produce_purgatory=Purgatory("Produce", self.timer),
         )
         self.controller.subscribe(self.replicas.apply_image)
+        self.serve()
+        return self
+
+    def serve(self) -> None:
+        """Coordinate groups and answer requests. Again: as after a restart, with nothing but what is in the logs."""
+        if hasattr(self, "groups"):
+            self.groups.stop()
+            self.controller._listeners.remove(self.groups.apply_image)
         self.groups = GroupCoordinator(
             self.config,
             clock=self.clock,
@@ -80,6 +90,7 @@ class Whole:
             replicas=self.replicas,
             controller=self.controller,
             call_soon=lambda work: work(),
+            new_member_id=lambda name: f"{name}-{next(self._member_numbers)}",
         )
         self.controller.subscribe(self.groups.apply_image)
         self.groups.start()
@@ -93,7 +104,6 @@ class Whole:
             groups=self.groups,
         )
         self.dispatcher = Dispatcher(broker)
-        return self
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """Returns the topic's id."""
@@ -102,9 +112,16 @@ class Whole:
         assert outcome.topic is not None, outcome.error
         return outcome.topic.topic_id
 
-    def send(self, request: object, version: int) -> Any:
+    def pass_time(self, delta_ms: int) -> None:
+        """Second by second, so that timers that start others do so in time."""
+        while delta_ms > 0:
+            self.clock.advance(min(delta_ms, 1000))
+            self.timer.advance()
+            delta_ms -= 1000
+
+    def send(self, request: object, version: int, client_id: str = "test") -> Any:
         """What the dispatcher returns, with its bytes but not decoded."""
-        parts = encode_request(request, version, 77, "test")
+        parts = encode_request(request, version, 77, client_id)
         frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
         return self.dispatcher(self.connection, frame)
 

@@ -1,0 +1,22 @@
+"""The stories in `tests/scenarios` come out as they are written. `PYBROKER_WRITE_SCENARIOS=1` writes down what comes out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.scenario import Story
+
+FOLDER = Path(__file__).parents[1] / "scenarios"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.txt")))
+async def test_the_story_comes_out(name: str, tmp_path: Path) -> None:
+    path = FOLDER / f"{name}.txt"
+    told = path.read_text()
+    played = await Story(tmp_path).play(told)
+    if os.environ.get("PYBROKER_WRITE_SCENARIOS"):
+        path.write_text(played)
+    assert played == told
