@@ -46,7 +46,7 @@ def java() -> str:
 
 @lru_cache
 def tools_folder() -> Path:
-    """The folder with Kafka's jars and all that they need. Skips the test where Maven is missing; raises RuntimeError when it fails."""
+    """The folder with Kafka's jars and all that they need; skips the test where Maven is missing. Raises RuntimeError."""
     folder = cache_dir() / f"kafka-tools-{KAFKA_VERSION}"
     if folder.exists():
         return folder
