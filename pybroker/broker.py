@@ -131,6 +131,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
         self.groups.stop()  # who waits in a group is answered, and need not be waited for
+        asyncio.get_running_loop().call_soon(self._answer_waiting)  # as soon as the connections take nothing new
         await self.server.stop(STOP_GRACE_MS)
         if self._metrics_server is not None:
             self._metrics_server.stop()
@@ -141,6 +142,11 @@ class BrokerServer:
         await asyncio.sleep(0)  # and what it has to report has been heard
         self.log_manager.stop()
         await self.store.close()
+
+    def _answer_waiting(self) -> None:
+        """Who waits for records or replicas is told what there is."""
+        self.replica_manager.fetch_purgatory.complete_all()
+        self.replica_manager.produce_purgatory.complete_all()
 
     # What start is made of
 

@@ -51,7 +51,7 @@ class DownConversion:
         self._metrics = metrics
         self._to_magic = to_magic
 
-    def convert(self, records: FileRecords, fetch_offset: int) -> SendPart | bytes | ErrorCode:
+    def convert(self, topic: str, records: FileRecords, fetch_offset: int) -> SendPart | bytes | ErrorCode:
         """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE."""
         started_ns = time.perf_counter_ns()
         try:
@@ -73,17 +73,18 @@ class DownConversion:
         if self._kept_bytes + lazy.kept_bytes > self._chunk_bytes:
             lazy.drop_first()
         self._kept_bytes += lazy.kept_bytes
-        return _Counted(lazy, self._metrics)
+        return _Counted(lazy, self._metrics, topic)
 
 
 class _Counted(SendPart):
     """A conversion whose records and time are counted as they are made."""
 
-    __slots__ = ("_lazy", "_metrics", "size")
+    __slots__ = ("_lazy", "_metrics", "_topic", "size")
 
-    def __init__(self, lazy: LazyDownConversion, metrics: BrokerMetrics) -> None:
+    def __init__(self, lazy: LazyDownConversion, metrics: BrokerMetrics, topic: str) -> None:
         self._lazy = lazy
         self._metrics = metrics
+        self._topic = topic
         self.size = lazy.size
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
@@ -92,7 +93,10 @@ class _Counted(SendPart):
         before, started_ns = lazy.records_converted, time.perf_counter_ns()
         parts = lazy.pull(bytes_max)
         metrics.conversion_ns["Fetch"] += time.perf_counter_ns() - started_ns
-        metrics.all_topics.fetch_message_conversions += lazy.records_converted - before
+        converted = lazy.records_converted - before
+        if converted:
+            for counters in metrics.of_topic(self._topic):
+                counters.fetch_message_conversions += converted
         return parts
 
     def cold(self) -> Callable[[], None] | None:

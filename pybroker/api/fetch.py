@@ -184,7 +184,7 @@ def _partition(
             if config is not None and not config.message_downconversion_enable:
                 return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
             if records is not None:
-                converted = conversion.convert(records, wanted.fetch_offset)
+                converted = conversion.convert(wanted.topic_partition.topic, records, wanted.fetch_offset)
                 if isinstance(converted, ErrorCode):
                     return _refused(wanted, converted)
                 answered.records = converted

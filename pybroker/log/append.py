@@ -45,7 +45,7 @@ def append_as_leader(
         produce_version=request_version,
     )
     info = _append(log, validated.data, validated.batches, now_ms, origin)
-    info.records_converted = validated.records_converted
+    info.records_converted, info.conversion_ns = validated.records_converted, validated.conversion_ns
     if not info.is_duplicate:
         info.log_append_time = validated.log_append_time
     return info

@@ -28,6 +28,7 @@ class LogAppendInfo:
         log_append_time: ms; -1 when the records keep the producer's timestamps.
         size: bytes written.
         records_converted: records that came in magic 0 or 1.
+        conversion_ns: time that this took.
     """
 
     first_offset: int = -1
@@ -38,6 +39,7 @@ class LogAppendInfo:
     record_count: int = 0
     size: int = 0
     records_converted: int = 0
+    conversion_ns: int = 0
     is_duplicate: bool = False
 
 

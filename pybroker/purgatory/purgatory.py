@@ -123,6 +123,13 @@ class Purgatory:
         self._unwatch(cancelled)
         return cancelled
 
+    def complete_all(self) -> int:
+        """Complete everything that waits, as if its time were over; for the end of a broker. Returns how many that were."""
+        waiting = {operation: None for found in self._watchers.values() for operation in found if not operation.is_completed}
+        for operation in waiting:
+            operation.expire()
+        return len(waiting)
+
     def purge_if_due(self) -> None:
         """Drop the entries of completed operations if the estimate of how many have some exceeds the purge interval."""
         if len(self.completed) > self._purge_interval:

@@ -23,6 +23,7 @@ Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from pybroker.protocol.error_codes import ErrorCode
@@ -105,9 +106,10 @@ class ValidationResult:
         log_append_time: ms; -1 when the producer's timestamps stay.
         is_rebuilt: the batch is a new one, and its size may have changed.
         records_converted: records that came in magic 0 or 1.
+        conversion_ns: time that this took.
     """
 
-    __slots__ = ("batches", "data", "is_rebuilt", "log_append_time", "records_converted")
+    __slots__ = ("batches", "conversion_ns", "data", "is_rebuilt", "log_append_time", "records_converted")
 
     def __init__(
         self, batch: BatchView | None, log_append_time: int, *, is_rebuilt: bool = False, records_converted: int = 0
@@ -117,6 +119,7 @@ class ValidationResult:
         self.log_append_time = log_append_time
         self.is_rebuilt = is_rebuilt
         self.records_converted = records_converted
+        self.conversion_ns = 0
 
     @property
     def first_offset(self) -> int:
@@ -174,12 +177,15 @@ def validate_and_assign(
     """
     batch = _only_batch(records, produce_version)
     if batch is None:
+        started_ns = perf_counter_ns()
         converted = _converted(records, now_ms, rules)
         if converted is None:
             return ValidationResult(None, -1)
         set_offset_and_epoch(converted.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
         batch = BatchView(converted.buffer)
-        return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
+        result = ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
+        result.conversion_ns = perf_counter_ns() - started_ns
+        return result
     _check_header(batch, rules, from_client=from_client)
     codec = batch.compression
     section: bytes | memoryview = batch.buffer[HEADER_SIZE:]

@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 _LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
 
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
 _NOTHING_KNOWN: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -258,8 +260,8 @@ class ReplicaManager:
                     records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
                 )
             except Exception as error:
-                results[topic_partition] = self._failed_append(partition, error)
-                self._count_failed_produce(topic, len(records))
+                failed = results[topic_partition] = self._failed_append(partition, error)
+                self._count_failed_produce(topic, len(records) if failed.error_code in _TOO_LARGE else 0)
                 continue
             self._count_produce(topic, info)
             results[topic_partition] = PartitionProduceResult(

@@ -53,6 +53,7 @@ async def test_every_version_appends_and_learns_the_base_offset(tmp_path: Path, 
     assert stored(whole) == [(0, b"a"), (1, None), (2, b"a"), (3, None)]
     assert whole.metrics.all_topics.messages_in == 4
     assert whole.metrics.topic("t").produce_message_conversions == (4 if version < 3 else 0)
+    assert (whole.metrics.conversion_ns["Produce"] > 0) == (version < 3)
 
 
 async def test_log_append_time_is_told_and_stored(tmp_path: Path) -> None:
@@ -91,6 +92,8 @@ async def test_bad_records_are_refused_and_nothing_is_stored(
     answer = only(await whole.ask(request(data), version))
     assert (answer.error_code, answer.base_offset) == (code, -1)
     assert stored(whole) == []
+    too_large = code is ErrorCode.MESSAGE_TOO_LARGE
+    assert whole.metrics.topic("t").bytes_rejected == (len(data) if too_large and data else 0)
 
 
 async def test_each_partition_fails_by_itself(tmp_path: Path) -> None:

@@ -337,3 +337,15 @@ class AgainstTheModel(RuleBasedStateMachine):
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
+
+
+def test_everything_that_waits_can_be_completed_at_once() -> None:
+    setting = Setting()
+    operations = [Waiting() for _ in range(3)]
+    for number, operation in enumerate(operations):
+        assert not setting.purgatory.try_complete_else_watch(operation, ["a", number], 1000)
+    assert setting.purgatory.complete_all() == 3
+    assert [(operation.completions, operation.expirations) for operation in operations] == [(1, 1)] * 3
+    assert setting.purgatory.complete_all() == 0
+    assert setting.pass_time(2000) == 0
+    assert setting.purgatory.delayed == 0
