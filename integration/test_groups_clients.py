@@ -1,0 +1,114 @@
+"""Group consumers of stock clients, each member in a process: rebalances while consuming, deaths, restarts of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from integration.broker import BrokerProcess
+from integration.clients import create_topic, unique
+from integration.groups import CLIENTS, Group, wait_for
+
+PARTITIONS = 4
+
+pytestmark = pytest.mark.parametrize("client", CLIENTS)
+
+
+@pytest.fixture
+def new_group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
+    groups: list[Group] = []
+
+    def create(client: str, bootstrap: str, topic: str) -> Group:
+        groups.append(Group(client, bootstrap, unique("group"), topic, tmp_path))
+        return groups[-1]
+
+    yield create
+    for group in groups:
+        group.close()
+
+
+def produce(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"value", partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def share(*members: object) -> bool:
+    """Whether they own all partitions, each one some and none twice."""
+    owned = [member.owned for member in members]  # type: ignore[attr-defined]
+    return all(owned) and sum(map(len, owned)) == PARTITIONS and set().union(*owned) == {*range(PARTITIONS)}
+
+
+def test_members_share_the_partitions_as_they_come_and_go(bootstrap: str, new_group: Callable[..., Group], client: str) -> None:
+    topic = unique("share")
+    create_topic(bootstrap, topic, PARTITIONS)
+    produce(bootstrap, topic, 400)
+    group = new_group(client, bootstrap, topic)
+    first = group.start()
+    wait_for(lambda: group.has_read(400), "the first member reads all")
+    second = group.start()
+    wait_for(lambda: share(first, second), "both have partitions")
+    produce(bootstrap, topic, 400)
+    wait_for(lambda: group.has_read(800), "both read")
+    assert {event.member for event in group.events if event.what == "read"} == {0, 1}
+    first.leave()
+    wait_for(lambda: share(second), "the second has all")
+    produce(bootstrap, topic, 400)
+    wait_for(lambda: group.has_read(1200), "the second reads on")
+    second.leave()
+    group.check(1200)
+
+
+def test_a_member_that_crashes_is_replaced(bootstrap: str, new_group: Callable[..., Group], client: str) -> None:
+    topic = unique("crash")
+    create_topic(bootstrap, topic, PARTITIONS)
+    group = new_group(client, bootstrap, topic)
+    first, second = group.start(), group.start()
+    wait_for(lambda: share(first, second), "both have partitions")
+    produce(bootstrap, topic, 2000)
+    wait_for(lambda: group.has_read(100), "they read")
+    first.kill()
+    produce(bootstrap, topic, 400)
+    wait_for(lambda: group.has_read(2400), "the other one reads everything")
+    wait_for(lambda: share(second), "the other one has all partitions")
+    second.leave()
+    group.check(2400)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_broker_restarts_in_the_middle(
+    start_broker: Callable[..., BrokerProcess], new_group: Callable[..., Group], client: str, how: str
+) -> None:
+    broker = start_broker()
+    topic = unique("restart")
+    create_topic(broker.bootstrap, topic, PARTITIONS)
+    group = new_group(client, broker.bootstrap, topic)
+    first, second = group.start(), group.start()
+    wait_for(lambda: share(first, second), "both have partitions")
+    produce(broker.bootstrap, topic, 2000)
+    wait_for(lambda: group.has_read(100), "they read")
+    getattr(broker, how)()
+    broker.start()
+    produce(broker.bootstrap, topic, 400)
+    wait_for(lambda: group.has_read(2400), "they go on")
+    first.leave()
+    second.leave()
+    group.check(2400)
+
+
+def test_a_static_member_restarts_without_a_rebalance(bootstrap: str, new_group: Callable[..., Group], client: str) -> None:
+    topic = unique("static")
+    create_topic(bootstrap, topic, PARTITIONS)
+    group = new_group(client, bootstrap, topic)
+    first, second = group.start("one"), group.start("two")
+    wait_for(lambda: share(first, second), "both have partitions")
+    had = first.owned
+    first.kill()
+    changes = len([event for event in second.events if event.what != "read"])
+    again = group.start("one")
+    wait_for(lambda: again.owned == had, "the same partitions again")
+    assert len([event for event in second.events if event.what != "read"]) == changes
