@@ -7,7 +7,7 @@ SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 .PHONY: run test check unit integration clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
-	$(BIN)/pybroker start --data-dir data
+	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
 test: check unit integration  ## all checks and all tests, stock clients included
 

@@ -119,13 +119,16 @@ class BrokerServer:
         self.controller.subscribe(self._forget_metrics)
         self._start_groups()
         try:
+            self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
             bound = await self._open_sockets()
         except OSError:  # an address in use is no reason to recover the logs at the next start
+            if self._metrics_server is not None:
+                self._metrics_server.stop()
             self.log_manager.stop()
             await self.store.close()
             raise
         self._schedule_passes()
-        self._start_metrics()
+        self._register_gauges()
         return bound
 
     async def stop(self) -> None:
@@ -255,17 +258,19 @@ class BrokerServer:
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
         every(SEALED_RELEASE_MS, logs.release_sealed)
 
-    def _start_metrics(self) -> None:
+    def _register_gauges(self) -> None:
         metrics = self.metrics
         gauges.register_network(metrics, self.server)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
         gauges.register_logs(metrics, self.log_manager)
         gauges.register_cluster(metrics, self.controller)
+
+    def _start_metrics_page(self) -> None:
         if self.config.metrics_listener:
             from pybroker.metrics.exporter import MetricsServer  # noqa: PLC0415  50 ms that only those pay who look
 
             host, port = parse_address("metrics.listener", self.config.metrics_listener)
-            self._metrics_server = MetricsServer(metrics)
+            self._metrics_server = MetricsServer(self.metrics)
             logger.info("Metrics at http://%s:%d/metrics", host or "localhost", self._metrics_server.start(host, port))
 
     def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
+import sys
 from pathlib import Path
 
 import click
@@ -21,7 +23,7 @@ logger = logging.getLogger(__name__)
 @click.command("start")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 is any free one.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="The data directory; the same as --override log.dirs=DIR.")
+@click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
 @click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs or of a module's.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Form of the logs on stderr.")
@@ -32,7 +34,7 @@ def command(
     *,
     config: Path | None,
     port: int | None,
-    data_dir: Path | None,
+    data_dir: str | None,
     overrides: tuple[str, ...],
     levels: tuple[str, ...],
     log_format: str | None,
@@ -44,12 +46,23 @@ def command(
     variables, which win over the file, and from the options, which win over both.
     """
     gc.disable()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop_while_starting)  # until the broker runs and has its own
     properties = _overrides(overrides)
     if data_dir is not None:
-        properties["log.dirs"] = str(data_dir)
+        if not data_dir.strip():
+            raise click.UsageError("--data-dir must name a directory")
+        if "log.dirs" in properties:
+            raise click.UsageError("--data-dir and --override log.dirs say the same thing: give one of them")
+        properties["log.dirs"] = data_dir
     exit_code = _run(file=config, port=port, properties=properties, levels=levels, log_format=log_format, log_config=log_config)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
+
+
+def _stop_while_starting(_number: int, _frame: object) -> None:
+    """A signal before the broker runs: nothing to stop, and a recovery that was cut short is begun again next time."""
+    sys.exit(0)
 
 
 def _run(

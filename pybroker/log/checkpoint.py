@@ -131,7 +131,9 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
             raise CorruptCheckpointError(f"{path}: version {values['version']}")
         directory_id = values.get("directory.id") or MetaProperties.new_directory_id()
         return MetaProperties(cluster_id=values["cluster.id"], node_id=int(values["node.id"]), directory_id=directory_id)
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
+        raise CorruptCheckpointError(f"{path}: has no {error.args[0]}") from error
+    except ValueError as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
 
 
