@@ -26,6 +26,7 @@ from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
+from pybroker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
@@ -34,7 +35,7 @@ from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID
-from pybroker.network.limits import BoundListener, Listener, NetworkLimits
+from pybroker.network.limits import BoundListener, Listener
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.periodic import Periodic
@@ -88,6 +89,7 @@ class BrokerServer:
             await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs))
         except StoreError as error:
             raise StartError(str(error)) from error
+        self.config = config = self.controller.config  # with the dynamic settings of earlier runs
         self.log_manager = LogManager(
             config.log_dirs,
             cluster_id=self.controller.image.cluster_id,
@@ -161,7 +163,7 @@ class BrokerServer:
 
     def _topic_config(self, topic: str) -> TopicConfig:
         image = self.controller.image.topics.get(topic)
-        return TopicConfig.resolve(self.config, {} if image is None else image.configs)
+        return TopicConfig.resolve(self.controller.config, {} if image is None else image.configs)
 
     def _set_strays_aside(self) -> None:
         """Logs of topics that the metadata does not have keep their data under another name."""
@@ -192,17 +194,16 @@ class BrokerServer:
         config = self.config
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, self.clock)
         self.fetch_sessions = FetchSessionCache(self.clock, config.max_incremental_fetch_session_cache_slots)
-        self.dispatcher = Dispatcher(
-            Broker(
-                config=config,
-                clock=self.clock,
-                metrics=self.metrics,
-                controller=self.controller,
-                replica_manager=self.replica_manager,
-                fetch_sessions=self.fetch_sessions,
-                groups=self.groups,
-            )
+        self.services = Broker(
+            config=config,
+            clock=self.clock,
+            metrics=self.metrics,
+            controller=self.controller,
+            replica_manager=self.replica_manager,
+            fetch_sessions=self.fetch_sessions,
+            groups=self.groups,
         )
+        self.dispatcher = Dispatcher(self.services)
         self.server = SocketServer(
             [
                 Listener(
@@ -215,18 +216,9 @@ class BrokerServer:
             ],
             self.dispatcher,
             self.memory_pool,
-            NetworkLimits(
-                socket_request_max_bytes=config.socket_request_max_bytes,
-                queued_max_requests=config.queued_max_requests,
-                max_connections=config.max_connections,
-                max_connections_per_ip=config.max_connections_per_ip,
-                max_connections_per_ip_overrides=config.connection_limits,
-                connections_max_idle_ms=config.connections_max_idle_ms,
-                socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-                socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                socket_listen_backlog_size=config.socket_listen_backlog_size,
-            ),
+            network_limits(config),
         )
+        self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         await self.controller.register_broker(self._registration([]))
         bound = await self.server.start()
         await self.controller.register_broker(self._registration(bound))

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from pybroker.replication.replica_manager import ReplicaManager
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Broker:
-    """The services of one broker, built by the composition root; the same for every request."""
+    """The services of one broker, built by the composition root; the same for every request.
+
+    `config` is what is in force: another object after a change of a dynamic setting.
+    """
 
     config: BrokerConfig
     clock: Clock

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pybroker.api.topic_configs import effective_configs
+from pybroker.api.described_settings import BrokerLayers
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -80,5 +80,5 @@ def _result(broker: Broker, name: str, outcome: TopicOutcome) -> CreatableTopicR
 def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
-        for config in effective_configs(broker.config, topic.configs)
+        for config in BrokerLayers(broker.controller).topic_settings(topic.configs)
     ]

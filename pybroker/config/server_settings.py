@@ -13,7 +13,7 @@ from pybroker.config.setting import INT_MAX, NOT_EMPTY, Check, Effect, Kind, Set
 
 _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
 _LATER, _NEVER = Effect.LATER, Effect.NEVER
-_EACH, _ALL = Update.PER_BROKER, Update.CLUSTER_WIDE
+_ALL = Update.CLUSTER_WIDE
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METADATA_STORE: Final = Check(
@@ -61,17 +61,15 @@ SERVER_SETTINGS: Final = (
     Setting(
         "listeners", _S, "PLAINTEXT://:9092",
         "Where to listen: NAME://host:port, separated by commas. An empty host is every interface, port 0 any free port.",
-        NOT_EMPTY, update=_EACH,
+        NOT_EMPTY,
     ),
     Setting(
         "advertised.listeners", _S, None,
         "What clients are told to connect to, in the form of listeners; not set: the address they connected to.",
-        update=_EACH,
     ),
     Setting(
         "listener.security.protocol.map", _S, ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only PLAINTEXT works so far.",
-        update=_EACH,
     ),
     Setting("inter.broker.listener.name", _S, None, "The listener for traffic between brokers; must be one of listeners."),
     Setting(

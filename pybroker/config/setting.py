@@ -58,7 +58,6 @@ class Update(Enum):
     """Whether a running broker may change a property, by Kafka's name for it."""
 
     READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 

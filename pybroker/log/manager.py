@@ -319,6 +319,12 @@ class LogManager:
             if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms and not log.log_directory.is_offline:
                 log.guarded(log.flush)
 
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Forget producers that were silent for `expiration_ms` from now on."""
+        self.services.producer_id_expiration_ms = expiration_ms
+        for log in self._logs.values():
+            log.producers.expiration_ms = expiration_ms
+
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for `producer.id.expiration.ms`. Returns how many."""
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())

@@ -1,4 +1,4 @@
-"""The one place that changes the cluster: brokers come and go, topics are created and deleted.
+"""The one place that changes the cluster: brokers come and go, topics are created, changed and deleted, settings too.
 
 Idea
     An operation plans its changes from the current image, commits them to the store with the revisions that it saw, and plans
@@ -12,7 +12,12 @@ Crash order
 A listener that fails
     When it fails on new topics (a broken log directory), they are taken out of the store again and the request fails; every
     listener sees them removed, also the one that did not take all of them. When it fails on a deletion, the topic is deleted all
-    the same: the rest of its directory is a stray at the next start.
+    the same: the rest of its directory is a stray at the next start. When it fails on new partitions or settings, the entries of
+    before are put back.
+
+Settings
+    `config` is what is in force for this broker: what it was started with and the dynamic settings of the image. It is another
+    object after a change of these, and is current when the listeners are called.
 
 Source: ReplicationControlManager, ControllerApis.deleteTopics, AutoTopicCreationManager.
 """
@@ -21,15 +26,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from pybroker.config.dynamic import in_force
+from pybroker.config.setting import ConfigError
 from pybroker.metadata import names
+from pybroker.metadata.config_changes import ConfigChange, plan_config_changes
 from pybroker.metadata.entries import CLUSTER_ID_KEY, apply_changes, broker_key, encode_broker, encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, ClusterImage, ImageDelta, TopicImage, empty_image
+from pybroker.metadata.image import (
+    BROKER_KIND,
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    ImageDelta,
+    TopicImage,
+    empty_image,
+)
 from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
@@ -39,6 +56,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +76,8 @@ class Controller:
     """The cluster's state and its changes, for a broker `broker_id` that is its own controller. Call `start` first."""
 
     def __init__(self, store: Store, config: BrokerConfig, *, broker_id: int, random: Random | None = None) -> None:
-        self._store, self._config, self._random = store, config, random or Random()  # noqa: S311 - spreads load
+        self._store, self._random = store, random or Random()  # noqa: S311 - spreads load
+        self.static_config = self.config = config
         self.broker_id = broker_id
         self.image: ClusterImage = empty_image(controller_id=broker_id)
         self.producer_ids = ProducerIds(store)
@@ -74,6 +93,7 @@ class Controller:
         self._store.watch("", self._follow)
         entries, revision = await self._store.list()
         self.image, _ = apply_changes(self.image, [Change(*entry) for entry in entries], revision)
+        self._take_over_settings()
         log.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
 
     def subscribe(self, listener: Listener) -> None:
@@ -94,7 +114,7 @@ class Controller:
 
     async def create_missing_topics(self, missing: Sequence[str]) -> dict[str, TopicOutcome]:
         """Create topics that a client asked about, with the broker's defaults; one that somebody else just created is fine."""
-        outcomes = await self.create_topics([automatic_topic(name, self._config) for name in missing])
+        outcomes = await self.create_topics([automatic_topic(name, self.config) for name in missing])
         return {
             name: TopicOutcome(topic=self.image.topics[name]) if name in self.image.topics else outcome
             for name, outcome in zip(missing, outcomes, strict=True)
@@ -103,6 +123,43 @@ class Controller:
     async def delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
         """Delete topics in one commit; an outcome for each of `topic_ids`, which must be distinct."""
         return await self._uninterrupted.run(self._delete_topics(topic_ids))
+
+    async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> Sequence[KafkaError | None]:
+        """Change settings of distinct resources, all that can be in one commit; an error or None for each of `changes`."""
+        return await self._uninterrupted.run(
+            self._carry_out(
+                lambda: plan_config_changes(self.image, self.static_config, self.config, changes), validate_only=validate_only
+            )
+        )
+
+    async def create_partitions(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> Sequence[KafkaError | None]:
+        """Let distinct topics grow, all that can in one commit; an error or None for each of `wanted`."""
+        return await self._uninterrupted.run(
+            self._carry_out(lambda: plan_more_partitions(self.image, self._random, wanted), validate_only=validate_only)
+        )
+
+    async def _carry_out(self, make_plan: Callable[[], Plan], *, validate_only: bool) -> Sequence[KafkaError | None]:
+        async with self._one_change:
+            while True:
+                plan = make_plan()
+                if validate_only or not plan.entries:
+                    return plan.errors
+                failure = await self._commit_entries(plan.entries, plan.compare)
+                if isinstance(failure, Conflict):
+                    continue
+                if failure is not None:
+                    if self._listener_failures:  # the store has it; otherwise nothing has changed
+                        await self._commit_entries(plan.before, {})
+                    return [failure if error is None else error for error in plan.errors]
+                for note in plan.notes:
+                    log.info("%s", note)
+                return plan.errors
+
+    async def _commit_entries(self, entries: Mapping[str, bytes | None], compare: dict[str, int]) -> Conflict | KafkaError | None:
+        puts = {key: value for key, value in entries.items() if value is not None}
+        return await self._commit(puts=puts, deletes=[key for key in entries if key not in puts], compare=compare)
 
     async def _create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool) -> list[TopicOutcome]:
         async with self._one_change:
@@ -125,7 +182,7 @@ class Controller:
                 return planned
 
     def _plan(self, topics: Sequence[NewTopic]) -> list[TopicOutcome]:
-        planner = TopicPlanner(self.image, self._config, self._random)
+        planner = TopicPlanner(self.image, self.config, self._random)
         if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
             refusal = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
             return [TopicOutcome(error=refusal)] * len(topics)
@@ -188,12 +245,22 @@ class Controller:
         self.image, delta = apply_changes(old, changes, revision)
         if not delta:
             return
+        if delta.configs_changed & {ConfigResource(BROKER_KIND, ""), ConfigResource(BROKER_KIND, str(self.broker_id))}:
+            self._take_over_settings()
         for listener in self._listeners:
             try:
                 listener(old, self.image, delta)
             except Exception as error:
                 log.exception("A change of the cluster could not be taken over")
                 self._listener_failures.append(error)
+
+    def _take_over_settings(self) -> None:
+        """Resolve the settings in force. What cannot be, because another version wrote it, leaves those that were in force."""
+        of_all, of_this = (self.image.configs_of(BROKER_KIND, name) for name in ("", str(self.broker_id)))
+        try:
+            self.config = in_force(self.static_config, of_all, of_this)
+        except ConfigError as error:
+            log.error("A dynamic setting of the broker cannot be used: %s", error)  # noqa: TRY400 - a value, not a bug
 
 
 def _described(topic: TopicImage) -> tuple[str, str, int]:

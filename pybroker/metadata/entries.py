@@ -3,6 +3,8 @@
     cluster/id           the cluster's id, text
     brokers/<id>         JSON: endpoints {listener: [host, port]}, rack
     topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs
+    configs/<kind>/<name>
+                         JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics
     producer-ids/next    the first producer id that no broker has been given, decimal
 
 JSON, because a person who repairs a cluster can read it, and because an old broker can skip what a newer one added.
@@ -11,10 +13,19 @@ JSON, because a person who repairs a cluster can read it, and because an old bro
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.image import (
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    ConfigsImage,
+    Endpoint,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+)
 from pybroker.metadata.store.base import Change, StoreError
 from pybroker.model import topic_id_parse, topic_id_text
 
@@ -22,6 +33,7 @@ CLUSTER_ID_KEY: Final = "cluster/id"
 PRODUCER_IDS_KEY: Final = "producer-ids/next"
 BROKER_PREFIX: Final = "brokers/"
 TOPIC_PREFIX: Final = "topics/"
+CONFIG_PREFIX: Final = "configs/"
 
 
 def topic_key(name: str) -> str:
@@ -32,6 +44,24 @@ def topic_key(name: str) -> str:
 def broker_key(broker_id: int) -> str:
     """Where the broker's registration is kept."""
     return f"{BROKER_PREFIX}{broker_id}"
+
+
+def configs_key(resource: ConfigResource) -> str:
+    """Where the settings of a resource other than a topic are kept."""
+    return f"{CONFIG_PREFIX}{resource.kind}/{resource.name}"
+
+
+def encode_configs(values: Mapping[str, str]) -> bytes:
+    """The value of `configs_key`."""
+    return _dump(dict(values))
+
+
+def decode_configs(key: str, value: bytes, revision: int) -> ConfigsImage:
+    """The inverse of `encode_configs`. Raises StoreError when the entry cannot be one of ours."""
+    try:
+        return ConfigsImage(values={str(name): str(text) for name, text in json.loads(value).items()}, revision=revision)
+    except (ValueError, AttributeError) as error:
+        raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 
 
 def encode_topic(topic: TopicImage) -> bytes:
@@ -98,6 +128,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
     brokers: list[BrokerRegistration] = []
     removed_brokers: list[int] = []
     cluster_id = None
+    configs: dict[ConfigResource, ConfigsImage | None] = {}
     for key, value, at in changes:
         kind, _, name = key.partition("/")
         if kind == "topics" and value is not None:
@@ -108,6 +139,9 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
             brokers.append(decode_broker(name, value))
         elif kind == "brokers":
             removed_brokers.append(int(name))
+        elif kind == "configs":
+            of, _, resource = name.partition("/")
+            configs[ConfigResource(of, resource)] = None if value is None else decode_configs(key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
             cluster_id = value.decode()
     return image.changed(
@@ -117,6 +151,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
         brokers=brokers,
         removed_brokers=removed_brokers,
         cluster_id=cluster_id,
+        configs=configs,
     )
 
 

@@ -69,6 +69,27 @@ class BrokerRegistration:
     rack: str | None = None
 
 
+class ConfigResource(NamedTuple):
+    """Something other than a topic that has settings of its own. `kind` is one of those below."""
+
+    kind: str
+    name: str
+
+
+BROKER_KIND: Final = "broker"
+"""The name is a broker's number, or empty for the defaults of all brokers."""
+GROUP_KIND: Final = "group"
+CLIENT_METRICS_KIND: Final = "client-metrics"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConfigsImage:
+    """What was set for one resource, never nothing; `revision` as of a topic."""
+
+    values: Mapping[str, str]
+    revision: int = 0
+
+
 @dataclass(slots=True, frozen=True)
 class ImageDelta:
     """What one change did. A topic that was deleted and created again is in `removed` and in `added`: its id differs."""
@@ -77,9 +98,10 @@ class ImageDelta:
     removed: tuple[TopicImage, ...] = ()
     changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
     brokers_changed: bool = False
+    configs_changed: frozenset[ConfigResource] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed or self.brokers_changed)
+        return bool(self.added or self.removed or self.changed or self.brokers_changed or self.configs_changed)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -95,7 +117,13 @@ class ClusterImage:
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[TopicId, TopicImage]
     revision: int
+    configs: Mapping[ConfigResource, ConfigsImage] = field(default_factory=lambda: MappingProxyType({}))
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
+        """What was set for a resource other than a topic; nothing for one that is not known."""
+        found = self.configs.get(ConfigResource(kind, name))
+        return MappingProxyType({}) if found is None else found.values
 
     def changed(
         self,
@@ -106,10 +134,12 @@ class ClusterImage:
         brokers: Iterable[BrokerRegistration] = (),
         removed_brokers: Iterable[int] = (),
         cluster_id: str | None = None,
+        configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
         """The image with `topics` and `brokers` put in place of those of the same name or id, others removed.
 
-        Removing what is not there changes nothing.
+        `configs` has the resources whose settings are other ones now, None for no settings left. Removing what is not there
+        changes nothing.
         """
         by_name, by_id, brokers_by_id = dict(self.topics), dict(self.topics_by_id), dict(self.brokers)
         added: list[TopicImage] = []
@@ -133,6 +163,8 @@ class ClusterImage:
         for broker_id in removed_brokers:
             brokers_by_id.pop(broker_id, None)
         brokers_by_id.update((broker.broker_id, broker) for broker in brokers)
+        changed_configs = {} if configs is None else configs
+        by_resource = {**self.configs, **changed_configs} if changed_configs else self.configs
         image = replace(
             self,
             cluster_id=self.cluster_id if cluster_id is None else cluster_id,
@@ -140,9 +172,16 @@ class ClusterImage:
             topics=MappingProxyType(by_name),
             topics_by_id=MappingProxyType(by_id),
             revision=revision,
+            configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
             derived={},
         )
-        delta = ImageDelta(tuple(added), tuple(removed), tuple(altered), brokers_changed=brokers_by_id != self.brokers)
+        delta = ImageDelta(
+            tuple(added),
+            tuple(removed),
+            tuple(altered),
+            brokers_changed=brokers_by_id != self.brokers,
+            configs_changed=frozenset(changed_configs),
+        )
         return image, delta
 
 

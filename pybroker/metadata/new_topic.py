@@ -115,27 +115,27 @@ class TopicPlanner:
         for partition, brokers in topic.assignments:
             if partition in by_partition:
                 raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
-            self._check_assignment(brokers, factor)
+            check_assignment(self._image, brokers, factor)
             by_partition[partition] = brokers
         if by_partition.keys() != {*range(len(by_partition))}:
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         return [by_partition[partition] for partition in range(len(by_partition))]
 
-    def _check_assignment(self, brokers: tuple[int, ...], factor: int) -> None:
-        if not brokers:
-            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
-        for before, broker in zip((None, *sorted(brokers)), sorted(brokers), strict=False):
-            if broker not in self._image.brokers:
-                raise _bad_assignment(
-                    f"The manual partition assignment includes broker {broker}, but no such broker is registered."
-                )
-            if broker == before:
-                raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
-        if len(brokers) != factor:
-            raise _bad_assignment(
-                f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
-                f"consistent with previous partitions, which have {factor} replica(s)."
-            )
+
+def check_assignment(image: ClusterImage, brokers: tuple[int, ...], factor: int) -> None:
+    """Whether a partition can be on these brokers, in a topic with `factor` replicas. Raises INVALID_REPLICA_ASSIGNMENT."""
+    if not brokers:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    for before, broker in zip((None, *sorted(brokers)), sorted(brokers), strict=False):
+        if broker not in image.brokers:
+            raise _bad_assignment(f"The manual partition assignment includes broker {broker}, but no such broker is registered.")
+        if broker == before:
+            raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
+    if len(brokers) != factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
 
 
 def _bad_assignment(text: str) -> KafkaError:

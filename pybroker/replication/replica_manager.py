@@ -43,6 +43,7 @@ from pybroker.replication.partition import ACKS_ALL, Partition
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.log.directory import LogDirectory
     from pybroker.log.manager import LogManager
     from pybroker.log.results import LogAppendInfo
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
@@ -184,6 +185,20 @@ class ReplicaManager:
             self._offline.add(topic_partition)
             self._wake(topic_partition)
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take over the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
+        self._config = config
+        resolved = {topic: TopicConfig.resolve(config, image.configs) for topic, image in self._image.topics.items()}
+        for topic_partition, partition in self._partitions.items():
+            if topic_partition.topic in resolved:
+                partition.log.config = resolved[topic_partition.topic]
+        self._log_manager.expire_producers_after(config.producer_id_expiration_ms)
+
+    @property
+    def log_directories(self) -> Sequence[LogDirectory]:
+        """This broker's data directories, those that failed too."""
+        return self._log_manager.directories
+
     # Looking up
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
@@ -285,6 +300,8 @@ class ReplicaManager:
     def _count_produce(self, topic: str, info: LogAppendInfo) -> None:
         """Count one partition of a produce request, for all topics and for its own."""
         size, record_count, converted = info.size, info.record_count, info.records_converted
+        if converted:
+            self._metrics.conversion_ns["Produce"] += info.conversion_ns
         for counters in self._metrics.of_topic(topic):
             counters.produce_requests += 1
             counters.bytes_in += size

@@ -14,6 +14,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
+from pybroker.dynamic_settings import DynamicSettings
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.metadata.controller import Controller
@@ -103,6 +104,7 @@ class Whole:
             fetch_sessions=FetchSessionCache(self.clock, 10),
             groups=self.groups,
         )
+        self.controller.subscribe(DynamicSettings(self.controller, broker, self.replicas))
         self.dispatcher = Dispatcher(broker)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:

@@ -1,0 +1,121 @@
+"""The resources whose settings can be asked for and changed, and changing them, for the APIs that do.
+
+Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigResource.Type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.broker_loggers import change_levels
+from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
+from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker
+
+
+class ResourceType(IntEnum):
+    """Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+_KINDS: Final = {
+    ResourceType.TOPIC: TOPIC_KIND,
+    ResourceType.BROKER: BROKER_KIND,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KIND,
+    ResourceType.GROUP: GROUP_KIND,
+}
+
+
+def check_broker_name(broker: Broker, name: str, *, is_default_allowed: bool) -> None:
+    """Whether a resource's name is this broker's number, or empty where that is allowed. Raises INVALID_REQUEST."""
+    own = broker.controller.broker_id
+    if not name and is_default_allowed:
+        return
+    try:
+        is_own = int(name) == own
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if not is_own:
+        hint = " or empty string," if is_default_allowed else ""
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}{hint} but received {name}")
+
+
+async def alter(
+    broker: Broker, resources: Sequence[Any], *, is_incremental: bool, validate_only: bool
+) -> list[KafkaError | None]:
+    """Change the settings of the resources of a request; an error or None for each of them.
+
+    `is_incremental` tells the two requests apart, whose resources differ in the operation of a setting.
+    """
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes: list[KafkaError | None] = [None] * len(resources)
+    wanted: list[tuple[int, ConfigChange]] = []
+    for index, resource in enumerate(resources):
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            edits = _edits(resource, is_incremental=is_incremental)
+            if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
+                check_broker_name(broker, resource.resource_name, is_default_allowed=False)
+                change_levels(edits, validate_only=validate_only)
+            else:
+                wanted.append((index, _change(broker, resource, edits, replaces_all=not is_incremental)))
+        except KafkaError as error:
+            outcomes[index] = error
+    errors = await broker.controller.alter_configs([change for _, change in wanted], validate_only=validate_only)
+    for (index, _), outcome in zip(wanted, errors, strict=True):
+        outcomes[index] = outcome
+    return outcomes
+
+
+def _edits(resource: Any, *, is_incremental: bool) -> list[Edit]:
+    if len({config.name for config in resource.configs}) != len(resource.configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    edits, nulls = [], []
+    for config in resource.configs:
+        number = config.config_operation if is_incremental else Operation.SET
+        if number not in iter(Operation):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {number}")
+        if config.value is None and number != Operation.DELETE:
+            nulls.append(config.name)
+        edits.append(Edit(config.name, Operation(number), config.value or ""))
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    return edits
+
+
+def _change(broker: Broker, resource: Any, edits: list[Edit], *, replaces_all: bool) -> ConfigChange:
+    kind = _KINDS.get(resource.resource_type)
+    name = resource.resource_name
+    if kind is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    if kind == BROKER_KIND:
+        check_broker_name(broker, name, is_default_allowed=True)
+        name = name and str(int(name))
+    elif kind != TOPIC_KIND and not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A {kind} resource must have a name.")
+    return ConfigChange(resource=ConfigResource(kind, name), edits=edits, replaces_all=replaces_all)
+
+
+def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
+    """A `result`, the response's class, for each resource."""
+    return [
+        result(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=ErrorCode.NONE if error is None else error.code,
+            error_message=None if error is None else error.message,
+        )
+        for resource, error in zip(resources, outcomes, strict=True)
+    ]

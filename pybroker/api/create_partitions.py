@@ -1,0 +1,62 @@
+"""CreatePartitions (key 37), v0-3: let topics have more partitions.
+
+Behaviour
+    The answer comes when the logs of the new partitions exist, so the request's timeout never passes. Each topic is taken or
+    refused as a whole, and all that are taken grow in one step. INVALID_PARTITIONS unless the number grows; a name that stands
+    twice is INVALID_REQUEST, answered once. More than 10,000 new partitions in one request are POLICY_VIOLATION.
+Versions
+    v1 throttle time. v2 flexible.
+Not done
+    Quotas of v3 (KIP-599).
+Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions; KIP-195.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.more_partitions import MorePartitions
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.CREATE_PARTITIONS
+
+
+async def handle(
+    broker: Broker,
+    context: RequestContext,  # noqa: ARG001
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse:
+    """Add what can be added, then answer."""
+    times_named = Counter(topic.name for topic in request.topics)
+    wanted = [
+        MorePartitions(
+            name=topic.name,
+            count=topic.count,
+            assignments=None if topic.assignments is None else [one.broker_ids for one in topic.assignments],
+        )
+        for topic in request.topics
+        if times_named[topic.name] == 1
+    ]
+    errors = await broker.controller.create_partitions(wanted, validate_only=request.validate_only)
+    results = [
+        CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name, times in times_named.items()
+        if times > 1
+    ]
+    for topic, error in zip(wanted, errors, strict=True):
+        results.append(
+            CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
+            if error is None
+            else CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+        )
+    return CreatePartitionsResponse(results=results)

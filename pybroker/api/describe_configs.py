@@ -1,0 +1,120 @@
+"""DescribeConfigs (key 32), v0-4: the settings of topics, of this broker, its loggers, groups and client metrics.
+
+Behaviour
+    Each setting comes with where its value was set, and on request with its synonyms and what it means. A broker tells of itself
+    and, under the empty name, the dynamic defaults of all brokers. A group need not exist: its settings
+    may be there before its members. A named setting that does not exist is left out; no names ask for all.
+Versions
+    v0 says only whether a value is the default. v1 sources and synonyms (KIP-226), throttle time. v3 types and documentation
+    (KIP-569). v4 flexible.
+Not done
+    Properties that are accepted unread (`ssl.`, `sasl.` and others) are not listed.
+Source: ConfigHelper; KIP-133, KIP-226, KIP-412, KIP-569.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.broker_loggers import levels
+from pybroker.api.config_resources import ResourceType, check_broker_name
+from pybroker.api.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
+from pybroker.config.setting import Kind
+from pybroker.metadata import names
+from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DESCRIBE_CONFIGS
+
+_TYPES: Final = {
+    Kind.BOOLEAN: 1,
+    Kind.STRING: 2,
+    Kind.INT: 3,
+    Kind.SHORT: 4,
+    Kind.LONG: 5,
+    Kind.DOUBLE: 6,
+    Kind.LIST: 7,
+    Kind.CLASS: 8,
+    Kind.PASSWORD: 9,
+}
+"""The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that no table has."""
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001
+    """Answer from the image and the settings in force."""
+    return DescribeConfigsResponse(results=[_describe(broker, request, resource) for resource in request.resources])
+
+
+def _describe(broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    code, message, settings = ErrorCode.NONE, None, list[DescribedSetting]()
+    try:
+        settings = _settings(broker, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _result(setting, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation)
+            for setting in settings
+            if not wanted or setting.name in wanted
+        ],
+    )
+
+
+def _settings(broker: Broker, resource_type: int, name: str) -> list[DescribedSetting]:
+    image, layers = broker.controller.image, BrokerLayers(broker.controller)
+    if resource_type == ResourceType.TOPIC:
+        if (reason := names.invalid_name_reason(name)) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return layers.topic_settings(image.topics[name].configs)
+    if resource_type == ResourceType.BROKER:
+        check_broker_name(broker, name, is_default_allowed=True)
+        return layers.broker_settings() if name else layers.default_broker_settings()
+    if resource_type == ResourceType.BROKER_LOGGER:
+        check_broker_name(broker, name, is_default_allowed=False)
+        source = ConfigSource.BROKER_LOGGER
+        return [DescribedSetting(name=logger, value=level, source=source) for logger, level in levels().items()]
+    if resource_type not in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type} for resource {name}")
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A {ResourceType(resource_type).name} resource must have a name.")
+    if resource_type == ResourceType.GROUP:
+        return layers.group_settings(image.configs_of(GROUP_KIND, name))
+    return client_metrics_settings(image.configs_of(CLIENT_METRICS_KIND, name))
+
+
+def _result(setting: DescribedSetting, *, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:
+    row = setting.row
+    is_typed = setting.source not in (ConfigSource.BROKER_LOGGER, ConfigSource.CLIENT_METRICS)
+    return DescribeConfigsResourceResult(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.is_read_only,
+        is_default=setting.source is ConfigSource.DEFAULT,
+        config_source=setting.source,
+        is_sensitive=setting.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in (setting.synonyms if with_synonyms else ())
+        ],
+        config_type=_TYPES[row.kind] if row is not None and is_typed else 0,
+        documentation=row.doc if row is not None and is_typed and with_documentation else None,
+    )

@@ -1,0 +1,186 @@
+"""Settings as they are told: the value in force, where it comes from, and what would be in force without it.
+
+Synonyms
+    A setting's list begins with what is in force: the topic's or group's own value, then the broker's dynamic one, the dynamic
+    default of all brokers, what the broker was started with, the default. Several names may mean one thing (log.retention.ms,
+    .minutes, .hours). As in Kafka, what stands before the first entry of the name that was asked about is left out, so that
+    retention.ms has no synonyms as long as log.retention.ms is nowhere set.
+
+Secrets
+    A password, and a dynamic setting of the broker that no table knows, has no value here.
+
+Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms, DescribeConfigsResponse.ConfigSource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS, GROUP_CONFIGS, dynamic_setting
+from pybroker.config.setting import Kind, Setting, Update
+from pybroker.config.table import BROKER_SETTINGS
+from pybroker.config.topic import TopicConfig
+from pybroker.config.topic_settings import SYNONYMS, TOPIC_SETTINGS
+from pybroker.metadata.image import BROKER_KIND
+
+if TYPE_CHECKING:
+    from pybroker.metadata.controller import Controller
+
+
+class ConfigSource(IntEnum):
+    """Kafka's numbers for where a value was set."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One place that gives a setting a value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribedSetting:
+    """One setting of a resource. `row` is None for a name that no table has."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    row: Setting | None = None
+    synonyms: Sequence[Synonym] = ()
+    is_read_only: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never told."""
+        return self.source < ConfigSource.BROKER_LOGGER and (self.row is None or self.row.kind is Kind.PASSWORD)
+
+
+_TOGETHER: Final = {
+    synonym.name: tuple(one.name for one in synonyms)
+    for synonyms in SYNONYMS.values()
+    for synonym in synonyms
+    if len(synonyms) > 1
+}
+"""Of the broker's settings that mean the same in several units: all their names, the one that counts most first."""
+
+
+class BrokerLayers:
+    """The places that give the settings of one broker, as they are now."""
+
+    __slots__ = ("_layers", "config")
+
+    def __init__(self, controller: Controller) -> None:
+        self.config, static = controller.config, controller.static_config
+        image = controller.image
+        self._layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
+            (ConfigSource.DYNAMIC_BROKER, image.configs_of(BROKER_KIND, str(controller.broker_id))),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, image.configs_of(BROKER_KIND, "")),
+            (ConfigSource.STATIC_BROKER, {name: _text(BROKER_SETTINGS[name], static) or "" for name in static.origins}),
+        )
+
+    def topic_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
+        """All settings of a topic for which `own` was set, in the order of their names."""
+        resolved = TopicConfig.resolve(self.config, own)
+        return [
+            self._inheriting(row, ConfigSource.TOPIC, name in own, _text(row, resolved), [one.name for one in SYNONYMS[name]])
+            for name, row in sorted(TOPIC_SETTINGS.items())
+        ]
+
+    def group_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
+        """All settings of a group for which `own` was set, in the order of their names."""
+        settings = []
+        for name, row in sorted(GROUP_CONFIGS.items()):
+            of_broker = _text(BROKER_SETTINGS[f"group.{name}"], self.config)
+            settings.append(self._inheriting(row, ConfigSource.GROUP, name in own, own.get(name, of_broker), ()))
+        return settings
+
+    def _inheriting(
+        self, row: Setting, source: ConfigSource, is_own: bool, value: str | None, names: Sequence[str]
+    ) -> DescribedSetting:
+        synonyms = self.synonyms(names[0], names) if names else []
+        if is_own:
+            synonyms.insert(0, Synonym(row.name, value, source))
+        return DescribedSetting(name=row.name, value=value, source=_first(synonyms), row=row, synonyms=synonyms)
+
+    def broker_settings(self) -> list[DescribedSetting]:
+        """All settings of this broker, in the order of their names."""
+        dynamic = {name for _, layer in self._layers[:2] for name in layer}
+        settings = []
+        for name in sorted(BROKER_SETTINGS.keys() | dynamic):
+            row = dynamic_setting(name)
+            synonyms = self.synonyms(name, _TOGETHER.get(name, (name,)))
+            value = _text(row, self.config) if row is not None and name in BROKER_SETTINGS else synonyms[0].value
+            settings.append(_of_broker(name, row, value, synonyms))
+        return settings
+
+    def default_broker_settings(self) -> list[DescribedSetting]:
+        """The dynamic defaults of all brokers, in the order of their names."""
+        source, layer = self._layers[1]
+        settings = []
+        for name in sorted(layer):
+            row = dynamic_setting(name)
+            value = _told(row, layer[name])
+            settings.append(_of_broker(name, row, value, [Synonym(name, value, source)]))
+        return settings
+
+    def synonyms(self, asked: str, names: Sequence[str]) -> list[Synonym]:
+        """What gives values to `names`, strongest first, from the first entry of `asked` on."""
+        found = [
+            Synonym(name, _told(dynamic_setting(name), layer[name]), source)
+            for source, layer in self._layers
+            for name in names
+            if name in layer
+        ]
+        for name in names:
+            row = dynamic_setting(name)
+            if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS:
+                found.append(Synonym(name, _told(row, row.format(row.default)), ConfigSource.DEFAULT))
+        return list(dropwhile(lambda synonym: synonym.name != asked, found))
+
+
+def client_metrics_settings(own: Mapping[str, str]) -> list[DescribedSetting]:
+    """What was set for a subscription of client metrics, in the order of the names."""
+    return [
+        DescribedSetting(name=name, value=own[name], source=ConfigSource.CLIENT_METRICS, row=CLIENT_METRICS_CONFIGS.get(name))
+        for name in sorted(own)
+    ]
+
+
+def _of_broker(name: str, row: Setting | None, value: str | None, synonyms: Sequence[Synonym]) -> DescribedSetting:
+    return DescribedSetting(
+        name=name,
+        value=value,
+        source=_first(synonyms),
+        row=row,
+        synonyms=synonyms,
+        is_read_only=row is None or row.update is Update.READ_ONLY,
+    )
+
+
+def _first(synonyms: Sequence[Synonym]) -> ConfigSource:
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT
+
+
+def _told(row: Setting | None, text: str) -> str | None:
+    return None if row is None or row.kind is Kind.PASSWORD else text
+
+
+def _text(row: Setting, config: Any) -> str | None:
+    value = getattr(config, row.attribute)
+    if value is None or row.kind is Kind.PASSWORD:
+        return None
+    return row.format(tuple(sorted(value)) if isinstance(value, frozenset) else value)

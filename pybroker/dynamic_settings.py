@@ -1,0 +1,57 @@
+"""Gives a changed dynamic setting to those that use it, before the request that changed it is answered.
+
+Who reads settings when it needs them reads the new ones from then on; what was decided by an old one stays: a connection above a
+lowered limit is not closed, a segment that is written keeps its size.
+
+Source: DynamicBrokerConfig and its Reconfigurables; KIP-226.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.network.limits import NetworkLimits
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta
+    from pybroker.network.server import SocketServer
+    from pybroker.replication.replica_manager import ReplicaManager
+
+
+class DynamicSettings:
+    """A listener of the controller, which has resolved the settings when it calls."""
+
+    __slots__ = ("_controller", "_network", "_replicas", "_services")
+
+    def __init__(
+        self, controller: Controller, services: Broker, replicas: ReplicaManager, network: SocketServer | None = None
+    ) -> None:
+        self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
+
+    def __call__(self, _old: ClusterImage, _new: ClusterImage, _delta: ImageDelta) -> None:
+        """Compare what is in force with what was given out last."""
+        config = self._controller.config
+        if config is self._services.config:
+            return
+        self._services.config = config
+        self._replicas.reconfigure(config)
+        if self._network is not None:
+            self._network.limits = network_limits(config)
+
+
+def network_limits(config: BrokerConfig) -> NetworkLimits:
+    """The settings of the socket server."""
+    return NetworkLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_requests=config.queued_max_requests,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.connection_limits,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+    )

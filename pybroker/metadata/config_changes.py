@@ -1,0 +1,180 @@
+"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them: what the settings will be, and whether they may.
+
+Each resource of a request stands for itself: one that is refused changes nothing, the others are changed in one commit.
+
+A list is changed by its elements: from what was set for the resource, or from the setting's default if nothing was. An element
+that is there already is not added, one that is not there is not missed.
+
+Errors
+    INVALID_CONFIG for a topic's unknown setting or bad value, and for lists that are none; INVALID_REQUEST for what cannot be set
+    of a broker; UNKNOWN_TOPIC_OR_PARTITION.
+
+Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager; KIP-133, KIP-339.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.config.dynamic import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    check_client_metrics_configs,
+    check_group_configs,
+    dynamic_setting,
+    in_force,
+)
+from pybroker.config.setting import ConfigError, Kind, Setting
+from pybroker.config.topic import TopicConfig
+from pybroker.config.topic_settings import TOPIC_SETTINGS
+from pybroker.metadata import names
+from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
+from pybroker.metadata.plan import Plan
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.image import ClusterImage
+
+TOPIC_KIND: Final = "topic"
+
+
+class Operation(IntEnum):
+    """What to do with one setting, by Kafka's number."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Edit(NamedTuple):
+    """A change of one setting; `text` is not used by DELETE."""
+
+    name: str
+    operation: Operation
+    text: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConfigChange:
+    """All edits of one resource. With `replaces_all`, settings that no edit names go back to their defaults."""
+
+    resource: ConfigResource
+    edits: Sequence[Edit]
+    replaces_all: bool = False
+
+
+def plan_config_changes(
+    image: ClusterImage, static: BrokerConfig, current: BrokerConfig, changes: Sequence[ConfigChange]
+) -> Plan:
+    """A plan with an error or None for each of `changes`, whose resources must be distinct.
+
+    `static` is what the broker was started with, `current` what is in force for it.
+    """
+    plan = Plan()
+    for change in changes:
+        try:
+            _plan_one(plan, image, static, current, change)
+            plan.errors.append(None)
+        except KafkaError as error:
+            plan.errors.append(error)
+    return plan
+
+
+def _plan_one(plan: Plan, image: ClusterImage, static: BrokerConfig, current: BrokerConfig, change: ConfigChange) -> None:
+    kind, name = change.resource
+    topic = image.topics.get(name) if kind == TOPIC_KIND else None
+    old = topic.configs if topic is not None else image.configs_of(kind, name)
+    new = _edited(kind, old, change)
+    if kind == TOPIC_KIND:
+        _check_topic(current, name, new)
+    elif kind == BROKER_KIND:
+        _check_broker(image, static, name, new)
+    else:
+        _check_other(static, kind, new)
+    if kind == TOPIC_KIND and topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if new == dict(old):
+        return
+    if topic is not None:
+        plan.change_topic(topic, replace(topic, configs=new))
+    else:
+        plan.change_configs(image, change.resource, new)
+    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    plan.notes.append(f"Settings of {kind} {name or 'default'} changed: {', '.join(_shown(kind, key, new) for key in changed)}")
+
+
+def _shown(kind: str, key: str, values: Mapping[str, str]) -> str:
+    if key not in values:
+        return f"{key} back to its default"
+    row = _row(kind, key)
+    return f"{key}={'[hidden]' if row is None else row.shown(values[key])}"
+
+
+def _row(kind: str, name: str) -> Setting | None:
+    if kind == TOPIC_KIND:
+        return TOPIC_SETTINGS.get(name)
+    if kind == BROKER_KIND:
+        return dynamic_setting(name)
+    return GROUP_CONFIGS.get(name) if kind == GROUP_KIND else CLIENT_METRICS_CONFIGS.get(name)
+
+
+def _edited(kind: str, old: Mapping[str, str], change: ConfigChange) -> dict[str, str]:
+    values = {} if change.replaces_all else dict(old)
+    for name, operation, text in change.edits:
+        if operation is Operation.SET:
+            values[name] = text
+        elif operation is Operation.DELETE:
+            values.pop(name, None)
+        else:
+            values[name] = _edited_list(_row(kind, name), name, values.get(name), operation, text)
+    return values
+
+
+def _edited_list(row: Setting | None, name: str, old: str | None, operation: Operation, text: str) -> str:
+    if row is None or row.kind is not Kind.LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {name} because its type is not LIST.")
+    elements = [part for part in (row.format(row.default) if old is None else old).split(",") if part]
+    for one in text.split(","):
+        if operation is Operation.APPEND and one not in elements:
+            elements.append(one)
+        elif operation is Operation.SUBTRACT and one in elements:
+            elements.remove(one)
+    return ",".join(elements)
+
+
+def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if (reason := names.invalid_name_reason(name)) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    try:
+        TopicConfig.resolve(current, values)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
+    of_all = values if not name else image.configs_of(BROKER_KIND, "")
+    of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
+    try:
+        config = in_force(static, of_all, of_this)
+        for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
+            TopicConfig.resolve(config, configs)  # the broker's defaults must go together with what topics say
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _check_other(static: BrokerConfig, kind: str, values: Mapping[str, str]) -> None:
+    try:
+        if kind == GROUP_KIND:
+            check_group_configs(static, values)
+        else:
+            assert kind == CLIENT_METRICS_KIND, kind
+            check_client_metrics_configs(values)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -1,0 +1,90 @@
+"""Partitions added to topics that exist, as CreatePartitions asks for them.
+
+Each topic of a request stands for itself: one that is refused is left as it is, the others grow in one commit.
+
+Errors
+    UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless the number grows; INVALID_REPLICA_ASSIGNMENT.
+
+Source: ReplicationControlManager.createPartitions; KIP-195.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.image import PartitionImage, TopicImage
+from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, check_assignment
+from pybroker.metadata.placement import place_replicas
+from pybroker.metadata.plan import Plan
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from pybroker.metadata.image import ClusterImage
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MorePartitions:
+    """A topic that shall have `count` partitions in all; `assignments` are the brokers of the new ones, None to place them."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Plan:
+    """A plan with an error or None for each of `wanted`, whose names must be distinct."""
+    plan = Plan()
+    room = PARTITIONS_PER_REQUEST_MAX
+    for one in wanted:
+        try:
+            topic = _found(image, one)
+            room -= one.count - len(topic.partitions)
+            if room < 0:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            partitions = (*topic.partitions, *_new_partitions(image, random, topic, one))
+            plan.change_topic(topic, replace(topic, partitions=partitions))
+            plan.notes.append(f"Topic {topic.name} grew from {len(topic.partitions)} to {len(partitions)} partitions")
+            plan.errors.append(None)
+        except KafkaError as error:
+            plan.errors.append(error)
+    return plan
+
+
+def _found(image: ClusterImage, wanted: MorePartitions) -> TopicImage:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    count = len(topic.partitions)
+    if wanted.count == count:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if wanted.count < count:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
+        )
+    return topic
+
+
+def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, wanted: MorePartitions) -> list[PartitionImage]:
+    additional = wanted.count - len(topic.partitions)
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        replicas = place_replicas(image.brokers, partition_count=additional, replication_factor=factor, random=random)
+    else:
+        if len(wanted.assignments) != additional:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
+                "assignment(s) were specified.",
+            )
+        replicas = [tuple(brokers) for brokers in wanted.assignments]
+        for brokers in replicas:
+            check_assignment(image, brokers, factor)
+    return [
+        PartitionImage(leader=brokers[0], leader_epoch=0, replicas=brokers, isr=brokers, partition_epoch=0)
+        for brokers in replicas
+    ]

@@ -1,0 +1,41 @@
+"""What an operation wants to change in the store, computed from one image: checked and committed as a whole by the controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.entries import configs_key, encode_configs, encode_topic, topic_key
+from pybroker.metadata.store.base import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pybroker.metadata.image import ClusterImage, ConfigResource, TopicImage
+    from pybroker.protocol.error_codes import KafkaError
+
+
+@dataclass(slots=True)
+class Plan:
+    """Entries to put or to delete (None), the revisions they were computed from, and what is there now, to take it back.
+
+    `errors` has one element for each thing that was asked for, None for one that can be done; `notes` are lines for the log.
+    """
+
+    errors: list[KafkaError | None] = field(default_factory=list)
+    entries: dict[str, bytes | None] = field(default_factory=dict)
+    compare: dict[str, int] = field(default_factory=dict)
+    before: dict[str, bytes | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def change_topic(self, old: TopicImage, new: TopicImage) -> None:
+        """Put `new` in the place of `old`, the topic of the same name and id."""
+        key = topic_key(old.name)
+        self.entries[key], self.before[key], self.compare[key] = encode_topic(new), encode_topic(old), old.revision
+
+    def change_configs(self, image: ClusterImage, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        """Let `values` be all the settings of a resource other than a topic."""
+        key, old = configs_key(resource), image.configs.get(resource)
+        self.entries[key] = encode_configs(values) if values else None
+        self.before[key] = None if old is None else encode_configs(old.values)
+        self.compare[key] = ABSENT if old is None else old.revision
