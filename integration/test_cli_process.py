@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,22 @@ def test_the_configuration_does_without_prometheus_and_without_the_network() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signal.Signals) -> None:
+    """The start is held where it reads a file that nobody writes to."""
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen([*command, "--log-config", str(held)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        writer = -1
+        while writer < 0:  # there is a reader: the start has come that far
+            try:
+                writer = os.open(held, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                assert process.poll() is None
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+        os.close(writer)
+    assert (process.returncode, output, errors) == (0, b"", b"")
