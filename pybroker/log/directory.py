@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -45,6 +46,15 @@ class LogDirectory:
     def is_offline(self) -> bool:
         """Whether its disk has failed."""
         return self.failure is not None
+
+    @property
+    def absolute_path(self) -> str:
+        """The path as administrators are told."""
+        return str(Path(self.path).absolute())
+
+    def volume_space(self) -> tuple[int, int]:
+        """Bytes of the volume, and those of them that are free for the broker. Raises OSError."""
+        return self.filesystem.volume_space(self.path)
 
     def fail(self, error: OSError) -> KafkaError:
         """Go offline because of `error`. Returns what to raise."""

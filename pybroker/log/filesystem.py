@@ -100,6 +100,11 @@ class Filesystem:
         """When the file was last written, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def volume_space(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that `path` lies on: all of them, and those that this process may still use."""
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def list(self, path: str) -> list[os.DirEntry[str]]:
         """The entries of a directory, sorted by name."""
         with os.scandir(path) as entries:

@@ -1,0 +1,60 @@
+"""AlterReplicaLogDirs (key 34), v0-2: move partitions between the data directories of this broker.
+
+Behaviour
+    A partition that lies in the directory already is NONE. LOG_DIR_NOT_FOUND for a path that is none of the broker's data
+    directories, KAFKA_STORAGE_ERROR for one that failed, REPLICA_NOT_AVAILABLE for a partition that another broker has.
+Versions
+    v1 throttle time. v2 flexible.
+Not done
+    Moves to another directory: INVALID_REQUEST. A partition is put into the emptiest directory when it is made.
+Source: ReplicaManager.alterReplicaLogDirs; KIP-113.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pybroker.model import TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
+
+
+def handle(
+    broker: Broker,
+    context: RequestContext,  # noqa: ARG001
+    request: AlterReplicaLogDirsRequest,
+) -> AlterReplicaLogDirsResponse:
+    """Answer from where the logs are."""
+    results: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                code = _outcome(broker, directory.path, TopicPartition(topic.name, number))
+                results[topic.name].append(AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code))
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in results.items()]
+    )
+
+
+def _outcome(broker: Broker, path: str, topic_partition: TopicPartition) -> ErrorCode:
+    directory = next((one for one in broker.replica_manager.log_directories if one.absolute_path == path), None)
+    if directory is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if directory.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    found = broker.replica_manager.partition(topic_partition)
+    if isinstance(found, ErrorCode):
+        return ErrorCode.REPLICA_NOT_AVAILABLE if found is ErrorCode.NOT_LEADER_OR_FOLLOWER else found
+    return ErrorCode.NONE if found.log.log_directory is directory else ErrorCode.INVALID_REQUEST

@@ -1,0 +1,85 @@
+"""DeleteRecords (key 21), v0-2: let partitions begin later.
+
+Behaviour
+    Records below the offset are gone for every reader when the answer comes; -1 is the high watermark, so all that can be read.
+    Whole segments below it are removed by the next retention pass. An offset before the beginning changes nothing. The answer
+    tells where the partition begins. OFFSET_OUT_OF_RANGE above the high watermark and below -1, POLICY_VIOLATION for a topic
+    whose cleanup.policy is compact alone, INVALID_TOPIC_EXCEPTION for the coordinators' topics.
+Versions
+    v1 throttle time. v2 flexible.
+Not done
+    Waiting for followers: there are none.
+Source: ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader; KIP-107.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pybroker.metadata.names import is_internal
+from pybroker.model import TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DELETE_RECORDS
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATERMARK: Final = -1
+NO_OFFSET: Final = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001
+    """Cut what can be cut, then answer."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _result(broker, TopicPartition(topic.name, partition.partition_index), partition.offset)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _result(broker: Broker, topic_partition: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
+    try:
+        low_watermark = _delete(broker, topic_partition, offset)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=topic_partition.partition, low_watermark=NO_OFFSET, error_code=error.code
+        )
+    return DeleteRecordsPartitionResult(
+        partition_index=topic_partition.partition, low_watermark=low_watermark, error_code=ErrorCode.NONE
+    )
+
+
+def _delete(broker: Broker, topic_partition: TopicPartition, offset: int) -> int:
+    """Where the partition begins now. Raises KafkaError."""
+    partition = broker.replica_manager.partition_or_raise(topic_partition)
+    if is_internal(topic_partition.topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not partition.is_leader:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    if offset < HIGH_WATERMARK:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    high_watermark = partition.high_watermark
+    if log.increment_log_start_offset(high_watermark if offset == HIGH_WATERMARK else offset, high_watermark=high_watermark):
+        logger.info("%s begins at offset %d now: its records before were deleted", topic_partition, log.log_start_offset)
+    return log.log_start_offset

@@ -1,0 +1,81 @@
+"""DescribeLogDirs (key 35), v0-5: the data directories, the logs in them and their sizes.
+
+Behaviour
+    Every directory is told, with those of the partitions asked for that lie in it; a partition that is not known is in none. A
+    directory that failed is KAFKA_STORAGE_ERROR, without partitions.
+Versions
+    v1 throttle time. v2 flexible. v3 an error for the whole answer, never set here. v4 size and free space of the volume
+    (KIP-827). v5 directories that get no new partitions (KIP-1066), never any here.
+Not done
+    Future logs: replicas are not moved between directories.
+Source: ReplicaManager.describeLogDirs; KIP-113.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pybroker.model import TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.log.directory import LogDirectory
+    from pybroker.replication.partition import Partition
+
+KEY = ApiKey.DESCRIBE_LOG_DIRS
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001
+    """Answer from the logs as they are."""
+    known = broker.replica_manager.partitions
+    if request.topics is None:
+        wanted: Iterable[TopicPartition] = known
+    else:
+        wanted = dict.fromkeys(TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions)
+    by_directory: defaultdict[str, list[Partition]] = defaultdict(list)
+    for topic_partition in wanted:
+        if (partition := known.get(topic_partition)) is not None:
+            by_directory[partition.log.log_directory.path].append(partition)
+    return DescribeLogDirsResponse(
+        error_code=ErrorCode.NONE,
+        results=[_result(directory, by_directory[directory.path]) for directory in broker.replica_manager.log_directories],
+    )
+
+
+def _result(directory: LogDirectory, partitions: list[Partition]) -> DescribeLogDirsResult:
+    path = directory.absolute_path
+    try:
+        if directory.is_offline:
+            return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        total_bytes, usable_bytes = directory.volume_space()
+    except OSError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+    topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for partition in partitions:
+        log = partition.log
+        topics[partition.topic_partition.topic].append(
+            DescribeLogDirsPartition(
+                partition_index=partition.topic_partition.partition,
+                partition_size=log.size,
+                offset_lag=max(0, partition.high_watermark - log.log_end_offset),
+                is_future_key=False,
+            )
+        )
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE,
+        log_dir=path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )

@@ -1,0 +1,73 @@
+"""DescribeProducers (key 61), v0: the producers with ids that a partition remembers.
+
+Behaviour
+    Every idempotent or transactional producer that has not been silent for producer.id.expiration.ms, with its last sequence and
+    where its open transaction begins. Only the leader tells: NOT_LEADER_OR_FOLLOWER.
+Versions
+    Only one.
+Not done
+    Nothing.
+Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; KIP-664.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.metadata import names
+from pybroker.model import TopicPartition
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.DESCRIBE_PRODUCERS
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001
+    """Answer from the logs' producers."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(broker, TopicPartition(topic.name, number)) for number in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(broker: Broker, topic_partition: TopicPartition) -> PartitionResponse:
+    number = topic_partition.partition
+    if (reason := names.invalid_name_reason(topic_partition.topic)) is not None:
+        return PartitionResponse(
+            partition_index=number, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=f"Topic name is invalid: {reason}"
+        )
+    found = broker.replica_manager.partition(topic_partition)
+    if not isinstance(found, ErrorCode) and not found.is_leader:
+        found = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if isinstance(found, ErrorCode):
+        return PartitionResponse(partition_index=number, error_code=found, error_message=found.message)
+    return PartitionResponse(
+        partition_index=number,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_first_offset,
+            )
+            for entry in found.log.producers.producers.values()
+        ],
+    )

@@ -1,0 +1,55 @@
+"""GetTelemetrySubscriptions (key 71), v0: which metrics the broker wants from a client. None.
+
+Behaviour
+    A client that has no id yet gets one. It learns that nothing is wanted, and asks again after an hour, the longest interval
+    that Kafka's own settings allow; it never pushes. What was set for client metrics by AlterConfigs is kept and not used.
+    Kafka without a receiver of metrics does not list this API at all. Both are the same to clients, which try it once they see
+    it (Java, librdkafka) and are quiet when nothing is wanted.
+Versions
+    Only one.
+Not done
+    Subscriptions: there is nothing that would receive what is pushed.
+Source: ClientMetricsManager.processGetTelemetrySubscriptionRequest; KIP-714.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.metadata.names import random_topic_id
+from pybroker.model import ZERO_TOPIC_ID
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+
+PUSH_INTERVAL_MS: Final = 3_600_000
+TELEMETRY_BYTES_MAX: Final = 1_048_576
+NOTHING_WANTED_ID: Final = 0
+_CODECS: Final = (4, 3, 1, 2)
+
+
+def handle(
+    broker: Broker,  # noqa: ARG001
+    context: RequestContext,  # noqa: ARG001
+    request: GetTelemetrySubscriptionsRequest,
+) -> GetTelemetrySubscriptionsResponse:
+    """Answer that nothing is wanted."""
+    instance_id = request.client_instance_id
+    return GetTelemetrySubscriptionsResponse(
+        error_code=ErrorCode.NONE,
+        client_instance_id=random_topic_id() if instance_id == ZERO_TOPIC_ID else instance_id,
+        subscription_id=NOTHING_WANTED_ID,
+        accepted_compression_types=list(_CODECS),
+        push_interval_ms=PUSH_INTERVAL_MS,
+        telemetry_max_bytes=TELEMETRY_BYTES_MAX,
+        delta_temporality=True,
+        requested_metrics=[],
+    )

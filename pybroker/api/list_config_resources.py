@@ -1,0 +1,60 @@
+"""ListConfigResources (key 74), v0-1: which resources have settings.
+
+Behaviour
+    Topics and brokers are told whether or not anything was set for them, groups and client metrics only if something was. No
+    types ask for all of them. A type that is not known is UNSUPPORTED_VERSION.
+Versions
+    v0 client metrics only, by the name of ListClientMetricsResources (KIP-714). v1 every type (KIP-1142).
+Not done
+    Nothing.
+Source: KafkaApis.handleListConfigResources; KIP-1142.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.config_resources import ResourceType
+from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+    from pybroker.metadata.image import ClusterImage
+
+KEY = ApiKey.LIST_CONFIG_RESOURCES
+
+_TYPES: Final = frozenset(map(int, ResourceType))
+
+
+def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Answer from the image."""
+    if context.api_version == 0:
+        asked: list[int] = [ResourceType.CLIENT_METRICS]
+    else:
+        asked = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
+    if not _TYPES.issuperset(asked):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=one)
+            for one in asked
+            for name in _names(broker.controller.image, ResourceType(one))
+        ],
+    )
+
+
+def _names(image: ClusterImage, resource_type: ResourceType) -> list[str]:
+    if resource_type is ResourceType.TOPIC:
+        return list(image.topics)
+    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker_id) for broker_id in image.brokers]
+    kind = GROUP_KIND if resource_type is ResourceType.GROUP else CLIENT_METRICS_KIND
+    return sorted(resource.name for resource in image.configs if resource.kind == kind)

@@ -1,0 +1,36 @@
+"""ListPartitionReassignments (key 46), v0: which partitions are being moved to other brokers.
+
+Behaviour
+    Nothing ever is: see AlterPartitionReassignments. Topics that do not exist are left out, as in Kafka, so the answer is empty
+    whatever is asked for.
+Versions
+    Only one.
+Not done
+    Moves between brokers.
+Source: ReplicationControlManager.listPartitionReassignments; KIP-455.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
+
+
+def handle(
+    broker: Broker,  # noqa: ARG001
+    context: RequestContext,  # noqa: ARG001
+    request: ListPartitionReassignmentsRequest,  # noqa: ARG001
+) -> ListPartitionReassignmentsResponse:
+    """Answer that nothing is being moved."""
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

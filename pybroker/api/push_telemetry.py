@@ -1,0 +1,36 @@
+"""PushTelemetry (key 72), v0: a client's metrics, which nobody asked for.
+
+Behaviour
+    See GetTelemetrySubscriptions: no client has a subscription, so whatever is pushed is UNKNOWN_SUBSCRIPTION_ID, upon which
+    clients ask again what is wanted. INVALID_REQUEST without an instance id.
+Versions
+    Only one.
+Not done
+    Receiving metrics.
+Source: ClientMetricsManager.processPushTelemetryRequest; KIP-714.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.model import ZERO_TOPIC_ID
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.PUSH_TELEMETRY
+
+
+def handle(
+    broker: Broker,  # noqa: ARG001
+    context: RequestContext,  # noqa: ARG001
+    request: PushTelemetryRequest,
+) -> PushTelemetryResponse:
+    """Refuse."""
+    if request.client_instance_id == ZERO_TOPIC_ID:
+        return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return PushTelemetryResponse(error_code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
