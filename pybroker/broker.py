@@ -100,11 +100,6 @@ class BrokerServer:
             config_of=self._topic_config,
             on_directory_failure=self._on_directory_failure,
         )
-        try:
-            self.log_manager.start()
-        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError) as error:
-            raise StartError(str(error)) from error
-        self._set_strays_aside()
         self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
         self.replica_manager = ReplicaManager(
             broker_id=config.node_id,
@@ -116,7 +111,14 @@ class BrokerServer:
             fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
             produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
         )
+        try:
+            self.log_manager.start()
+        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError) as error:
+            raise StartError(str(error)) from error
+        self._set_strays_aside()
         self.replica_manager.start()
+        if self.failed.is_set():
+            raise StartError("no log directory works; the log says why")
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
         self._start_groups()

@@ -45,7 +45,7 @@ def read_entries(filesystem: Filesystem, path: str, fields: int) -> list[list[st
     if not filesystem.exists(path):
         return []
     try:
-        lines = filesystem.read_file(path).decode().split("\n")
+        lines = filesystem.read_file(path).decode(errors="replace").split("\n")
         version, expected = int(lines[0]), int(lines[1])
     except (ValueError, IndexError) as error:
         raise CorruptCheckpointError(f"{path}: no version and count") from error
@@ -85,7 +85,7 @@ def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId |
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not filesystem.exists(path):
         return None
-    values = dict(line.split(": ", 1) for line in filesystem.read_file(path).decode().split("\n") if ": " in line)
+    values = dict(line.split(": ", 1) for line in filesystem.read_file(path).decode(errors="replace").split("\n") if ": " in line)
     try:
         topic_id = topic_id_parse(values["topic_id"])
         version = int(values["version"])
@@ -122,7 +122,7 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
     if not filesystem.exists(path):
         return None
     values: dict[str, str] = {}
-    for line in filesystem.read_file(path).decode().splitlines():
+    for line in filesystem.read_file(path).decode(errors="replace").splitlines():
         key, separator, value = line.partition("=")
         if separator and not line.startswith("#"):
             values[key.strip()] = value.strip()

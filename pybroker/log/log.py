@@ -47,6 +47,10 @@ class LogServices:
     jitter: random.Random = field(default_factory=random.Random)
 
 
+def _nothing() -> None:
+    """No work."""
+
+
 class Log:
     """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR).
 
@@ -59,6 +63,8 @@ class Log:
 
     __slots__ = (
         "_flush_generation",
+        "_flush_target",
+        "_is_flushing",
         "config",
         "directory",
         "epochs",
@@ -105,6 +111,8 @@ class Log:
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
         self._flush_generation = 0
+        self._flush_target = 0  # what the flush under way, or the next one, has to reach
+        self._is_flushing = False
 
     @classmethod
     def create(
@@ -223,20 +231,47 @@ class Log:
 
     # --- durability ---
 
-    def flush(self, *, upto: int | None = None, run: ThreadRunner | None = None) -> None:
-        """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there."""
+    def flush(self, *, upto: int | None = None) -> None:
+        """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
+
+        One flush of a log is under way at a time; what is asked for meanwhile is done by the next, so that no segment is synced
+        more often than it has changed.
+        """
         target = self.log_end_offset if upto is None else upto
         if target <= self.recovery_point:
             return
+        if upto is None:
+            self.unflushed_messages = 0
+            self.last_flush_ms = self.services.clock.time_ms()
+        self._flush_target = max(self._flush_target, target)
+        if not self._is_flushing:
+            self._start_flush()
+
+    def _start_flush(self) -> None:
+        target, generation = self._flush_target, self._flush_generation
+        self._is_flushing = True
+
+        def done(error: OSError | None) -> None:
+            self._is_flushing = False
+            if error is not None:
+                self.log_directory.fail(error)
+                return
+            if generation == self._flush_generation:
+                self.recovery_point = max(self.recovery_point, target)
+            self._flush_target = min(self._flush_target, self.log_end_offset)  # it may have been truncated
+            if self._flush_target > self.recovery_point and not self.is_closed:
+                self._start_flush()
+
+        self.services.run_in_thread(self._sync_work(target), done)
+
+    def _sync_work(self, target: int) -> Callable[[], None]:
+        """What to run in a thread to make everything between the recovery point and `target` durable."""
         work = [
             segment.sync_work() for segment in self.segments.starting_with(self.recovery_point) if segment.base_offset < target
         ]
         epochs_path = self.epochs.path if self.epochs.is_dirty else None
         self.epochs.is_dirty = False
-        if upto is None:
-            self.unflushed_messages = 0
-            self.last_flush_ms = self.services.clock.time_ms()
-        filesystem, path, generation = self.filesystem, self.path, self._flush_generation
+        filesystem, path = self.filesystem, self.path
 
         def sync() -> None:
             for sync_segment in work:
@@ -246,13 +281,7 @@ class Log:
                     filesystem.sync_path(epochs_path)
                 filesystem.sync_directory(path)
 
-        def done(error: OSError | None) -> None:
-            if error is not None:
-                self.log_directory.fail(error)
-            elif generation == self._flush_generation:
-                self.recovery_point = max(self.recovery_point, target)
-
-        (run or self.services.run_in_thread)(sync, done)
+        return sync
 
     def forget_flushes(self) -> None:
         """After a truncation: flushes under way say nothing about what is written now."""
@@ -327,16 +356,37 @@ class Log:
 
         Blocks. Slices out for sending stay readable.
         """
-        if self.is_closed:
-            return
         try:
-            if not self.log_directory.is_offline:
-                self.producers.take_snapshot(sync=True)
-                for segment in self.segments:
-                    segment.write_last_timestamp()
-                self.flush(run=run_inline)
+            self.prepare_close()()
         except OSError as error:
             self.log_directory.fail(error)
+        self.finish_close()
+
+    def prepare_close(self) -> Callable[[], None]:
+        """Write what a clean end leaves behind, and return what makes it durable: to be run in any thread, before `finish_close`.
+
+        Raises OSError, as does what is returned.
+        """
+        if self.is_closed or self.log_directory.is_offline:
+            return _nothing
+        snapshot = self.producers.take_snapshot()
+        for segment in self.segments:
+            segment.write_last_timestamp()
+        if self.log_end_offset <= self.recovery_point:
+            return _nothing if snapshot is None else lambda: self.filesystem.sync_path(snapshot)
+        sync = self._sync_work(self.log_end_offset)
+
+        def work() -> None:
+            if snapshot is not None:
+                self.filesystem.sync_path(snapshot)
+            sync()
+
+        return work
+
+    def finish_close(self) -> None:
+        """All is durable, unless the directory is offline: let go of the files."""
+        if not self.is_closed and not self.log_directory.is_offline:
+            self.recovery_point = max(self.recovery_point, self.log_end_offset)
         self.release()
 
     def release(self) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from pybroker.log.names import offset_of
 from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ def path(directory: str, offset: int) -> str:
 
 def list_offsets(filesystem: Filesystem, directory: str) -> set[int]:
     """The offsets of all snapshots in the directory."""
-    names = (entry.name for entry in filesystem.list(directory))
-    return {int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit()}
+    offsets = {offset_of(entry.name) for entry in filesystem.list(directory) if entry.name.endswith(SUFFIX)}
+    return offsets - {-1}
 
 
-def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry], *, sync: bool) -> None:
-    """Write a snapshot; a torn one is recognised by its checksum."""
+def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry]) -> None:
+    """Write a snapshot, not durable yet; a torn one is recognised by its checksum."""
     body = bytearray(COUNT.pack(len(entries)))
     for entry in entries:
         last = entry.batches[-1] if entry.batches else None
@@ -72,7 +73,7 @@ def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry],
             entry.coordinator_epoch,
             entry.transaction_first_offset,
         )
-    filesystem.write_file(file, HEADER.pack(VERSION, crc32c(bytes(body))) + body, sync=sync)
+    filesystem.write_file(file, HEADER.pack(VERSION, crc32c(bytes(body))) + body, sync=False)
 
 
 def read(filesystem: Filesystem, file: str) -> list[ProducerEntry]:

@@ -216,12 +216,15 @@ class ProducerState:
         """Learn which snapshots lie in the directory."""
         self.snapshots = producer_snapshot.list_offsets(self._filesystem, self.directory)
 
-    def take_snapshot(self, *, sync: bool = False) -> None:
-        """Write the state, if the log has moved since the last snapshot."""
-        if self.map_end_offset > self.last_snapshot_offset:
-            producer_snapshot.write(self._filesystem, self._path(self.map_end_offset), self.producers.values(), sync=sync)
-            self.snapshots.add(self.map_end_offset)
-            self.last_snapshot_offset = self.map_end_offset
+    def take_snapshot(self) -> str | None:
+        """Write the state, if the log has moved since the last snapshot. Returns the file's path if so; it is not durable yet."""
+        if self.map_end_offset <= self.last_snapshot_offset:
+            return None
+        path = self._path(self.map_end_offset)
+        producer_snapshot.write(self._filesystem, path, self.producers.values())
+        self.snapshots.add(self.map_end_offset)
+        self.last_snapshot_offset = self.map_end_offset
+        return path
 
     def reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""

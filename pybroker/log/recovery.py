@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, check
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.names import offset_of
 from pybroker.log.segment import (
     CLEANED_SUFFIX,
     DATA_SUFFIX,
@@ -76,28 +77,28 @@ def _finish_rewrites(log: Log) -> None:
     """A rewrite writes `.cleaned`, renames to `.swap` once complete, removes the originals, renames to the final name."""
     filesystem, path = log.filesystem, log.path
     names = [entry.name for entry in filesystem.list(path) if entry.is_file()]
-    cleaned = min((_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)), default=None)
+    cleaned = min((offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)), default=None)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     for name in names:
         # Of a split that did not finish: the swap files above the first cleaned one are not all there.
-        is_unfinished = name in swaps and cleaned is not None and _offset_of(name) >= cleaned
+        is_unfinished = name in swaps and cleaned is not None and offset_of(name) >= cleaned
         if name.endswith(TEMPORARY_SUFFIXES) or is_unfinished:
             filesystem.remove(f"{path}/{name}")
             if is_unfinished:
                 swaps.remove(name)
     swapped_data = [name for name in swaps if name.endswith(DATA_SUFFIX + SWAP_SUFFIX)]
     if swapped_data:
-        first = min(map(_offset_of, swapped_data))
+        first = min(map(offset_of, swapped_data))
         end = max(_end_of_swap(log, name) for name in swapped_data)
         for name in names:
-            if name.endswith((DATA_SUFFIX, *INDEX_SUFFIXES)) and first <= _offset_of(name) < end:
+            if name.endswith((DATA_SUFFIX, *INDEX_SUFFIXES)) and first <= offset_of(name) < end:
                 filesystem.remove(f"{path}/{name}")
     for name in swaps:
         filesystem.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
 def _end_of_swap(log: Log, name: str) -> int:
-    segment = LogSegment.open(log.filesystem, log.path, _offset_of(name), log.config, suffix=SWAP_SUFFIX)
+    segment = LogSegment.open(log.filesystem, log.path, offset_of(name), log.config, suffix=SWAP_SUFFIX)
     end = segment.base_offset
     for _, batch in _intact_batches(segment):
         end = batch.last_offset + 1
@@ -105,17 +106,12 @@ def _end_of_swap(log: Log, name: str) -> int:
     return end
 
 
-def _offset_of(name: str) -> int:
-    stem = name.partition(".")[0]
-    return int(stem) if stem.isdigit() else -1
-
-
 def _open_segments(log: Log) -> None:
     filesystem, path = log.filesystem, log.path
     names = {entry.name for entry in filesystem.list(path) if entry.is_file()}
-    data = sorted(name for name in names if name.endswith(DATA_SUFFIX) and _offset_of(name) >= 0)
+    data = sorted(name for name in names if name.endswith(DATA_SUFFIX) and offset_of(name) >= 0)
     for name in data:
-        segment = LogSegment.open(filesystem, path, _offset_of(name), log.config)
+        segment = LogSegment.open(filesystem, path, offset_of(name), log.config)
         stem = name.removesuffix(DATA_SUFFIX)
         if stem + OFFSET_INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
             logger.warning("rebuilding the missing indexes of %s", segment.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,62 @@ def test_flush_ms_flushes_what_has_waited(tmp_path: Path) -> None:
     manager.flush_due(START_MS + 100)
     assert log.recovery_point == 3
     manager.stop()
+
+
+@pytest.mark.parametrize("name", ["0000000000000000003.log", "3.log", "000000000000000000003.log", "junk.log", "4.snapshot"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_files_of_other_names_are_left_alone(tmp_path: Path, name: str, *, clean: bool) -> None:
+    """Nineteen digits are no segment's name, and nothing to fail on."""
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    append(log, batch(3))
+    foreign = Path(log.path) / name
+    manager.stop() if clean else manager.abandon()
+    foreign.write_bytes(b"not ours")
+    manager = started(disk)
+    again = manager.get(TP)
+    assert again is not None
+    assert (again.log_end_offset, foreign.read_bytes()) == (3, b"not ours")
+    assert not any(directory.is_offline for directory in manager.directories)
+    manager.stop()
+
+
+def test_a_directory_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    started(Disk(tmp_path)).stop()
+    (tmp_path / "meta.properties").write_bytes(b"\xff\x00")
+    with pytest.raises(InconsistentDirectoryError, match="has no version"):
+        started(Disk(tmp_path))
+
+
+class SlowDisk:
+    """A thread runner whose thread gets to its work when the test says so."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
+
+    def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        self.queue.append((work, done))
+
+    def run_next(self) -> None:
+        work, done = self.queue.pop(0)
+        work()
+        done(None)
+
+
+def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(Filesystem, "sync", lambda _self, fd: synced.append(fd))
+    slow = SlowDisk()
+    disk = Disk(tmp_path, segment_bytes=300)
+    disk.services.run_in_thread = slow
+    log = disk.create()
+    for _ in range(40):
+        append(log, batch(1, size=100))
+    assert len(log.segments) == 40
+    assert len(slow.queue) == 1, "the flush under way, and none behind it"
+    slow.run_next()  # what was there when it was asked for: the first segment
+    slow.run_next()  # all the rest
+    assert slow.queue == []
+    assert log.recovery_point == 39
+    assert 3 * 39 <= len(synced) <= 3 * 41, "data and two indexes of each segment"

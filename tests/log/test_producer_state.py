@@ -149,7 +149,7 @@ def test_a_snapshot_has_kafka_s_bytes(tmp_path: Path) -> None:
     entry.batches.append(BatchMetadata(11, 100, 1, 1_700_000_000_000))
     file = producer_snapshot.path(str(tmp_path), 101)
     assert Path(file).name == "00000000000000000101.snapshot"
-    producer_snapshot.write(Filesystem(), file, [entry], sync=True)
+    producer_snapshot.write(Filesystem(), file, [entry])
     expected = GOLDEN[:2] + struct.pack(">I", crc32c(GOLDEN[6:])) + GOLDEN[6:]
     assert Path(file).read_bytes() == expected
     for cut in range(len(expected)):

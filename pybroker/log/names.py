@@ -1,0 +1,16 @@
+"""Names of the files in a partition's directory: an offset in twenty digits, a dot, and what kind of file it is.
+
+Source: LogFileUtils.filenamePrefixFromOffset.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OFFSET_DIGITS: Final = 20
+
+
+def offset_of(name: str) -> int:
+    """The offset in a file's name; -1 for a name of another form, whose file is not ours."""
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit() else -1
