@@ -113,7 +113,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             key, version, _ = _REQUEST_START.unpack_from(frame)
             if (key, version) not in _SPOKEN:
                 return _foreign_header(frame)
-        raise DecodeError(f"a damaged header: {error}") from error
+        raise DecodeError(f"the request header {_damage(error)}") from error
     return _new_header(RequestHeader, (key, version, correlation_id, client_id)), end
 
 
@@ -153,8 +153,19 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T
     try:
         message: T = decoder(buffer, offset)
     except _DAMAGE as error:
+        raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
+    except DecodeError as error:
         raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
     return message
+
+
+def _damage(error: struct.error | IndexError | UnicodeDecodeError) -> str:
+    """What is wrong with bytes over which generated code stumbled, as the predicate of a sentence.
+
+    It only ever takes numbers out of a buffer, so struct's error and an index out of range both mean an end that comes too early:
+    the buffer's, or that of a tagged field.
+    """
+    return "holds text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "ends too early"
 
 
 def encode(message: object, version: int) -> list[Part]:
@@ -214,7 +225,7 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
         try:
             position = _skip_tags(frame, position)
         except _DAMAGE as error:
-            raise DecodeError(f"a damaged header: {error}") from error
+            raise DecodeError(f"the response header {_damage(error)}") from error
     return correlation_id, decode(cls, version, frame, position)
 
 

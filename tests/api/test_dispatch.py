@@ -52,6 +52,23 @@ async def test_what_is_no_request_closes_the_connection(tmp_path: Path, frame: s
 
 
 @pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        ("0003 0001 00000007 ffff", "MetadataRequest v1 ends too early"),
+        ("0012 0003 00000007 ffff 00", "ApiVersionsRequest v3 ends too early"),
+        ("0003 0001 00000007 ffff 00000001 0001 ff", "MetadataRequest v1 holds text that is not UTF-8"),
+        ("0003 0001 00000007 ffff 00000001 0005 61", "MetadataRequest v1: 5 bytes or elements do not fit into what is left"),
+        ("0003 0001 0000", "the request header ends too early"),
+    ],
+)
+async def test_why_a_request_cannot_be_read_is_said_in_a_persons_words(tmp_path: Path, frame: str, reason: str) -> None:
+    whole = await Whole(tmp_path).start()
+    with pytest.raises(ProtocolViolation) as raised:
+        whole.dispatcher(whole.connection, memoryview(bytes.fromhex(frame)))
+    assert str(raised.value) == f"a request that cannot be read: {reason}"
+
+
+@pytest.mark.parametrize(
     ("error", "code", "bugs"),
     [
         (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ErrorCode.KAFKA_STORAGE_ERROR, 0),

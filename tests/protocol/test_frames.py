@@ -140,6 +140,20 @@ def test_requests_carry_size_and_header(version: int) -> None:
     assert decode(ApiVersionsRequest, version, data[4:], body) == request
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0003 0001 000000", "the request header ends too early"),
+        ("0003 0001 00000102 0004 6d65", "4 bytes or elements do not fit into what is left"),
+        ("0003 0001 00000102 0001 ff", "the request header holds text that is not UTF-8"),
+    ],
+)
+def test_a_damaged_request_header_is_described_for_a_person(text: str, reason: str) -> None:
+    with pytest.raises(DecodeError) as raised:
+        decode_request_header(frame(text))
+    assert str(raised.value) == reason
+
+
 @pytest.mark.parametrize("size", range(5))
 def test_a_truncated_response_is_refused(size: int) -> None:
     with pytest.raises(DecodeError):
