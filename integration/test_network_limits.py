@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
+import struct
 import time
 
 import pytest
@@ -94,19 +96,112 @@ def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) ->
     run(loop, scenario)
 
 
-def test_idle_connections_are_closed_but_not_those_that_wait_for_us(loop: str) -> None:
+def test_idle_connections_are_closed_also_with_a_parked_request_but_not_those_that_wait_for_memory(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(connections_max_idle_ms=100)) as setting:
+        limits = NetworkLimits(connections_max_idle_ms=200, socket_request_max_bytes=10_000)
+        async with serving(limits=limits, pool_bytes=10_001) as setting:
             parked, idle = await setting.client(), await setting.client()
-            parked.send(b"p")
+            parked.send(b"p", b"enever")
             idle.send(b"e1")
             assert await idle.answer() == b"1"
+            holders, waiting = [await setting.client() for _ in range(2)], await setting.client()
+            request = framed(b"e" + bytes(9000))
+            for holder in holders:
+                holder.writer.write(request[:2000])
+            await until(lambda: setting.pool.used == 18_002)
+            waiting.send(b"ewait")
+            await until(lambda: setting.server.admission.waiting == 1)
+            for byte in request[2000:2010]:  # in all longer than the limit
+                for holder in holders:
+                    holder.writer.write(bytes([byte]))
+                await asyncio.sleep(0.05)
             assert await idle.is_closed()
-            assert setting.counters["connections_expired"] == 1
-            setting.toy.parked[0].set_result(framed(b"2"))
-            assert await parked.answer() == b"2"
             assert await parked.is_closed()
             assert setting.counters["connections_expired"] == 2
+            for holder in holders:
+                holder.writer.write(request[2010:])
+                assert await holder.answer() == bytes(9000)
+            assert await waiting.answer() == b"wait"
+            setting.toy.parked[0].set_result(framed(b"too late"))
+
+    run(loop, scenario)
+
+
+LARGE = NetworkLimits(socket_request_max_bytes=200_000)
+
+
+@pytest.mark.parametrize("pool_bytes", [200_001, 10_000_000, -1])
+def test_what_a_peer_sent_behind_a_parked_request_is_given_back_when_it_closes(loop: str, pool_bytes: int) -> None:
+    async def scenario() -> None:
+        async with serving(limits=LARGE, pool_bytes=pool_bytes) as setting:
+            other = await setting.client()
+            for number in range(1, 4):
+                leaver = setting.raw()
+                leaver.sendall(framed(b"p") + framed(b"e" + bytes(180_000))[:150_000])
+                await until(lambda number=number: len(setting.toy.parked) == number)  # type: ignore[misc]  # bound at once
+                leaver.close()
+            await until(lambda: setting.pool.used == 0)
+            other.send(b"e" + bytes(150_000))
+            assert await other.answer() == bytes(150_000)
+            for future in setting.toy.parked:
+                future.set_result(framed(b"late"))
+            await until(lambda: setting.server.connections_open == 1)
+
+    run(loop, scenario)
+
+
+def test_a_half_closed_peer_gets_the_answer_to_its_parked_request_and_no_other(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            client = await setting.client()
+            client.send(b"e1", b"p", b"enever", b"e" + bytes(150_000))
+            await until(lambda: setting.pool.used > 100_000)
+            client.writer.write_eof()
+            await until(lambda: setting.pool.used == 0)
+            setting.toy.parked[0].set_result(framed(b"2"))
+            assert [await client.answer(), await client.answer()] == [b"1", b"2"]
+            assert await client.is_closed()
+            assert len(setting.toy.handled) == 2
+
+    run(loop, scenario)
+
+
+def test_a_peer_that_resets_behind_a_parked_request_is_forgotten_at_once(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            for count, sent in enumerate((framed(b"p"), framed(b"p") + framed(b"e" + bytes(150_000))), start=1):
+                leaver = setting.raw()
+                leaver.sendall(sent)
+                await until(lambda count=count: len(setting.toy.parked) == count)  # type: ignore[misc]  # bound at once
+                await until(lambda: setting.pool.used > 0 or count == 1)  # noqa: B023  (as above)
+                leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                leaver.close()
+                await until(lambda: setting.server.connections_open == 0)
+                assert setting.pool.used == 0
+                setting.toy.parked[-1].set_result(framed(b"too late"))
+
+    run(loop, scenario)
+
+
+def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loop: str) -> None:
+    async def scenario() -> None:
+        limits = NetworkLimits(socket_request_max_bytes=131_072)
+        async with serving(limits=limits, pool_bytes=131_073) as setting:
+            hoarders = [await setting.client() for _ in range(3)]
+            small = [b"e" + bytes(19)] * 5500
+            for hoarder in hoarders:
+                hoarder.send(b"p", *small)
+            await until(lambda: len(setting.toy.parked) == 3)
+            other = await setting.client()
+            other.send(b"e" + bytes(100_000))
+            assert await other.answer() == bytes(100_000)
+            assert (setting.pool.used, setting.server.admission.waiting) == (0, 0)
+            for future in setting.toy.parked:
+                future.set_result(framed(b"p"))
+            for hoarder in hoarders:
+                assert await hoarder.answer() == b"p"
+                for _ in small:
+                    assert await hoarder.answer() == bytes(19)
 
     run(loop, scenario)
 

@@ -232,9 +232,12 @@ def test_an_answer_may_close_the_connection(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_several_listeners_ipv6_and_every_interface(loop: str) -> None:
+def test_several_listeners_ipv6_and_every_interface(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="pybroker.network.server")
+
     async def scenario() -> None:
-        listeners = [Listener(name="A", host="localhost"), Listener(name="B", host="::1"), Listener(name="C")]
+        hosts = {"A": "localhost", "B": "::1", "C": "", "D": "::"}
+        listeners = [Listener(name=name, host=host) for name, host in hosts.items()]
         seen: list[tuple[str, str]] = []
 
         def handler(context: ConnectionContext, frame: memoryview) -> bytes:
@@ -243,15 +246,20 @@ def test_several_listeners_ipv6_and_every_interface(loop: str) -> None:
 
         server = SocketServer(listeners, handler, MemoryPool(-1, SystemClock()), NetworkLimits())
         bound = await server.start()
-        for listener, host in zip(bound, ("127.0.0.1", "::1", "127.0.0.1"), strict=True):
-            reader, writer = await asyncio.open_connection(host, listener.port)
+        ports = {one.name: one.port for one in bound}
+        expected = [("A", "127.0.0.1"), ("B", "::1"), ("C", "127.0.0.1"), ("C", "::1"), ("D", "127.0.0.1"), ("D", "::1")]
+        for name, host in expected:
+            reader, writer = await asyncio.open_connection(host, ports[name])
             writer.write(framed(b"x"))
             assert await reader.readexactly(5) == framed(b"x")
             writer.close()
             await writer.wait_closed()
-        assert seen == [("A", "127.0.0.1"), ("B", "::1"), ("C", "127.0.0.1")]
-        assert [(one.name, one.host) for one in bound] == [("A", "127.0.0.1"), ("B", "::1"), ("C", "::")]
+        assert seen == expected
+        assert [(one.name, one.host) for one in bound] == [("A", "127.0.0.1"), ("B", "::1"), ("C", "::"), ("D", "::")]
         await server.stop(1000)
+        lines = [record.getMessage() for record in caplog.records if record.name == "pybroker.network.server"]
+        assert lines[1] == f"Listening at [::1]:{ports['B']} (B)"
+        assert lines[3] == f"Listening at [::]:{ports['D']} (D)"
 
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")

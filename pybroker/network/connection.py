@@ -6,8 +6,9 @@ after TURN_REQUESTS requests or TURN_NS, so that a deep pipeline does not starve
 connection, so answers go out in the order of the requests.
 
 End of input
-    A peer that closes its sending side gets the answers to what it has sent before; then the connection is closed. Kafka
-    behaves so too: it does not read a connection, and so does not see its end, while a request is in work. Over TLS there is
+    A peer that closes its sending side still gets its answers, but nothing is kept for it behind a parked request: that is
+    answered when it can be, what was received behind it is dropped at once, and the connection is closed. A connection that is
+    not read would not see its peer's end, so the server watches it while a request is parked (see hangups.py). Over TLS there is
     no half-closed state: the connection is closed at once.
 """
 
@@ -67,6 +68,12 @@ class ConnectionOwner(Protocol):
     def lost(self, connection: Connection) -> None:
         """The connection is gone; only called when `opened` said True."""
 
+    def watch(self, connection: Connection) -> None:
+        """Call `connection.peer_ended` when its peer sends no more or is gone, although the connection is not read."""
+
+    def unwatch(self, connection: Connection) -> None:
+        """No longer."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """Bytes in, requests to the handler, answers out. Belongs to the loop."""
@@ -74,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_is_ending",
         "_is_turn_scheduled",
+        "_is_watched",
         "_loop",
         "_mute",
         "_owner",
@@ -102,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parked: Future[Response] | None = None
         self._is_turn_scheduled = False
         self._is_ending = False  # no new requests; closed when nothing is in work
+        self._is_watched = False  # by the server, for its peer's end
         self.active_ns = 0  # when bytes last came or went, or an answer was found
         self.is_open = False
 
@@ -153,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.is_open, self._is_ending = False, True
         self._receiver.close()
+        self._unwatch()
         self._owner.lost(self)
         self._guarded(self._sender.close)
 
@@ -171,13 +181,22 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting_for_broker(self) -> bool:
-        """Whether it is us who let the peer wait: such a connection is not idle."""
-        return self._parked is not None or self._receiver.is_waiting
+        """Whether we do not receive what the peer sends, for lack of memory: such a connection is not idle."""
+        return self._receiver.is_waiting
+
+    def peer_ended(self, *, is_lost: bool) -> None:
+        """The watched peer sends no more, or is gone."""
+        self._is_watched = False
+        if is_lost or self._transport.get_extra_info("sslcontext") is not None:
+            self.abort()
+        else:
+            self.end()
 
     def end(self) -> None:
-        """Take no more requests; close when the one in work is answered."""
+        """Take no more requests, drop what was received of them; close when the one in work is answered."""
         self._is_ending = True
         self._mute_event(MuteEvent.CLOSING)
+        self._receiver.close()
         if not self._is_busy:
             self.close()
 
@@ -296,6 +315,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unpark(self, future: Future[Response]) -> None:
         self._parked = None
+        self._unwatch()
         if future.cancelled():
             self.abort()
             return
@@ -358,6 +378,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._receiver.has_more:
             blocked = self._sender.is_blocked
             self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
+            if self._parked is not None and not self._is_watched:
+                self._is_watched = True
+                self._owner.watch(self)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._owner.unwatch(self)
 
     def _mute_event(self, event: MuteEvent) -> None:
         before = self._mute
@@ -377,6 +405,12 @@ class Connection(asyncio.BufferedProtocol):
     def extra(self) -> Callable[[str], Any]:
         """The transport's get_extra_info."""
         return self._transport.get_extra_info
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's file descriptor."""
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
 
 
 def _is_copying(transport: asyncio.Transport) -> bool:

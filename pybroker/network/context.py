@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from pybroker.network.limits import host_and_port
+
 if TYPE_CHECKING:
     from asyncio import Future
 
@@ -64,7 +66,7 @@ class ConnectionContext:
         self.attributes: dict[str, object] | None = None
 
     def __str__(self) -> str:
-        return f"{self.peer_host}:{self.peer_port} on {self.listener_name}#{self.connection_id}"
+        return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}#{self.connection_id}"
 
 
 class Outgoing:

@@ -47,3 +47,8 @@ class BoundListener:
     name: str
     host: str
     port: int
+
+
+def host_and_port(host: str, port: int) -> str:
+    """An address for people; one of IPv6 has brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -8,12 +8,19 @@ Where the bytes lie
     prefix    Up to 4 bytes of a size, kept by the connection: all that an idle or a trickling connection holds.
     kept      A buffer from the pool: one request that is being received, of exactly its size, the rest coming straight into
               it; or complete requests that wait behind one in work.
-    refused   What had come of a request when the pool said no: nothing as a rule, because while there is no memory, or a
-              request is in work, only the 4 bytes of a size are received.
+    refused   What had come of a request when the pool said no: nothing as a rule, because while memory is tight, or a request
+              is in work, only the 4 bytes of a size are received.
+
+Receiving ahead
+    Into the scratch goes whatever the socket has, perhaps more than the request at hand. If that request is parked, or its peer
+    does not read the answer, what came behind it holds memory for as long as that takes, and may keep out the very request that
+    it waits for. So it is done only while the pool has plenty: a whole scratch and half of its size are free. Otherwise the
+    connection is received one request at a time, first the 4 bytes of its size and then exactly so much, and what lies behind
+    stays in the kernel, as everything does in Kafka. So at most half of the pool is ever held by what was received ahead, a pool
+    that is small beside the scratch is never received ahead of, and an unbounded one always.
 
 Requests that are handled right from the scratch take nothing from the pool, as nobody could see it, but wait like all others
-while it is empty. So the pool's bound holds for all bytes of requests except the scratch and what `refused` holds: never more
-than one scratch, and that only on a connection whose pipeline was cut in two by a parked request.
+while it is empty. So the pool's bound holds for all bytes of requests except the scratch.
 
 Source: Kafka's NetworkReceive; KIP-72.
 """
@@ -56,9 +63,9 @@ class Receiver:
 
     __slots__ = (
         "_admission",
+        "_ahead_used_max",
         "_end",
         "_frame_size",
-        "_is_one_by_one",
         "_is_queued",
         "_kept",
         "_listener",
@@ -75,7 +82,10 @@ class Receiver:
     def __init__(self, scratch: memoryview, admission: Admission, request_bytes_max: int, listener: MemoryListener) -> None:
         self._scratch = scratch
         self._admission = admission
-        self._pool = admission.pool
+        self._pool = pool = admission.pool
+        self._ahead_used_max = (
+            pool.size - pool.size // 2 - len(scratch)
+        )  # what may be in use when more than a request is received
         self._request_bytes_max = request_bytes_max
         self._listener = listener
         self._prefix = b""
@@ -85,7 +95,6 @@ class Receiver:
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
         self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
         self._is_queued = False  # whether the admission counts its first request
-        self._is_one_by_one = False  # receive no more than one request at a time
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = 0  # for the admission
 
@@ -108,11 +117,7 @@ class Receiver:
             return self._source[self._end :]
         prefix = self._prefix
         admission = self._admission
-        if (
-            not (is_busy or self._is_one_by_one)
-            and self._pool.used < self._pool.size
-            and admission.queued_requests < admission.queued_requests_max
-        ):
+        if not is_busy and self._pool.used <= self._ahead_used_max and admission.queued_requests < admission.queued_requests_max:
             if not prefix:
                 return self._scratch
             self._scratch[: len(prefix)] = prefix
@@ -181,16 +186,13 @@ class Receiver:
             self._keep_prefix()
             return
         self._position = self._end = 0
-        # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either: this
-        # much was received because it was not empty.
+        # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either, unless it
+        # was given away meanwhile: this much was received because it had plenty.
         buffer = self._pool.try_allocate(len(rest))
         if buffer is None:
             self._wait(rest, len(rest))
-            return
-        self._adopt(buffer, rest)
-        # Where memory is bounded, the next time less of it is held behind a request in work: that may wait for one that this
-        # memory would keep out.
-        self._is_one_by_one = self._pool.is_bounded and not is_turn_over
+        else:
+            self._adopt(buffer, rest)
 
     def granted(self, buffer: PooledBuffer) -> None:
         """The memory that was waited for is there."""
@@ -200,7 +202,7 @@ class Receiver:
         self._listener.memory_granted()
 
     def close(self) -> None:
-        """The connection is gone: give everything back. No other method may be called afterwards."""
+        """No more requests are taken: give everything back. Nothing may be received afterwards. May be called again."""
         if self._refused is not None:
             self._admission.leave(self)
             self._refused = None

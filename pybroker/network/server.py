@@ -15,7 +15,8 @@ from pybroker.network.admission import Admission
 from pybroker.network.connection import Connection
 from pybroker.network.context import ConnectionContext, RequestHandler
 from pybroker.network.counters import ListenerCounters
-from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits
+from pybroker.network.hangups import Hangups
+from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 
@@ -70,6 +71,7 @@ class SocketServer:
         self.mute_counters = MuteCounters()
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
         self._servers: list[asyncio.Server] = []
+        self._hangups: Hangups | None = None  # while started
         self._connections: OrderedDict[Connection, None] = OrderedDict()  # least recently active first
         self._per_ip: dict[str, int] = {}
         self._last_connection_id = 0
@@ -97,6 +99,7 @@ class SocketServer:
             for _, listening in bound:
                 listening.close()
             raise
+        self._hangups = Hangups(loop)
         result = []
         for listener, listening in bound:
             host, port = listening.getsockname()[:2]
@@ -105,7 +108,7 @@ class SocketServer:
             )
             self._servers.append(server)
             result.append(BoundListener(name=listener.name, host=host, port=port))
-            logger.info("Listening at %s:%d (%s)", host, port, listener.name)
+            logger.info("Listening at %s (%s)", host_and_port(host, port), listener.name)
         if self.limits.connections_max_idle_ms > 0:
             self._schedule_idle_check(loop, self.limits.connections_max_idle_ms)
         return result
@@ -132,6 +135,9 @@ class SocketServer:
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()
+        if self._hangups is not None:
+            self._hangups.close()
+            self._hangups = None
 
     # -- what connections call
 
@@ -174,6 +180,16 @@ class SocketServer:
             del self._per_ip[peer_host]
         if self._all_lost is not None and not self._connections:
             self._all_lost.set()
+
+    def watch(self, connection: Connection) -> None:
+        """Tell a connection that is not read when its peer ends."""
+        assert self._hangups is not None
+        self._hangups.watch(connection.descriptor, connection)
+
+    def unwatch(self, connection: Connection) -> None:
+        """No longer."""
+        assert self._hangups is not None
+        self._hangups.unwatch(connection.descriptor)
 
     # -- idle connections
 
@@ -227,25 +243,24 @@ class SocketServer:
             family, address = await _resolve(loop, listener)
             bound = socket.socket(family, socket.SOCK_STREAM)
             try:
-                self._set_options(bound, family, is_wildcard=not listener.host)
+                self._set_options(bound, family)
                 bound.bind(address)
             except BaseException:
                 bound.close()
                 raise
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"cannot listen at {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror or error}",
-            ) from error
+            address_text = host_and_port(listener.host or "*", listener.port)
+            reason = f"cannot listen at {address_text} ({listener.name}): {error.strerror or error}"
+            raise OSError(error.errno, reason) from error
         return bound
 
-    def _set_options(self, bound: socket.socket, family: int, *, is_wildcard: bool) -> None:
+    def _set_options(self, bound: socket.socket, family: int) -> None:
         """Accepted connections inherit them; the receive buffer must be set before the handshake to widen the window."""
         bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_wildcard)
+        if family == socket.AF_INET6 and socket.has_dualstack_ipv6():
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # as Java: [::] takes IPv4 too
         for option, size in (
             (socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, self.limits.socket_receive_buffer_bytes),

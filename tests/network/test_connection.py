@@ -95,6 +95,7 @@ class FakeServer:
         self.handled: list[bytes] = []
         self.parked: list[tuple[bytes, asyncio.Future[Response]]] = []
         self.lost_count = 0
+        self.watched: list[Connection] = []
         self.sent = 0
 
     def now_ns(self) -> int:
@@ -123,6 +124,16 @@ class FakeServer:
 
     def lost(self, connection: Connection) -> None:
         self.lost_count += 1
+
+    def watch(self, connection: Connection) -> None:
+        assert connection not in self.watched
+        self.watched.append(connection)
+
+    def unwatch(self, connection: Connection) -> None:
+        self.watched.remove(connection)
+
+    def tell_end(self, *, is_lost: bool = False) -> None:
+        self.watched.pop().peer_ended(is_lost=is_lost)
 
 
 def connect(server: FakeServer) -> tuple[Connection, FakeTransport]:
@@ -177,6 +188,66 @@ async def test_a_parked_request_mutes_only_when_more_data_comes() -> None:
     transport.deliver(rest)
     assert transport.written == framed(b"one") + framed(b"two")
     assert server.mute_counters.transitions == 1
+
+
+async def test_what_was_received_behind_a_parked_request_is_dropped_at_the_peers_end() -> None:
+    server = FakeServer()
+    _, transport = connect(server)
+    transport.deliver(framed(b"x") + framed(b"p1") + framed(b"never") + framed(bytes(100_000))[:5000])
+    assert server.admission.pool.used == 5009
+    server.tell_end()
+    await turns()
+    assert (server.admission.pool.used, transport.is_open) == (0, True)
+    server.parked[0][1].set_result(framed(b"one"))
+    await turns(3)
+    assert (transport.written, server.handled) == (framed(b"x") + framed(b"one"), [b"x", b"p1"])
+    assert not transport.is_open
+
+
+async def test_a_peer_that_is_lost_behind_a_parked_request_is_forgotten_at_once() -> None:
+    server = FakeServer()
+    _, transport = connect(server)
+    transport.deliver(framed(b"p") + framed(b"never"))
+    server.tell_end(is_lost=True)
+    assert server.admission.pool.used == 0
+    await turns()
+    assert (transport.is_open, server.lost_count) == (False, 1)
+
+
+async def test_a_peer_is_watched_only_while_it_is_not_read_for_a_parked_request() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"p1"))
+    assert server.watched == []
+    rest = transport.deliver(framed(b"p2"))
+    assert server.watched == [connection]
+    server.parked.pop()[1].set_result(framed(b"1"))
+    await turns(2)
+    assert server.watched == []
+    transport.deliver(rest + framed(b"x"))
+    assert len(server.parked) == 1
+    transport.deliver(framed(b"x"))
+    assert server.watched == [connection]
+    transport.close()
+    assert server.watched == []
+
+
+async def test_only_a_connection_without_memory_is_not_idle() -> None:
+    server = FakeServer()
+    server.admission = Admission(MemoryPool(10, ManualClock()), 500, random.Random(1))
+    connection, transport = connect(server)
+    transport.deliver(framed(b"p"))
+    transport.deliver(b"p")
+    assert len(server.parked) == 1
+    assert not connection.is_waiting_for_broker
+    holder = server.admission.try_allocate(10)
+    assert holder is not None
+    other, transport = connect(server)
+    transport.deliver(framed(b"x"))
+    assert other.is_waiting_for_broker
+    server.admission.pool.release(holder)
+    transport.deliver(b"x")
+    assert not other.is_waiting_for_broker
 
 
 async def test_a_blocked_output_stops_the_pipeline_and_mutes() -> None:
@@ -252,6 +323,7 @@ def test_whatever_is_sent_and_parked_the_answers_come_in_order(requests: list[by
             await turns(rng.randint(0, 2))
             assert len(server.parked) <= 1, "one request in work"
         await turns(3)
+        assert server.watched == []
         assert server.handled == requests
         assert transport.written == b"".join(framed(request) for request in requests if request[:1] != b"n")
         assert (connection.mute_reasons, server.admission.pool.used) == (set(), 0)

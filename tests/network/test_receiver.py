@@ -207,17 +207,50 @@ def test_a_request_that_is_half_read_is_finished_although_memory_is_out() -> Non
     admission.pool.release(holder)
 
 
-def test_with_bounded_memory_a_connection_that_parks_is_then_received_one_request_at_a_time() -> None:
-    admission, scratch = setting(pool_bytes=1000)
+@pytest.mark.parametrize(
+    ("pool_bytes", "used_max"), [(10 * SCRATCH_BYTES, 4 * SCRATCH_BYTES), (2 * SCRATCH_BYTES, 0), (-1, 2**40)]
+)
+def test_more_than_a_request_is_received_only_while_the_pool_has_plenty(pool_bytes: int, used_max: int) -> None:
+    admission, scratch = setting(pool_bytes=pool_bytes)
+    peer = Peer(admission, scratch)
+    admission.pool.used = used_max
+    assert len(peer.receiver.get_buffer(False)) == SCRATCH_BYTES
+    admission.pool.used += 1
+    expected = SCRATCH_BYTES if pool_bytes < 0 else PREFIX.size
+    assert len(peer.receiver.get_buffer(False)) == expected
+    admission.pool.used = 0
+
+
+@pytest.mark.parametrize("pool_bytes", [2 * SCRATCH_BYTES - 2, SCRATCH_BYTES, 1])
+def test_a_small_pool_is_never_received_ahead_of(pool_bytes: int) -> None:
+    admission, scratch = setting(pool_bytes=pool_bytes)
     peer = Peer(admission, scratch)
     stream = framed(b"one") + framed(b"two")
-    peer.receiver.get_buffer(False)[: len(stream)] = stream
-    peer.receiver.received(len(stream))
-    assert taken(peer) == b"one"
-    peer.receiver.leave_scratch()
-    peer.take()
-    assert peer.requests == [b"two"]
-    assert len(peer.receiver.get_buffer(False)) == PREFIX.size
+    while stream:
+        into = peer.receiver.get_buffer(False)
+        assert len(into) <= PREFIX.size
+        stream = peer.feed(stream)
+        assert admission.pool.used in (0, 3)
+    assert peer.requests == [b"one", b"two"]
+
+
+def test_half_of_the_pool_is_out_of_reach_for_what_stands_behind_requests_in_work() -> None:
+    admission, scratch = setting(pool_bytes=10 * SCRATCH_BYTES)
+    peers = [Peer(admission, scratch) for _ in range(20)]
+    stream = framed(b"p") + framed(b"x" * (SCRATCH_BYTES - 9))
+    for peer in peers:
+        rest = stream
+        while (frame := peer.receiver.next_frame()) is None:
+            into = peer.receiver.get_buffer(False)
+            count = min(len(into), len(rest))
+            into[:count], rest = rest[:count], rest[count:]
+            peer.receiver.received(count)
+        assert bytes(frame) == b"p"
+        peer.receiver.leave_scratch()
+    assert 4 * SCRATCH_BYTES < admission.pool.used <= 5 * SCRATCH_BYTES
+    for peer in peers:
+        peer.receiver.close()
+    assert admission.pool.used == 0
 
 
 @given(
