@@ -15,7 +15,7 @@ Source: KIP-283; KafkaApis.maybeConvertFetchedData.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.parts import SendPart
@@ -78,6 +78,8 @@ class DownConversion:
 
 class _Counted(SendPart):
     """A conversion whose records and time are counted as they are made."""
+
+    makes_bytes: ClassVar[bool] = LazyDownConversion.makes_bytes
 
     __slots__ = ("_lazy", "_metrics", "_topic", "size")
 

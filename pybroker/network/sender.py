@@ -5,6 +5,10 @@ to the transport in one `writelines` (header and first views together), the next
 mark again. So what a consumer that never reads can make us hold is one such piece, whatever it asked for. Views into a mapped
 log file are handed over as they are; the transport keeps them alive until they are sent.
 
+A part that makes its bytes (`SendPart.makes_bytes`) is pulled once, and again only when the transport has nothing left unsent,
+since a transport that keeps references keeps the whole of a chunk until its last byte is out. Parts small enough to be one chunk
+together are pulled together, or a response from many partitions would be as many writes.
+
 A part whose bytes are not in the page cache says so (`SendPart.cold`) and is read in a thread before its pull.
 """
 
@@ -29,6 +33,8 @@ COPIED_PIECE_BYTES: Final = 128 * 1024
 """The same for a transport that copies what is handed to it, where a large piece costs six times the CPU of a small one."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
 """After this much other connections have their turn, even if the socket takes more."""
+MADE_BYTES: Final = 128 * 1024
+"""Parts that make their bytes are pulled together up to this size in all."""
 HIGH_WATER_BYTES: Final = 64 * 1024
 """The transport asks for no more while it has more than this unsent."""
 JOINED_BYTES: Final = 256 * 1024
@@ -77,8 +83,10 @@ class Sender:
         "_chunks",
         "_chunks_bytes",
         "_counters",
+        "_high_water",
         "_is_in_thread",
         "_is_paused",
+        "_made_bytes",
         "_on_sent",
         "_outgoing",
         "_output",
@@ -97,6 +105,8 @@ class Sender:
         self._piece_bytes = piece_bytes
         self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
         self._chunks_bytes = 0
+        self._made_bytes = 0  # of them, or as many as the parts that make them may yet make
+        self._high_water = HIGH_WATER_BYTES  # of the transport now
         self._outgoing: Outgoing | None = None  # in hand
         self._part_index = 0  # of its next part
         self._part_left = -1  # bytes that part has yet to give; -1 when it was not begun
@@ -189,13 +199,16 @@ class Sender:
         self.is_blocked = self._is_paused or self._outgoing is not None
 
     def _gather(self, outgoing: Outgoing) -> Callable[[], None] | None:
-        """Collect the next piece from the parts, up to the end of the last one, or a part that must be read in a thread first."""
+        """Collect the next piece from the parts: up to the end of the last one, or to a part that must be read in a thread first,
+        or to one that makes its bytes and has to wait until those that were made before are gone."""
         parts = outgoing.parts
         while self._part_index < len(parts) and self._chunks_bytes < self._piece_bytes:
             part = parts[self._part_index]
             if isinstance(part, bytes | bytearray | memoryview):
                 self._chunks.append(part)
                 self._chunks_bytes += len(part)
+            elif part.makes_bytes and self._made_bytes and (self._part_left >= 0 or self._made_bytes + part.size > MADE_BYTES):
+                return None
             elif (cold := self._pull(part)) is not None:
                 return cold
             elif self._part_left > 0:
@@ -214,6 +227,8 @@ class Sender:
         cold = part.cold()
         if cold is not None:
             return cold
+        if part.makes_bytes:
+            self._made_bytes += part.size
         pulled = part.pull(self._piece_bytes - self._chunks_bytes)
         count = sum(map(len, pulled))
         if not 0 < count <= self._part_left:
@@ -231,12 +246,21 @@ class Sender:
         self._counters.bytes_out += self._chunks_bytes
         self._chunks_bytes = 0
         output = self._output
+        self._set_high_water(0 if self._made_bytes else HIGH_WATER_BYTES)
+        self._made_bytes = 0
         output.writelines(chunks)
-        if not self._is_paused and output.get_write_buffer_size() > HIGH_WATER_BYTES:
-            output.set_write_buffer_limits(HIGH_WATER_BYTES)  # asyncio's writelines of 3.12 and 3.13.0 forgets to look
+        if not self._is_paused and output.get_write_buffer_size() > self._high_water:
+            output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to look
+
+    def _set_high_water(self, high: int) -> None:
+        """How much the transport may have unsent before it asks for no more: 0 while what it has was made for it."""
+        if high != self._high_water:
+            self._high_water = high
+            self._output.set_write_buffer_limits(high)
 
     def _finish(self) -> None:
         assert self._outgoing is not None
+        self._set_high_water(HIGH_WATER_BYTES)
         outgoing, self._outgoing = self._outgoing, None
         on_sent, outgoing.on_sent = outgoing.on_sent, None
         if on_sent is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 
 class SendPart(abc.ABC):
@@ -12,10 +12,13 @@ class SendPart(abc.ABC):
 
     Attributes:
         size: exact number of bytes that `pull` yields in all; it never changes after creation.
+        makes_bytes: whether `pull` makes new bytes in memory, so that no more may be pulled before these are gone; else it gives
+            views of what is there anyway, such as a mapped file.
     """
 
     __slots__ = ()
 
+    makes_bytes: ClassVar[bool] = False
     size: int
 
     @abc.abstractmethod

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from pybroker.protocol.parts import SendPart
 from pybroker.records import kernels
@@ -71,6 +71,8 @@ class LazyDownConversion(SendPart):
 
     `size` is Spre. `source` is owned: `close` closes it. Belongs to the loop.
     """
+
+    makes_bytes: ClassVar[bool] = True
 
     __slots__ = (
         "_chunk_bytes",

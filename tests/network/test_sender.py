@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pybroker.network.context import Outgoing
 from pybroker.network.counters import ListenerCounters
-from pybroker.network.sender import PIECE_BYTES, TURN_BYTES, Sender
+from pybroker.network.sender import HIGH_WATER_BYTES, MADE_BYTES, PIECE_BYTES, TURN_BYTES, Sender
 from pybroker.protocol.parts import Part, SendPart, parts_size
 
 
@@ -21,6 +21,7 @@ class FakeTransport:
         self.high = high
         self.is_forgetful = is_forgetful
         self.unsent = 0
+        self.limits: list[int] = []
         self.is_paused = False
         self.writes: list[bytes] = []
         self.sender: Sender | None = None
@@ -39,6 +40,9 @@ class FakeTransport:
         return self.unsent
 
     def set_write_buffer_limits(self, high: int) -> None:
+        self.limits.append(high)
+        if self.high != float("inf"):
+            self.high = high
         self.pause_if_full()
 
     def pause_if_full(self) -> None:
@@ -103,6 +107,15 @@ class Late(SendPart):
         self.closed += 1
 
 
+class Made(Late):
+    """Makes its bytes, a chunk at a time, whatever is asked for."""
+
+    makes_bytes = True
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        return super().pull(self.piece_bytes)
+
+
 class Sent:
     def __init__(self) -> None:
         self.count = 0
@@ -162,6 +175,36 @@ def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it(is_forgetf
     assert (sent.count, sender.is_blocked, owner.ready) == (1, False, 1)
     assert b"".join(transport.writes) == b"h" * 10 + b"x" * size
     assert counters.bytes_out == size + 10
+
+
+@pytest.mark.parametrize("is_forgetful", [False, True])
+def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_forgetful: bool) -> None:
+    sender, transport, owner, _ = setting(high=HIGH_WATER_BYTES, is_forgetful=is_forgetful)
+    sent, chunk = Sent(), MADE_BYTES
+    part = Made(b"x" * (3 * chunk - 5), chunk)
+    sender.send(outgoing([b"header", part, Late(b"view")], sent))
+    assert transport.writes == [b"header" + bytes(b"x" * chunk)]
+    transport.unsent = 1  # below every mark but the one that counts
+    sender._continue()
+    assert len(transport.writes) == 1
+    transport.drain()
+    assert len(transport.writes) == 2
+    transport.drain()
+    assert b"".join(transport.writes) == b"header" + part.content + b"view"
+    assert transport.limits[-1] == HIGH_WATER_BYTES, "small answers behind it do not wait for each other"
+    transport.drain()
+    assert (sent.count, part.closed, owner.ready, sender.is_blocked) == (1, 1, 1, False)
+
+
+def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one_chunk() -> None:
+    sender, transport, _, _ = setting(high=HIGH_WATER_BYTES)
+    third = MADE_BYTES // 3
+    sender.send(outgoing([Made(b"x" * third) for _ in range(7)]))
+    sizes = []
+    while sender.is_blocked:
+        sizes.append(transport.unsent)
+        transport.drain()
+    assert sizes == [3 * third, 3 * third, third]
 
 
 def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
@@ -230,7 +273,10 @@ def test_an_error_of_the_reading_thread_ends_the_connection() -> None:
 
 @given(
     st.lists(
-        st.one_of(st.binary(max_size=50), st.builds(Late, st.binary(max_size=200), st.integers(1, 70), st.integers(0, 1))),
+        st.one_of(
+            st.binary(max_size=50),
+            *(st.builds(kind, st.binary(max_size=200), st.integers(1, 70), st.integers(0, 1)) for kind in (Late, Made)),
+        ),
         max_size=10,
     ),
     st.sampled_from([0, 20, 10_000]),
