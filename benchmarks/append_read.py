@@ -1,6 +1,6 @@
 """What an append and a read of the log cost in this process, per 16 kB batch. No sockets.
 
-    python benchmarks/append_read.py [directory]
+    python -m benchmarks.append_read [directory]
 
 All is written below the directory (default: /dev/shm, else the temporary one) and removed again. Memory is touched once before
 anything is measured, as the first touch of fresh memory costs several times the write; `write` is the bare system call on new
@@ -9,15 +9,16 @@ pages of a file, to compare with: on a busy machine look at the ratios.
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
@@ -49,7 +50,12 @@ def batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
     return memoryview(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
 
 
-def main(directory: str) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = "/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir()
+    parser.add_argument("directory", nargs="?", default=default)
+    directory = parser.parse_args().directory
+    build.announce()
     path = tempfile.mkdtemp(dir=directory)
     try:
         run(path)
@@ -153,5 +159,4 @@ def reads(log: Log) -> None:
 
 
 if __name__ == "__main__":
-    default = "/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir()
-    main(sys.argv[1] if len(sys.argv) > 1 else default)
+    main()

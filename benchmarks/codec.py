@@ -8,6 +8,7 @@ numbers are those of this machine at its best. "call" is an empty function's cal
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import timeit
@@ -156,6 +157,7 @@ def microseconds(functions: list[Callable[[], object]]) -> list[float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     warnings.simplefilter("ignore")
     print(f"Python {sys.version.split()[0]}; call {microseconds([lambda: None])[0]:.3f}")
     print(f"{'decode, encode, both (us)':34}{'pybroker':>24}{'kio':>24}{'kafka-python':>24}")

@@ -1,6 +1,6 @@
 """Memory of an idle connection.
 
-    python benchmarks/connections.py [--asyncio] [--connections 1000]
+    python -m benchmarks.connections [--asyncio] [--connections 1000]
 
 A server process with the network layer alone; a client process opens connections, sends one request on each, gets its answer, and
 leaves them idle. Reported is the growth of the server's resident memory per connection, after a first hundred that warm it up,
@@ -92,7 +92,7 @@ def growth(count: int, *, on_asyncio: bool, is_traced: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--asyncio", action="store_true", help="plain asyncio instead of uvloop")
     parser.add_argument("--connections", type=int, default=1000)
     arguments = parser.parse_args()

@@ -72,6 +72,16 @@ START_TIMEOUT_S = 180
 JVM_EXIT_SIGTERM = 143
 
 
+def require(release: str = RELEASE) -> None:
+    """Exit with what is missing to run Apache Kafka."""
+    if shutil.which("java") is None:
+        sys.exit("Error: Apache Kafka needs a Java runtime, 17 or newer; --no-kafka measures ours alone")
+    try:
+        classpath(release)
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Error: {error}")
+
+
 def classpath(release: str = RELEASE) -> str:
     """A class path of broker and tools of one release, every dependency included; brought by Maven once."""
     folder = _cache() / f"kafka-{release}"
@@ -135,6 +145,7 @@ def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: st
 
 
 def start(options: argparse.Namespace) -> None:
+    require(options.release)
     data = Path(options.data_dir)
     port = options.port or free_port()
     java = command(data, port, options.override, release=options.release, heap=options.heap)

@@ -1,6 +1,6 @@
 """CPU of the network layer per small request, with a handler that only answers.
 
-    python benchmarks/network_requests.py [--asyncio] [--seconds 2] [--depth 1 --depth 64]
+    python -m benchmarks.network_requests [--asyncio] [--seconds 2] [--depth 1 --depth 64]
 
 A server process and a client on one connection; the client keeps `depth` requests under way. Reported is the server's CPU time
 per request (user + system, from the kernel's accounting). Server and client are pinned to different cores where there are two.
@@ -80,7 +80,7 @@ def measure(pid: int, port: int, depth: int, seconds: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--asyncio", action="store_true", help="plain asyncio instead of uvloop")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--depth", type=int, action="append")

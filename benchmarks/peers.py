@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import kafka_peer, procstat
+from benchmarks import build, kafka_peer, procstat
 
 OURS, KAFKA = "pybroker", "Apache Kafka"
 START_TIMEOUT_S = 180
@@ -100,6 +100,19 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--no-pybroker", dest="ours", action="store_false", help="measure Apache Kafka alone")
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options, once it is sure that what they ask for can run; says what will be measured."""
+    options = parser.parse_args()
+    if not (options.ours or options.kafka):
+        parser.error("--no-pybroker and --no-kafka leave nothing to measure")
+    if options.ours:
+        build.announce()
+    if options.kafka:
+        kafka_peer.require()
+        print(f"Apache Kafka {kafka_peer.RELEASE}", flush=True)
+    return options
 
 
 def names(options: argparse.Namespace) -> list[str]:

@@ -248,6 +248,8 @@ def main() -> None:
     if arguments.one:
         one(arguments)
         return
+    if arguments.kafka:
+        kafka_peer.require(RELEASE)
     classpath = kafka_classpath() if arguments.kafka else None
     loop = "uvloop" if arguments.uvloop else "asyncio"
     print(f"{arguments.num:,} requests each, {loop}, CPython {sys.version.split()[0]}, one core of {os.cpu_count()}")

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
     parser.add_argument("--no-pool", dest="pool", action="store_false", help="without the bound: what it is there for")
-    options = parser.parse_args()
+    options = peers.parsed(parser)
     overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
     rows = []
     with peers.started(options, overrides, heap="4G" if not options.pool else "1G") as running:

@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--warm", type=float, default=12)
     parser.add_argument("--only", default="", help="a part of the request's name")
-    options = parser.parse_args()
+    options = peers.parsed(parser)
     rows = []
     with peers.started(options) as running:
         frames = {peer.name: requests(peer.bootstrap) for peer in running}

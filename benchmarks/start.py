@@ -20,7 +20,7 @@ SETTLE_S = 5
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = peers.parsed(parser)
     rows = []
     with peers.folder(options) as path:
         for name in peers.names(options):

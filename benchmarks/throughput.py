@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-rounds", type=int, default=2)
-    options = parser.parse_args()
+    options = peers.parsed(parser)
     with peers.started(options) as running:
         rounds: dict[str, list[list[float]]] = {peer.name: [] for peer in running}
         for number in range(options.warm_rounds + options.rounds):
