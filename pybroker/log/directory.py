@@ -89,9 +89,3 @@ class LogDirectory:
         while self._due and self._due[0][0] <= now_ms:
             due.append(heapq.heappop(self._due)[2])
         return due
-
-    def take_all(self) -> list[Callable[[], None]]:
-        """All removals, due or not: at the stop there is nobody left to read."""
-        due = [entry[2] for entry in self._due]
-        self._due.clear()
-        return due

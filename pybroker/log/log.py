@@ -243,8 +243,10 @@ class Log:
         if upto is None:
             self.unflushed_messages = 0
             self.last_flush_ms = self.services.clock.time_ms()
-        self._flush_target = max(self._flush_target, target)
-        if not self._is_flushing:
+        if self._is_flushing:
+            self._flush_target = max(self._flush_target, target)
+        else:
+            self._flush_target = target
             self._start_flush()
 
     def _start_flush(self) -> None:
@@ -258,7 +260,6 @@ class Log:
                 return
             if generation == self._flush_generation:
                 self.recovery_point = max(self.recovery_point, target)
-            self._flush_target = min(self._flush_target, self.log_end_offset)  # it may have been truncated
             if self._flush_target > self.recovery_point and not self.is_closed:
                 self._start_flush()
 
@@ -286,6 +287,7 @@ class Log:
     def forget_flushes(self) -> None:
         """After a truncation: flushes under way say nothing about what is written now."""
         self._flush_generation += 1
+        self._flush_target = min(self._flush_target, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
 
     # --- read ---

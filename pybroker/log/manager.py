@@ -167,14 +167,12 @@ class LogManager:
             return {}
 
     def stop(self) -> None:
-        """Make everything durable and say so in each directory. Blocks."""
+        """Make everything durable and say so in each directory; what waits for its removal is left for the next start. Blocks."""
         for directory in self.directories:
             logs = self._logs_in(directory)
             self._close(directory, logs)
             if not directory.is_offline:
                 try:
-                    for remove in directory.take_all():
-                        remove()
                     self._checkpoint(directory, logs, sync=True)
                     checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
                 except OSError as error:
