@@ -1,0 +1,98 @@
+"""SyncGroup, Heartbeat and LeaveGroup in each version; the behaviour of groups is told by tests/scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.api import heartbeat, leave_group, sync_group
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pybroker.protocol.messages.sync_group import SyncGroupRequest
+from tests.api.groups import ASSIGNMENT, GROUP, broker, member, versions
+
+
+@pytest.mark.parametrize("version", versions(sync_group.KEY))
+async def test_sync(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    member_id = await member(whole)
+    request = SyncGroupRequest(
+        group_id=GROUP, generation_id=1, member_id=member_id, protocol_type="consumer", protocol_name="range"
+    )
+    response = await whole.ask(request, version)
+    assert (response.error_code, response.assignment) == (0, ASSIGNMENT)
+    assert (response.protocol_type, response.protocol_name) == (("consumer", "range") if version >= 5 else (None, None))
+    for changed, value, code in (
+        ("generation_id", 2, ErrorCode.ILLEGAL_GENERATION),
+        ("member_id", "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("group_id", "other", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("group_id", "", ErrorCode.INVALID_GROUP_ID),
+    ):
+        setattr(request, changed, value)
+        assert (await whole.ask(request, version)).error_code == code
+
+
+async def test_sync_needs_the_protocol_from_version_5(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    member_id = await member(whole)
+    for kind, name in ((None, "range"), ("consumer", None), ("consumer", "other"), ("connect", "range")):
+        request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, protocol_type=kind, protocol_name=name)
+        assert (await whole.ask(request, 5)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("version", versions(heartbeat.KEY))
+async def test_heartbeat(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    request = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=await member(whole))
+    assert (await whole.ask(request, version)).error_code == 0
+    for changed, value, code in (
+        ("generation_id", 2, ErrorCode.ILLEGAL_GENERATION),
+        ("member_id", "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("group_id", "other", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("group_id", "", ErrorCode.INVALID_GROUP_ID),
+    ):
+        setattr(request, changed, value)
+        assert (await whole.ask(request, version)).error_code == code
+
+
+async def test_while_groups_are_loaded_a_heartbeat_is_fine(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    member_id = await member(whole)
+    whole.groups.runtime.begin_loading(1)  # the partition of GROUP, which is 103 modulo 2
+    assert (await whole.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id), 4)).error_code == 0
+    request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id)
+    assert (await whole.ask(request, 0)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("version", versions(leave_group.KEY))
+async def test_leave(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    member_id = await member(whole)
+    if version < 3:
+        for name, code in (("nobody", ErrorCode.UNKNOWN_MEMBER_ID), (member_id, 0), (member_id, ErrorCode.UNKNOWN_MEMBER_ID)):
+            assert (await whole.ask(LeaveGroupRequest(group_id=GROUP, member_id=name), version)).error_code == code
+        return
+    members = [MemberIdentity(member_id=name) for name in ("nobody", member_id)]
+    response = await whole.ask(LeaveGroupRequest(group_id=GROUP, members=members), version)
+    assert response.error_code == 0
+    assert [(m.member_id, m.error_code) for m in response.members] == [
+        ("nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        (member_id, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", versions(leave_group.KEY))
+async def test_leaving_a_group_that_is_not_there(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    for group, code in (("nope", ErrorCode.UNKNOWN_MEMBER_ID), ("", ErrorCode.INVALID_GROUP_ID)):
+        identity = MemberIdentity(member_id="m")
+        request = (
+            LeaveGroupRequest(group_id=group, member_id="m")
+            if version < 3
+            else LeaveGroupRequest(group_id=group, members=[identity])
+        )
+        response = await whole.ask(request, version)
+        inner = [m.error_code for m in response.members]
+        assert (response.error_code or inner[0]) == code
