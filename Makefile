@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 
-.PHONY: run test check unit integration clean
+.PHONY: run test check unit integration environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -22,6 +22,8 @@ unit: $(VENV)/.test
 
 integration: $(VENV)/.test
 	$(BIN)/python -m pytest integration
+
+environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

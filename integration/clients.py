@@ -220,7 +220,7 @@ def unique(name: str) -> str:
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
     """Create it and return when every partition has a leader that answers for it."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})  # lives on a while, and would tell of the broker's end
     wait(admin.create_topics([NewTopic(name, partitions, 1, config=dict(configs or {}))])[name])
     latest = {confluent_kafka.TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
     deadline = time.monotonic() + TIMEOUT_S
