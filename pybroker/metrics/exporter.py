@@ -68,7 +68,7 @@ TOPIC_COUNTERS: Final = (
     ),
 )
 REQUESTS: Final = Name("kafka_network_requestmetrics_requests_total", "Requests by API and version", "requests")
-ERRORS: Final = Name("kafka_network_requestmetrics_errors_total", "Error codes answered, NONE too, one for each partition", "errors")
+ERRORS: Final = Name("kafka_network_requestmetrics_errors_total", "Error codes answered, NONE too, one per partition", "errors")
 CONVERSION_TIME: Final = Name(
     "kafka_network_requestmetrics_messageconversionstimems_total", "Time spent converting records, in ms", ""
 )
