@@ -1,0 +1,162 @@
+"""Java's group consumers from 0.9 on, Kafka's own tools for groups, and Kafka's readers of our `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.kafka_peer import classpath
+from integration.broker import BrokerProcess
+from integration.clients import create_topic, unique
+from integration.maven import jar
+from integration.test_java_tools import LOG4J1, LOG4J2, RELEASES
+
+TIMEOUT_S = 180
+OLD_RELEASES = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
+DUMP = {"3.9.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
+OLD_PROGRAM = Path(__file__).parent / "OldGroupConsumer.java"
+COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
+)
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def tool(release: str, tmp_path: Path) -> Tool:
+    """Run a class of a release's jars: `tool(class, *arguments, code=0)` -> what it said on stdout."""
+    (tmp_path / "log4j.properties").write_text(LOG4J1)
+    (tmp_path / "log4j2.xml").write_text(LOG4J2)
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]
+    java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
+
+    def run(name: str, *arguments: str, code: int = 0) -> str:
+        command = [*java, name, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+        # 4.x says on stdout that an option has a new name, which 3.9 does not know yet
+        return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
+
+    return run
+
+
+def rows(text: str) -> list[list[str]]:
+    """The lines of a tool's table, in words."""
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
+def filled_topic(bootstrap: str, count: int, partitions: int = 1) -> str:
+    topic = unique("java-group")
+    create_topic(bootstrap, topic, partitions)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"value %d" % number, partition=number % partitions)
+    assert producer.flush(60) == 0
+    return topic
+
+
+def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=list(offsets), asynchronous=False)
+    consumer.close()
+
+
+def test_the_console_consumer_in_a_group(bootstrap: str, tool: Tool) -> None:
+    topic, group = filled_topic(bootstrap, 100, 2), unique("console")
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "4000"]
+    assert sorted(tool(CONSUMER, *arguments, "--from-beginning").split("\n")[:-1]) == sorted(f"value {n}" for n in range(100))
+    assert tool(CONSUMER, *arguments) == "", "everything was committed"
+    described = tool(COMMAND, "--bootstrap-server", bootstrap, "--describe", "--group", group)
+    assert [row[:6] for row in rows(described) if row[0] == group] == [
+        [group, topic, "0", "50", "50", "0"],
+        [group, topic, "1", "50", "50", "0"],
+    ]
+
+
+def test_the_tool_for_groups(bootstrap: str, tool: Tool, release: str) -> None:
+    topic, group, other = filled_topic(bootstrap, 10), unique("tooled"), unique("offsets-only")
+    commit(bootstrap, other, TopicPartition(topic, 0, 4))
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": "me", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while consumer.poll(0.5) is None:
+        pass
+
+    def groups(*arguments: str, code: int = 0) -> list[list[str]]:
+        return rows(tool(COMMAND, "--bootstrap-server", bootstrap, *arguments, code=code))
+
+    assert {group, other} <= {row[0] for row in groups("--list")}
+    states = {row[0]: row[1] for row in groups("--list", "--state")}
+    assert (states[group], states[other]) == ("Stable", "Empty")
+    assert other not in {row[0] for row in groups("--list", "--state", "Stable")}
+    (member,) = [row for row in groups("--describe", "--group", group, "--members", "--verbose") if row[0] == group]
+    assert member[1].startswith("me-")
+    assert member[2:5] == ["/127.0.0.1", "me", "1"]
+    assert ("(0)" if release == "3.9.2" else f"{topic}:0") in member  # 3.9 leaves out the topic
+    (state,) = [row for row in groups("--describe", "--group", group, "--state") if row[0] == group]
+    assert state[-3:] == ["range", "Stable", "1"]
+    assert any("not empty" in " ".join(row).lower() for row in groups("--delete", "--group", group, code=0))
+    consumer.close()
+    for how, expected in (("--to-earliest", "0"), ("--to-latest", "10"), ("--shift-by=-3", "7"), ("--to-offset=5", "5")):
+        reset = groups("--reset-offsets", "--group", other, "--topic", topic, *how.split("="), "--execute")
+        assert sum(reset, [])[-4:] == [other, topic, "0", expected]  # 3.9 has no end of line before that
+    deleted = groups("--delete-offsets", "--group", other, "--topic", topic)
+    assert sum(deleted, [])[-3:] == [topic, "0", "Successful"]
+    groups("--delete", "--group", group)
+    assert group not in {row[0] for row in groups("--list")}
+
+
+def test_kafka_reads_our_records(start_broker: Callable[..., BrokerProcess], tool: Tool, release: str) -> None:
+    broker = start_broker({"offsets.topic.num.partitions": "1"})
+    topic = filled_topic(broker.bootstrap, 10)
+    commit(broker.bootstrap, "simple", TopicPartition(topic, 0, 4))
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "members", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while consumer.poll(0.5) is None:
+        pass
+    consumer.close()
+    formatters = "org.apache.kafka.tools.consumer"
+    where = ["--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "4000"]
+    offsets = tool(CONSUMER, *where, "--formatter", f"{formatters}.OffsetsMessageFormatter")
+    (first, *_) = [json.loads(line) for line in re.sub(r"\}\{\"key", '}\n{"key', offsets).splitlines()]
+    assert first["key"]["data"] == {"group": "simple", "topic": topic, "partition": 0}
+    assert first["value"]["data"]["offset"] == 4
+    groups = tool(CONSUMER, *where, "--formatter", f"{formatters}.GroupMetadataMessageFormatter")
+    assert '"group":"members"' in groups
+    assert '"protocolType":"consumer"' in groups
+    broker.stop()
+    (segment,) = (broker.data_dir / "__consumer_offsets-0").glob("*.log")
+    dumped = tool(DUMP[release], "--offsets-decoder", "--files", str(segment))
+    assert "isvalid: false" not in dumped
+    assert '"group":"simple"' in dumped
+    assert '"offset":4' in dumped
+
+
+@pytest.mark.parametrize("version", OLD_RELEASES)
+def test_java_consumers_of_long_ago(bootstrap: str, version: str) -> None:
+    topic, group = filled_topic(bootstrap, 100), unique(f"old-{version}")
+    libraries = [
+        jar("org.apache.kafka", "kafka-clients", version),
+        jar("net.jpountz.lz4", "lz4", "1.3.0"),
+        jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+        jar("org.slf4j", "slf4j-api", "1.7.36"),
+        jar("org.slf4j", "slf4j-nop", "1.7.36"),
+    ]
+    command = ["java", "-cp", ":".join(map(str, libraries)), str(OLD_PROGRAM), bootstrap, topic, group, "100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["100", "100"]
