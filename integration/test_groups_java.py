@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -113,9 +114,9 @@ def test_the_tool_for_groups(bootstrap: str, tool: Tool, release: str) -> None:
     consumer.close()
     for how, expected in (("--to-earliest", "0"), ("--to-latest", "10"), ("--shift-by=-3", "7"), ("--to-offset=5", "5")):
         reset = groups("--reset-offsets", "--group", other, "--topic", topic, *how.split("="), "--execute")
-        assert sum(reset, [])[-4:] == [other, topic, "0", expected]  # 3.9 has no end of line before that
+        assert [*chain.from_iterable(reset)][-4:] == [other, topic, "0", expected]  # 3.9 has no end of line before that
     deleted = groups("--delete-offsets", "--group", other, "--topic", topic)
-    assert sum(deleted, [])[-3:] == [topic, "0", "Successful"]
+    assert [*chain.from_iterable(deleted)][-3:] == [topic, "0", "Successful"]
     groups("--delete", "--group", group)
     assert group not in {row[0] for row in groups("--list")}
 

@@ -1,0 +1,96 @@
+"""Loading in slices, what is skipped, and what makes a partition fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybroker.coordinator import loading
+from pybroker.log.results import AppendOrigin
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from tests.api.groups import GROUP, broker, commit_request
+from tests.api.whole import NOW_MS, Whole
+
+PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
+
+
+def append(whole: Whole, batch: bytearray) -> None:
+    log = whole.replicas.partition_or_raise(PARTITION).log
+    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+
+
+def batch_of(key: bytes, value: bytes | None) -> bytearray:
+    return build_batch([Record(0, NOW_MS, key, value)])
+
+
+async def offset(whole: Whole) -> int:
+    response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
+    assert response.error_code == 0
+    return sum(p.committed_offset for t in response.topics for p in t.partitions)
+
+
+async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    append(whole, batch_of(b"\x00\x63of a later version", b"\x00\x00"))
+    marker = TransactionMarker(ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS)
+    append(whole, bytearray(build_transaction_marker(marker)))
+    whole.serve()
+    assert await offset(whole) == 4
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00")])
+async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: bytes, value: bytes | None) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
+    append(whole, batch_of(key, value))
+    whole.serve()
+    response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == 0
+
+
+async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "SLICE_RECORDS", 3)
+    whole = await broker(tmp_path)
+    for number in range(10):
+        await whole.ask(commit_request(offset=number), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    for expected in (3, 6, 9):
+        request: OffsetCommitRequest = commit_request(offset=99)
+        response = await whole.ask(request, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        turns.pop()()
+        shard = whole.groups.runtime._active[1].shard
+        loaded = shard.offset(GROUP, "t", 0)
+        assert loaded is not None
+        assert loaded.offset == expected - 1
+    turns.pop()()
+    assert turns == []
+    assert await offset(whole) == 9
+
+
+async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=1), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    whole.groups.stop()
+    turns.pop()()
+    assert turns == []
+    assert not whole.groups.runtime.partitions()
