@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -66,6 +67,34 @@ class Endless(SendPart):
         self.closed += 1
 
 
+class Chunk(bytearray):
+    """Made bytes that can be seen to die."""
+
+    __hash__ = object.__hash__  # each is another, whatever it holds
+
+
+class Made(Endless):
+    """Makes its zeros, a chunk at a time; `alive_max` is the most chunks there ever were when one was made, that one included."""
+
+    makes_bytes = True
+    CHUNK_BYTES = 128 * 1024
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.alive: weakref.WeakSet[Chunk] = weakref.WeakSet()
+        self.alive_max = 0
+
+    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
+        count = min(self.CHUNK_BYTES, self.size - self.pulled)
+        self.pulled += count
+        if not count:
+            return []
+        chunk = Chunk(count)
+        self.alive.add(chunk)
+        self.alive_max = max(self.alive_max, len(self.alive))
+        return [memoryview(chunk)]
+
+
 class PeakPool(MemoryPool):
     """Remembers the most that was used."""
 
@@ -79,7 +108,7 @@ class PeakPool(MemoryPool):
 
 class Toy:
     """The handler. What a request says, by its first byte: e echo the rest; p park until the test answers; n no answer; b as many
-    zeros as the decimal says; c echo and close; v break the protocol; x a bug."""
+    zeros as the decimal says, m the same made in chunks; c echo and close; v break the protocol; x a bug."""
 
     def __init__(self) -> None:
         self.handled: list[tuple[int, bytes]] = []  # connection id, request (its first 20 bytes)
@@ -98,8 +127,8 @@ class Toy:
                 return future
             case b"n":
                 return None
-            case b"b":
-                part = Endless(int(bytes(frame[1:])))
+            case b"b" | b"m":
+                part = (Made if frame[0] == ord("m") else Endless)(int(bytes(frame[1:])))
                 self.parts.append(part)
                 return Outgoing([struct.pack(">i", part.size), part], part.size + 4, self.on_sent)
             case b"c":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.network_toy import LOOPS, framed, run, serving, until
+from integration.network_toy import LOOPS, Made, framed, run, serving, until
 from pybroker.clock import SystemClock
 from pybroker.network.limits import Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
@@ -116,6 +116,25 @@ def test_a_consumer_that_never_reads_is_bounded_and_others_go_on(loop: str) -> N
             lazy.close()
             await until(lambda: setting.server.connections_open == 1)
             assert (setting.toy.sent, setting.toy.parts[0].closed) == (1, 1)
+
+    run(loop, scenario)
+
+
+def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as setting:
+            lazy, client = setting.raw(receive_buffer_bytes=4096), await setting.client()
+            lazy.sendall(framed(b"m1000000000"))
+            (connection,) = [c for c in setting.server._connections if c.context.peer_port == lazy.getsockname()[1]]
+            await until(lambda: connection._sender.is_blocked)
+            client.send(b"m20000000", b"eafter")
+            assert await client.answer() == bytes(20_000_000)
+            assert await client.answer() == b"after"
+            held, read = setting.toy.parts
+            assert isinstance(held, Made)
+            assert isinstance(read, Made)
+            assert (held.alive_max, read.alive_max) == (1, 1)
+            assert 0 < connection._transport.get_write_buffer_size() <= Made.CHUNK_BYTES
 
     run(loop, scenario)
 

@@ -1,0 +1,63 @@
+"""Memory that a consumer costs which sends a Fetch and never reads the answer.
+
+    python -m benchmarks.unread_answers [--consumers 40] [--records 60000] [--no-kafka]
+
+Each consumer asks for 12 MB from 12 partitions: with Fetch v4, whose answer is what is on the disk, and with Fetch v3, which is
+converted. Reported is the broker's RssAnon per consumer; what the kernel holds for the sockets is not in it. KIP-283 allows one
+chunk of 128 kB of a converted answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks import peers, procstat
+from benchmarks.fetching import fill
+from benchmarks.peers import Peer
+from integration import raw
+from integration.clients import create_topic
+
+if TYPE_CHECKING:
+    import argparse
+
+TOPIC, PARTITIONS, SIZE = "unread", 12, 1000
+WARM_UP_CONSUMERS, SETTLE_S = 5, 2
+
+
+def measure(peer: Peer, version: int, consumers: int) -> float:
+    """Bytes of anonymous memory for each of so many consumers."""
+    asks = [raw.Ask(topic=TOPIC, partition=p, bytes_max=1_000_000) for p in range(PARTITIONS)]
+    body = raw.fetch_body(version, asks, bytes_max=50_000_000)
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(raw.Connection(peer.bootstrap)) for _ in range(consumers)]
+        before = procstat.memory_bytes(peer.pid, "RssAnon")
+        for connection in connections:
+            connection.send(raw.FETCH, version, body)
+        time.sleep(SETTLE_S)
+        return (procstat.memory_bytes(peer.pid, "RssAnon") - before) / consumers
+
+
+def rows(options: argparse.Namespace) -> list[tuple[str, str, float]]:
+    found = []
+    with peers.started(options) as running:
+        for peer in running:
+            create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+            fill(peer.bootstrap, TOPIC, partitions=PARTITIONS, records=options.records, size=SIZE)
+            for version in (3, 4):
+                measure(peer, version, WARM_UP_CONSUMERS)
+                found.append((peer.name, f"v{version}", measure(peer, version, options.consumers) / 1e3))
+    return found
+
+
+def main() -> None:
+    parser = peers.arguments(__doc__)
+    parser.add_argument("--consumers", type=int, default=40)
+    parser.add_argument("--records", type=int, default=60_000)
+    options = parser.parse_args()
+    peers.table(f"{options.consumers} consumers that never read", ["broker", "Fetch", "RssAnon per consumer, kB"], rows(options))
+
+
+if __name__ == "__main__":
+    main()
