@@ -51,7 +51,7 @@ def change_levels(edits: Sequence[Edit], *, validate_only: bool) -> None:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Cannot set the log level of {name} to {text} as it is not a supported log level. "
-                f"Valid log levels are {', '.join(_LEVELS)}",
+                f"Valid log levels are {', '.join(sorted(_LEVELS))}",
             )
     if not validate_only:
         for name, operation, text in edits:

@@ -94,11 +94,13 @@ class BrokerLayers:
 
     def topic_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
         """All settings of a topic for which `own` was set, in the order of their names."""
-        resolved = TopicConfig.resolve(self.config, own)
-        return [
-            self._inheriting(row, ConfigSource.TOPIC, name in own, _text(row, resolved), [one.name for one in SYNONYMS[name]])
-            for name, row in sorted(TOPIC_SETTINGS.items())
-        ]
+        inherited = TopicConfig.resolve(self.config, {})
+        settings = []
+        for name, row in sorted(TOPIC_SETTINGS.items()):
+            value = row.format(row.parse(own[name])) if name in own else _text(row, inherited)
+            synonyms = [one.name for one in SYNONYMS[name]]
+            settings.append(self._inheriting(row, ConfigSource.TOPIC, name in own, value, synonyms))
+        return settings
 
     def group_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
         """All settings of a group for which `own` was set, in the order of their names."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from pybroker.config.group_settings import FAMILIES
-from pybroker.config.setting import INT_MAX, LONG_MAX, Effect, Setting
+from pybroker.config.setting import INT_MAX, LONG_MAX, Effect, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, SECTIONS
 from pybroker.config.topic_settings import SYNONYMS, TOPIC_SETTINGS, Synonym
 
@@ -65,6 +66,10 @@ def _markdown_lines() -> Iterator[str]:
     yield from ("| Property | Type | Default | Meaning |", "|---|---|---|---|")
     for setting in TOPIC_SETTINGS.values():
         yield _row(setting, SYNONYMS[setting.name])
+    yield from ("", "## Groups and client metrics", "", *_GROUPS, "")
+    yield from ("| Property | Type | Default | Meaning |", "|---|---|---|---|")
+    for setting in (*GROUP_CONFIGS.values(), *CLIENT_METRICS_CONFIGS.values()):
+        yield _row(setting._replace(effect=Effect.LATER), ())
     yield from ("", "## Accepted unread", "", "So that a file written for Kafka can stay as it is.", "")
     yield from ("| Names | What they are for | Effect |", "|---|---|---|")
     for family in FAMILIES:
@@ -77,6 +82,8 @@ def _row(setting: Setting, synonyms: tuple[Synonym, ...]) -> str:
         notes.append(f"Must be {setting.check.text}.")
     if synonyms:
         notes.append(f"[{', '.join(f'`{synonym.name}`' for synonym in synonyms)}]")
+    if setting.update is Update.CLUSTER_WIDE:
+        notes.append("*Dynamic.*")
     if setting.effect is not Effect.YES:
         notes.append(f"**{setting.effect.value.capitalize()}.**")
     text = " ".join(notes).replace("|", "\\|")
@@ -102,6 +109,11 @@ def _comment(text: str) -> Iterator[str]:
     yield line
 
 
+_GROUPS: Final = (
+    "Set for a group (`consumer.`) or a subscription of client metrics, by Kafka's tools. They are checked and kept. A group",
+    "that does not say takes the broker's property with `group.` in front, whose `min` and `max` bound it.",
+)
+
 _INTRODUCTION: Final = (
     "",
     "pybroker's properties have Kafka's names, types, defaults and meanings. Where Kafka's own versions differ, 3.9 counts.",
@@ -118,5 +130,7 @@ _INTRODUCTION: Final = (
     "An unknown name is a warning. A bad value keeps the broker from starting; the message names the property and the value.",
     "",
     "*Not yet* marks what is read and checked, but does nothing in this version; *accepted, ignored* what never will.",
-    "Every topic property can be changed while the broker runs; broker properties are read at start.",
+    "Every topic property can be changed while the broker runs, and of the broker's those that say *Dynamic*, for one broker or",
+    "for all (AlterConfigs, `kafka-configs`). A change counts from the next request on, survives any stop, and is stronger than",
+    "what the broker was started with. The limits on connections refuse new ones and close none.",
 )

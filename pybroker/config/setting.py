@@ -134,6 +134,8 @@ class Setting(NamedTuple):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return repr(value).upper().replace("E+", "E")  # as Java prints it
         return str(value)
 
     def _convert(self, text: str) -> Value:

@@ -1,0 +1,144 @@
+"""Changed settings and grown topics are in the store: atomic, in the face of others, and after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.config.broker import BrokerConfig
+from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
+from pybroker.metadata.controller import Controller
+from pybroker.metadata.entries import configs_key, encode_configs
+from pybroker.metadata.image import BROKER_KIND, GROUP_KIND, BrokerRegistration, ClusterImage, ConfigResource, ImageDelta
+from pybroker.metadata.more_partitions import MorePartitions
+from pybroker.metadata.new_topic import NewTopic
+from pybroker.metadata.store import open_store
+from pybroker.metadata.store.base import Store, StoreError
+from pybroker.metadata.store.memory import MemoryStore
+from pybroker.protocol.error_codes import ErrorCode
+
+OF_ALL = ConfigResource(BROKER_KIND, "")
+OF_ONE = ConfigResource(BROKER_KIND, "1")
+
+
+async def started(store: Store, *topics: str) -> Controller:
+    controller = Controller(store, BrokerConfig(node_id=1), broker_id=1)
+    await controller.start("cluster-id")
+    await controller.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+    await controller.create_topics([NewTopic(name=name, configs={}) for name in topics])
+    return controller
+
+
+def setting(resource: ConfigResource, **values: str) -> ConfigChange:
+    edits = [Edit(name.replace("_", "."), Operation.SET, text) for name, text in values.items()]
+    return ConfigChange(resource=resource, edits=edits)
+
+
+def of_topic(name: str) -> ConfigResource:
+    return ConfigResource(TOPIC_KIND, name)
+
+
+async def run_in_line(work: object, *arguments: object) -> object:
+    assert callable(work)
+    return work(*arguments)
+
+
+async def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/metadata.sqlite"
+    store = open_store(url, run_in_line)  # type: ignore[arg-type]  # like asyncio.to_thread
+    controller = await started(store, "t")
+    changes = [
+        setting(of_topic("t"), retention_ms="5"),
+        setting(OF_ALL, message_max_bytes="1000", log_retention_ms="7"),
+        setting(OF_ONE, message_max_bytes="2000"),
+        setting(ConfigResource(GROUP_KIND, "a/b"), consumer_session_timeout_ms="50000"),
+    ]
+    assert await controller.alter_configs(changes) == [None] * 4
+    assert await controller.create_partitions([MorePartitions(name="t", count=3)]) == [None]
+    await store.close()
+    store = open_store(url, run_in_line)  # type: ignore[arg-type]  # as above
+    again = await started(store)
+    assert again.image.configs == controller.image.configs
+    assert again.image.topics == controller.image.topics
+    assert dict(again.image.topics["t"].configs) == {"retention.ms": "5"}
+    assert len(again.image.topics["t"].partitions) == 3
+    assert (again.config.message_max_bytes, again.config.log_retention_ms) == (2000, 7)
+    assert again.static_config.message_max_bytes == 1_048_588
+    await store.close()
+
+
+async def test_one_refused_change_does_not_keep_others_back() -> None:
+    controller = await started(MemoryStore(), "t", "u")
+    before = controller.image.revision
+    changes = [
+        setting(of_topic("t"), retention_ms="5"),
+        setting(of_topic("u"), nonsense="5"),
+        setting(OF_ALL, log_segment_bytes="99"),
+    ]
+    errors = await controller.alter_configs(changes)
+    assert [None if error is None else error.code for error in errors] == [None, ErrorCode.INVALID_CONFIG, None]
+    assert controller.image.revision == before + 1
+    assert controller.config.log_segment_bytes == 99
+
+
+async def test_what_changes_nothing_is_no_commit() -> None:
+    controller = await started(MemoryStore(), "t")
+    change = setting(of_topic("t"), retention_ms="5")
+    await controller.alter_configs([change])
+    image = controller.image
+    assert await controller.alter_configs([change]) == [None]
+    assert controller.image is image
+
+
+async def test_a_change_by_somebody_else_is_not_overwritten() -> None:
+    store = MemoryStore()
+    one, other = await started(store, "t"), await started(store)
+    commit = store.commit
+    raced = []
+
+    async def slow_commit(**arguments: object) -> object:
+        if not raced:
+            raced.append(await commit(puts={configs_key(OF_ALL): encode_configs({"log.segment.bytes": "50"})}))
+        return await commit(**arguments)  # type: ignore[arg-type]  # as it was called
+
+    store.commit = slow_commit  # type: ignore[method-assign,assignment]  # somebody is faster, once
+    assert await one.alter_configs([setting(OF_ALL, log_retention_ms="7")]) == [None]
+    assert dict(other.image.configs_of(*OF_ALL)) == {"log.segment.bytes": "50", "log.retention.ms": "7"}
+    assert one.config.log_segment_bytes == 50
+
+
+async def test_a_store_that_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    controller = await started(store, "t")
+    image, config = controller.image, controller.config
+
+    async def refuse(**_: object) -> int:
+        raise StoreError("full")
+
+    monkeypatch.setattr(store, "commit", refuse)
+    errors = await controller.alter_configs([setting(of_topic("t"), retention_ms="5"), setting(OF_ALL, log_retention_ms="7")])
+    assert [error.code for error in errors if error is not None] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    (error,) = await controller.create_partitions([MorePartitions(name="t", count=2)])
+    assert error is not None
+    assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (controller.image, controller.config) == (image, config)
+
+
+async def test_listeners_see_the_settings_in_force() -> None:
+    controller = await started(MemoryStore())
+    seen: list[tuple[frozenset[ConfigResource], int]] = []
+
+    def listen(_old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        seen.append((delta.configs_changed, controller.config.log_segment_bytes))
+
+    controller.subscribe(listen)
+    await controller.alter_configs([setting(OF_ONE, log_segment_bytes="99")])
+    assert seen == [(frozenset({OF_ONE}), 99)]
+
+
+async def test_a_setting_that_this_version_cannot_use_does_not_stop_it() -> None:
+    store = MemoryStore()
+    await store.commit(puts={configs_key(OF_ALL): encode_configs({"log.segment.bytes": "a newer form"})})
+    controller = await started(store)
+    assert controller.config is controller.static_config
