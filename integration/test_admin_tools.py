@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
+from benchmarks.kafka_peer import classpath
 from integration.clients import KafkaPython, create_topic, unique
-from integration.kafka_tools import run_tool
 from integration.samples import varied
 
+RELEASE, TIMEOUT_S = "3.9.2", 180
 TOPICS, CONFIGS = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
+)
+
+
+def completed(bootstrap: str, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end."""
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(RELEASE)]  # short runs: compile little
+    command = [*java, tool, "--bootstrap-server", bootstrap, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 def run(bootstrap: str, tool: str, *arguments: str, code: int = 0) -> str:
     """What the tool says on standard output."""
-    done = run_tool(tool, "--bootstrap-server", bootstrap, *arguments)
+    done = completed(bootstrap, tool, *arguments)
     assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done.stdout
 
@@ -56,13 +72,13 @@ def test_settings_of_topics(bootstrap: str) -> None:
     }
     run(bootstrap, CONFIGS, *of_topic, "--alter", "--delete-config", "retention.ms")
     everything = settings(run(bootstrap, CONFIGS, *of_topic, "--describe", "--all"))
-    assert len(everything) == 35
+    assert len(everything) == 36
     assert everything["retention.ms"] == "604800000 sensitive=false synonyms={}"
     assert everything["min.cleanable.dirty.ratio"] == (
         "0.5 sensitive=false synonyms={DEFAULT_CONFIG:log.cleaner.min.cleanable.ratio=0.5}"
     )
     for bad in ("foo=bar", "retention.ms=abc"):
-        done = run_tool(CONFIGS, "--bootstrap-server", bootstrap, *of_topic, "--alter", "--add-config", bad)
+        done = completed(bootstrap, CONFIGS, *of_topic, "--alter", "--add-config", bad)
         assert done.returncode == 1
         assert "InvalidConfigurationException" in done.stdout + done.stderr
 
@@ -86,7 +102,7 @@ def test_settings_of_brokers(bootstrap: str) -> None:
             "Default configs for brokers in the cluster are:",
             f"  log.retention.ms=88888 sensitive=false synonyms={{{default}}}",
         ]
-        refused = run_tool(CONFIGS, "--bootstrap-server", bootstrap, *this, "--alter", "--add-config", "num.partitions=3")
+        refused = completed(bootstrap, CONFIGS, *this, "--alter", "--add-config", "num.partitions=3")
         assert refused.returncode == 1
         assert "InvalidRequestException" in refused.stdout + refused.stderr
     finally:
