@@ -1,0 +1,66 @@
+"""Settings in force are layered, checked one by one and together; those of groups stay within the broker's bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.config.broker import BrokerConfig
+from pybroker.config.dynamic import check_client_metrics_configs, check_group_configs, in_force
+from pybroker.config.setting import ConfigError
+
+STATIC = BrokerConfig(node_id=3, log_segment_bytes=500, origins={"log.segment.bytes": "file"})
+
+
+def test_layers() -> None:
+    config = in_force(STATIC, {"log.segment.bytes": "600", "log.retention.ms": "7"}, {"log.segment.bytes": "700"})
+    assert (config.log_segment_bytes, config.log_retention_ms, config.node_id) == (700, 7, 3)
+    assert config.origins == STATIC.origins
+    assert in_force(STATIC, {}, {}) is STATIC
+
+
+def test_what_no_row_knows_and_what_is_null_change_nothing() -> None:
+    assert in_force(STATIC, {"my.own": "x", "log.retention.ms": ""}, {"leader.replication.throttled.rate": "5"}) is STATIC
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("num.partitions", "3"),
+        ("log.segment.bytes", "13"),
+        ("log.segment.bytes", "many"),
+        ("log.retention.ms", "0"),
+        ("max.connections.per.ip.overrides", "nonsense"),
+        ("leader.replication.throttled.rate", "-1"),
+    ],
+)
+def test_bad_values_are_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        in_force(STATIC, {name: text}, {})
+    assert raised.value.key == name
+
+
+def test_values_that_do_not_go_together() -> None:
+    with pytest.raises(ConfigError):
+        in_force(STATIC, {"log.roll.ms": "5"}, {"log.roll.jitter.ms": "6"})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"what": "1"},
+        {"consumer.session.timeout.ms": "44999"},
+        {"consumer.session.timeout.ms": "60001"},
+        {"consumer.heartbeat.interval.ms": "15001"},
+        {"consumer.heartbeat.interval.ms": "x"},
+    ],
+)
+def test_bad_settings_of_groups(values: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        check_group_configs(STATIC, values)
+
+
+def test_good_settings_of_groups_and_client_metrics() -> None:
+    check_group_configs(STATIC, {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "15000"})
+    check_client_metrics_configs({"interval.ms": "100", "metrics": "a,b", "match": ""})
+    with pytest.raises(ConfigError):
+        check_client_metrics_configs({"interval.ms": "99"})
