@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.batches import write_batches
+from integration.broker import is_kafka
 from integration.clients import create_topic, unique
+from integration.legacy import parse
 from integration.raw import FETCH, Ask, Connection, Fetched, fetch, fetch_body, fetch_one, parse_fetch
 from integration.samples import T0_MS, Sample
 
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 
 RECORD_BYTES = 1000
 BATCHES = 20
-PADDING_BYTES = 12  # a header that tells a client of a message larger than its limit
 SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 
 
@@ -111,10 +113,33 @@ def test_before_version_3_there_is_no_limit_to_the_whole_and_none_is_exceeded(
 ) -> None:
     for limit in (10, 500, 3_000, 1 << 20):
         for got in fetch(connection, version, [Ask(topic=name, bytes_max=limit) for name in topics]).partitions:
-            assert len(got.records) <= max(limit, PADDING_BYTES), "too small a limit: nothing that is whole, perhaps padding"
+            assert len(got.records) <= limit
             if limit == 1 << 20:
                 expected = {topics[1]: 0, topics[2]: BATCHES + 1, topics[3]: 0}.get(got.topic, BATCHES)
                 assert len(sizes_of_batches(got.records)) == expected
+
+
+@pytest.mark.skipif(is_kafka(), reason="it sends nothing there")
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_before_version_3_a_first_batch_that_does_not_fit_is_cut_at_the_limit(
+    version: int, codec: str, connection: Connection, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    sent = write_batches(
+        connection, topic, [[Sample(b"%04d" % n, random.Random(n).randbytes(45).hex().encode(), T0_MS) for n in range(10)]], codec
+    )
+    for limit in (1, 11, 12, 100, 500):
+        got = fetch_one(connection, version, Ask(topic=topic, bytes_max=limit)).records
+        assert len(got) == limit
+        whole = fetch_one(connection, version, Ask(topic=topic)).records
+        assert got == whole[:limit], "as if the converted batch were what lies on the disk"
+    parsed = parse(got)
+    if codec == "none":
+        assert len(parsed.records) == 500 // (128 if version == 2 else 120), "the whole messages that fit are delivered"
+        assert [r.sample.value for r in parsed.records] == [s.value for s in sent[: len(parsed.records)]]
+    else:
+        assert parsed.records == []
 
 
 def test_the_broker_caps_every_answer(start_broker: Callable[..., BrokerProcess]) -> None:

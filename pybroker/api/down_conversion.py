@@ -5,11 +5,15 @@ Memory of a response (KIP-283)
     kept only while their sum is within one chunk; what is beyond is measured, forgotten and made again when its turn comes. So
     a response from 250 partitions holds no more than one from a single one.
 
+First batches that do not fit
+    Before Fetch v3 they are cut at the partition's limit (`records.cut_conversion`). The slice that was read ends inside such a
+    batch; here it is widened to all of it, as only a whole batch can be converted.
+
 Padding
     Its size field is Integer.MAX_VALUE, as the document says. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits
     and fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today: a byte more than is left.
 
-Source: KIP-283; KafkaApis.maybeConvertFetchedData.
+Source: KIP-74, KIP-283; KafkaApis.maybeConvertFetchedData.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.parts import SendPart
+from pybroker.records.cut_conversion import CutConversion
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 from pybroker.records.lazy_down_conversion import OVERFLOW_MESSAGE_SIZE, LazyDownConversion, down_convert_eagerly
 
@@ -51,19 +56,31 @@ class DownConversion:
         self._metrics = metrics
         self._to_magic = to_magic
 
-    def convert(self, topic: str, records: FileRecords, fetch_offset: int) -> SendPart | bytes | ErrorCode:
-        """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE."""
+    def convert(
+        self, topic: str, records: FileRecords, fetch_offset: int, cut_batch_size: int = 0
+    ) -> SendPart | bytes | ErrorCode:
+        """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE.
+
+        `cut_batch_size` is the size of the first batch where `records` end inside it, because its size is the limit; else 0.
+        """
         started_ns = time.perf_counter_ns()
+        limit = records.size
+        if cut_batch_size:
+            records = records.widened(cut_batch_size)
+        lazy: LazyDownConversion | CutConversion
         try:
             if self._is_eager:
-                return down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
-            lazy = LazyDownConversion(
+                data = down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
+                return data[:limit] if cut_batch_size else data
+            lazy = whole = LazyDownConversion(
                 records,
                 to_magic=self._to_magic,
                 first_offset=fetch_offset,
                 chunk_bytes=self._chunk_bytes,
                 overflow_message_size=self._overflow_message_size,
             )
+            if cut_batch_size:
+                lazy = CutConversion(whole, limit)
         except UnsupportedCompressionError:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         except CorruptRecordError:
@@ -83,7 +100,7 @@ class _Counted(SendPart):
 
     __slots__ = ("_lazy", "_metrics", "_topic", "size")
 
-    def __init__(self, lazy: LazyDownConversion, metrics: BrokerMetrics, topic: str) -> None:
+    def __init__(self, lazy: LazyDownConversion | CutConversion, metrics: BrokerMetrics, topic: str) -> None:
         self._lazy = lazy
         self._metrics = metrics
         self._topic = topic

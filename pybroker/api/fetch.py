@@ -107,6 +107,8 @@ def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_fol
             )
             for partition in topic.partitions
         ]
+    if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
+        partitions = list({one.session_key: one for one in partitions}.values())
     forgotten: list[SessionKey] = [
         (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
         for topic in request.forgotten_topics_data
@@ -120,6 +122,16 @@ def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_fol
         partitions=partitions,
         forgotten=forgotten,
         topic_names=name_of,
+    )
+
+
+def _repeats_a_partition(request: FetchRequest) -> bool:
+    """Whether a partition, or at least a topic, is named twice."""
+    topics = request.topics
+    if len(topics) > 1 and len({(topic.topic, topic.topic_id) for topic in topics}) < len(topics):
+        return True
+    return any(
+        len(topic.partitions) > 1 and len({one.partition for one in topic.partitions}) < len(topic.partitions) for topic in topics
     )
 
 
@@ -184,7 +196,7 @@ def _partition(
             if config is not None and not config.message_downconversion_enable:
                 return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
             if records is not None:
-                converted = conversion.convert(wanted.topic_partition.topic, records, wanted.fetch_offset)
+                converted = conversion.convert(wanted.topic_partition.topic, records, wanted.fetch_offset, data.cut_batch_size)
                 if isinstance(converted, ErrorCode):
                     return _refused(wanted, converted)
                 answered.records = converted
@@ -205,6 +217,15 @@ def _count(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionD
             counters.failed_fetch_requests += 1
 
 
+_NEVER_READ: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Errors with which Kafka answers before it reads; its list of aborted transactions is empty then, and null for all others."""
 _NO_DATA: Final = FetchPartitionData()
 
 
@@ -215,6 +236,6 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
         high_watermark=data.high_watermark,
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if code in _NEVER_READ else None,
         records=b"",
     )

@@ -10,7 +10,8 @@ Versions
     partition. v5 log start offset. v7 zstd. v8 record errors. v9 flexible. v10 the current leader, where it is another.
     v13 topic ids in place of names.
 Not done
-    Transactions: a batch that belongs to one is refused with INVALID_TXN_STATE, as none can be open.
+    Transactions: a batch that belongs to one is refused with INVALID_TXN_STATE, as none can be open. One in a request without a
+    transactional id makes all of that TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, KIP-467, KIP-516, KIP-951.
 """
 
@@ -48,6 +49,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     version = context.api_version
     entries: dict[TopicPartition, memoryview] = {}
     refused: ProduceResults = {}
+    is_unauthorized = False
     layout: list[tuple[str, TopicId, list[TopicPartition]]] = []  # the answer's, in the request's order
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
@@ -63,12 +65,18 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
             topic_partition = new_tuple(TopicPartition, (key, partition.index))
             asked.append(topic_partition)
             records: Any = partition.records  # the decoder makes a memoryview or None
+            is_transactional = records is not None and _is_transactional(records)
+            if is_transactional and request.transactional_id is None:
+                is_unauthorized = True
             if not known:
                 refused[topic_partition] = PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
-            elif records is None or _is_transactional(records):
+            elif records is None or is_transactional:
                 refused[topic_partition] = _refusal(records)
             else:
                 entries[topic_partition] = records
+    if is_unauthorized:
+        unauthorized = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        entries, refused = {}, {topic_partition: unauthorized for _, _, asked in layout for topic_partition in asked}
 
     def answer(results: ProduceResults) -> ProduceResponse | None:
         if refused:

@@ -197,5 +197,9 @@ class FileRecords(SendPart):
         assert size >= 0
         return FileRecords(self.file, self.position + position, size)
 
+    def widened(self, size: int) -> FileRecords:
+        """A slice of `size` bytes from where this one starts, unsent. The caller knows that the file has them."""
+        return FileRecords(self.file, self.position, size)
+
     def close(self) -> None:
         """Nothing is held but memory."""

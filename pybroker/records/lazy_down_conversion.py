@@ -12,7 +12,8 @@ Cases, Spost being the size of everything converted
        takes it for one that was cut at the fetch size, and ignores it. Where fewer than its 12 bytes of head are left, the
        head is cut.
     D  Nothing can be converted, because there are only control batches, or not one whole batch: 12 bytes of padding, so that
-       the consumer sees a message that is larger than its fetch.
+       the consumer sees a message that is larger than its fetch. (A first batch that Fetch v0 to v2 cut at the partition's
+       limit is no such case: `cut_conversion` reads it whole.)
 
 Cost
     Created: the first batch's size is measured; without a codec no byte is converted for that. With one it must be converted,
@@ -69,7 +70,8 @@ class RecordsSource(Protocol):
 class LazyDownConversion(SendPart):
     """The records of one partition of a response, in magic 0 or 1.
 
-    `size` is Spre. `source` is owned: `close` closes it. Belongs to the loop.
+    `size` is Spre, `first_size` that of the first batch after conversion, 0 in case D. `source` is owned: `close` closes it.
+    Belongs to the loop.
     """
 
     makes_bytes: ClassVar[bool] = True
@@ -85,6 +87,7 @@ class LazyDownConversion(SendPart):
         "_source",
         "_to_magic",
         "error",
+        "first_size",
         "records_converted",
         "size",
     )
@@ -117,9 +120,9 @@ class LazyDownConversion(SendPart):
         self._overflow_message_size = overflow_message_size
         self.records_converted = 0
         self.error: CorruptRecordError | UnsupportedCompressionError | None = None
-        first_size = self._measure_first() if source.size else 0
-        if first_size:
-            self.size = max(source.size, first_size)
+        self.first_size = self._measure_first() if source.size else 0
+        if self.first_size:
+            self.size = max(source.size, self.first_size)
         else:
             self.size = LOG_OVERHEAD if source.size else 0
         self._left = self.size

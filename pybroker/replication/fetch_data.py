@@ -178,6 +178,7 @@ class FetchPartitionData:
     """The answer for one partition. `records` is owned by whoever gets the answer; None when there are none.
 
     `fetch_offset_metadata` is where in the log the fetch offset lies, for a fetch that has to wait; no part of the answer.
+    `cut_batch_size` is the size of the first batch where `records` end inside it (before Fetch v3); 0 where they do not.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -189,6 +190,7 @@ class FetchPartitionData:
     diverging_epoch: EpochEndOffset | None = None
     preferred_read_replica: int = NO_PREFERRED_REPLICA
     fetch_offset_metadata: LogOffsetMetadata | None = None
+    cut_batch_size: int = 0
 
 
 FetchResults = list[tuple[FetchPartition, FetchPartitionData]]

@@ -149,6 +149,15 @@ class Partition:
         stable = self.last_stable_offset
         return high_watermark if stable == high_watermark.offset else self.log.offset_metadata(stable)
 
+    def epoch_of_log_start(self) -> int:
+        """The leader epoch of the record at the start of the log, also where that is still to be written; -1 when unknown.
+
+        A leader's epoch begins where its log ended when it became one. The log notes it with the first record of the epoch, so
+        that new partitions need no file.
+        """
+        log = self.log
+        return self.leader_epoch if log.log_start_offset == log.log_end_offset else log.epoch_for_offset(log.log_start_offset)
+
     # Writing
 
     def append_records_to_leader(
@@ -251,6 +260,8 @@ class Partition:
         records = fetched.records
         if not isinstance(records, bytes) and (params.hard_max_bytes_limit or not fetched.is_first_incomplete):
             answer.records = records
+            if fetched.is_first_incomplete:
+                answer.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
             answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
         return answer
@@ -277,7 +288,10 @@ class Partition:
         return answer
 
     def _end_of_last_fetched_epoch(self, wanted: FetchPartition) -> EpochEndOffset:
-        return EpochEndOffset(*self.log.end_offset_for_epoch(wanted.last_fetched_epoch))
+        end = EpochEndOffset(*self.log.end_offset_for_epoch(wanted.last_fetched_epoch))
+        if end.epoch < 0 and wanted.last_fetched_epoch == self.leader_epoch and self.is_leader:
+            return EpochEndOffset(self.leader_epoch, self.log.log_end_offset)  # the log learns it with its first record
+        return end
 
     def is_diverging(self, wanted: FetchPartition) -> bool:
         """Whether the fetcher's log and ours part before its fetch offset, or nothing is known of its last epoch. KIP-595."""

@@ -264,7 +264,9 @@ class ReplicaManager:
         for topic_partition, records in entries.items():
             topic = topic_partition.topic
             if topic in INTERNAL_TOPICS and not is_internal_allowed:
-                results[topic_partition] = PartitionProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                is_known = self._absence(topic_partition) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results[topic_partition] = PartitionProduceResult(code)
                 continue
             partition = self._partitions.get(topic_partition)
             if partition is None:

@@ -11,6 +11,8 @@ import pytest
 from pybroker.network.context import Outgoing
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.records.compression import CompressionType
+from pybroker.records.convert import down_convert
 from tests.api import records
 from tests.api.test_produce import request as produce_request
 from tests.api.whole import Whole, settled
@@ -200,3 +202,69 @@ async def test_what_pads_a_converted_partition(tmp_path: Path, padding: str) -> 
     claimed = int.from_bytes(data[message_size + 8 : message_size + 12])
     assert claimed == (0x7FFFFFFF if padding == "integer-max" else max(left + 1, 61))
     assert data[message_size + 12 :] == bytes(left - 12)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_before_version_3_a_first_batch_is_cut_at_the_limit_after_conversion(
+    tmp_path: Path, version: int, eager: bool
+) -> None:
+    whole = await Whole(tmp_path, pybroker_down_conversion_eager=eager).start()
+    await whole.create("t")
+    batch = records.batch(*[b"%03d" % n * 30 for n in range(10)])
+    for _ in range(2):
+        await whole.ask(produce_request(batch), 9)
+    converted = down_convert(batch, to_magic=1 if version == 2 else 0, first_offset=0).data
+    assert len(converted) > len(batch)
+    for limit in (1, 11, 12, 100, 500, len(batch) - 1):
+        (answer,) = (await whole.ask(request(0, limit=limit), version)).responses[0].partitions
+        assert (answer.error_code, bytes(answer.records)) == (0, converted[:limit])
+    (nothing,) = (await whole.ask(request(0, limit=0), version)).responses[0].partitions
+    assert (nothing.error_code, bytes(nothing.records)) == (0, b"")
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_a_cut_batch_that_cannot_be_converted(tmp_path: Path, version: int) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    await whole.ask(produce_request(records.batch(b"a" * 500, compression=CompressionType.ZSTD)), 9)
+    assert answers(await whole.ask(request(0, limit=20), version)) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])]
+
+
+@pytest.mark.parametrize("version", [4, 7, 12])
+async def test_aborted_transactions_of_errors_are_an_empty_list_where_nothing_was_read(tmp_path: Path, version: int) -> None:
+    whole, _ = await filled(tmp_path)
+    response = await whole.ask(request(9, 0, 0), version)
+    assert [(a.error_code, a.aborted_transactions) for a in response.responses[0].partitions] == [
+        (ErrorCode.OFFSET_OUT_OF_RANGE, None),
+        (0, None),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ]
+
+
+@pytest.mark.parametrize("version", [2, 7, 17])
+@pytest.mark.parametrize("is_one_topic", [True, False])
+async def test_a_partition_that_is_asked_for_twice_is_answered_once_with_what_was_said_last(
+    tmp_path: Path, version: int, is_one_topic: bool
+) -> None:
+    whole, topic_id = await filled(tmp_path)
+    asked = [
+        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=UNLIMITED)
+        for partition, offset in ((0, 9), (1, 0), (0, 2))
+    ]
+    groups = [asked] if is_one_topic else [[one] for one in asked]
+    topics = [FetchTopic(topic="t", topic_id=topic_id, partitions=group) for group in groups]
+    for session_epoch in (-1, 0) if version >= 7 else (-1,):
+        message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=UNLIMITED, topics=topics, session_epoch=session_epoch)
+        response = await whole.ask(message, version)
+        assert [answer.partition_index for answer in response.responses[0].partitions] == [0, 1]
+        assert answers(response) == [(0, [(2, b"c"), (3, b"d")]), (0, [])]
+
+
+@pytest.mark.parametrize(("last_fetched_epoch", "code"), [(-1, 0), (0, 0), (1, ErrorCode.OFFSET_OUT_OF_RANGE)])
+async def test_the_leader_s_epoch_is_known_before_its_first_record(tmp_path: Path, last_fetched_epoch: int, code: int) -> None:
+    whole, _ = await filled(tmp_path)
+    message = request(4, 0)
+    for partition in message.topics[0].partitions:
+        partition.last_fetched_epoch = last_fetched_epoch
+    assert answers(await whole.ask(message, 12)) == [(code, []), (code, [])]

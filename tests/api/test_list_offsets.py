@@ -87,3 +87,13 @@ async def test_an_unknown_topic(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     (answer,) = await ask(whole, 1, list_offsets.LATEST)
     assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+@pytest.mark.parametrize("version", [4, 8, 11])
+@pytest.mark.parametrize("timestamp", [list_offsets.EARLIEST, list_offsets.EARLIEST_LOCAL, list_offsets.LATEST])
+async def test_an_empty_partition_has_its_leader_s_epoch(tmp_path: Path, version: int, timestamp: int) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("t")
+    (answer,) = await ask(whole, version, timestamp)
+    if version >= list_offsets._FIRST_VERSION[timestamp]:
+        assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 0, 0)

@@ -161,5 +161,35 @@ async def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     data = records.batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert only(await whole.ask(request(data), 9)).error_code == ErrorCode.INVALID_TXN_STATE
+    message = request(data)
+    message.transactional_id = "tx"
+    assert only(await whole.ask(message, 9)).error_code == ErrorCode.INVALID_TXN_STATE
     assert stored(whole) == []
+
+
+@pytest.mark.parametrize("version", [2, 3, 9, 13])
+async def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_request(tmp_path: Path, version: int) -> None:
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("t", partitions=2)
+    data = records.batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    message = request(data, topic_id=topic_id)
+    message.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=records.batch(b"a")))
+    message.topic_data.append(
+        TopicProduceData(
+            name="?", topic_id=b"?" * 16, partition_data=[PartitionProduceData(index=0, records=records.batch(b"a"))]
+        )
+    )
+    response = await whole.ask(message, version)
+    codes = [answer.error_code for topic in response.responses for answer in topic.partition_responses]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 3
+    assert all(log.log_end_offset == 0 for log in whole.logs.all_logs())
+
+
+async def test_internal_topics_are_unknown_until_they_exist_and_then_refused(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    data = records.batch(b"a")
+    unknown = await whole.ask(request(data, name="__consumer_offsets"), 9)
+    assert only(unknown).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await whole.create("__consumer_offsets")
+    existing = await whole.ask(request(data, name="__consumer_offsets"), 9)
+    assert only(existing).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -204,9 +204,18 @@ def test_diverging_epochs(epoch: int, offset: int, expected: EpochEndOffset | No
 
 @pytest.mark.parametrize(("epoch", "offset"), [(0, 5), (2, 1)], ids=["epoch unknown", "before the log start"])
 def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offset: int) -> None:
-    partition = replica(image(replicas=(1,), isr=(1,)), *[10] * 6)
+    partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
     partition.log.epochs = [(1, 3), (2, 6)]  # type: ignore[assignment]
     partition.log.log_start_offset = 2
     with pytest.raises(KafkaError) as caught:
         partition.fetch_records(params(), wanted("t", offset, last_fetched_epoch=epoch), bytes_max=1000, min_one_batch=True)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_s_epoch_begins_at_its_log_s_end_before_it_has_a_record() -> None:
+    partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
+    asked = wanted("t", 6, last_fetched_epoch=2)
+    assert not partition.is_diverging(asked)
+    assert partition.fetch_records(params(), asked, bytes_max=1000, min_one_batch=True).error_code == ErrorCode.NONE
+    partition.log.log_start_offset = 6
+    assert partition.epoch_of_log_start() == 2, "of the record that will be the first"
