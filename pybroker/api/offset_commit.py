@@ -7,7 +7,8 @@ Behaviour
 Versions
     v0 no member: kept with the group like all others (Kafka kept them in ZooKeeper). v1 member and generation, commit time by the
     client. v2-v4 retention by the client. v3 throttle time. v6 leader epoch. v7 static members (KIP-345). v8 flexible. v9
-    KIP-848; a group that is not there is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION. v10 topic ids.
+    KIP-848: the number may be a member's epoch (STALE_MEMBER_EPOCH), before UNSUPPORTED_VERSION for such members; a group that is
+    not there is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION. v10 topic ids.
 Not done
     Nothing.
 Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset; KIP-211.
@@ -107,4 +108,5 @@ def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committ
         request.member_id,
         request.group_instance_id,
         ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION,
+        is_new,
     )

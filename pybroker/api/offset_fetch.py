@@ -5,7 +5,8 @@ Behaviour
     have one. What is answered is durable. `require_stable` finds nothing to wait for while there are no transactions.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as Kafka answered from ZooKeeper. v2 null topics, error of the
-    group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9 KIP-848.
+    group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9 KIP-848:
+    member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
     v10 topic ids; an id that nobody has is UNKNOWN_TOPIC_ID, and with null topics those that are gone are left out.
 Not done
     UNSTABLE_OFFSET_COMMIT, which needs transactions.
@@ -66,7 +67,13 @@ def handle(
         one: Deferred[Any, OffsetFetchResponseGroup] = Deferred(
             lambda outcome, group=group: _group_response(broker, version, group, outcome)  # type: ignore[misc]
         )
-        broker.groups.fetch(group.group_id, _wanted(broker, version, group), one.complete)
+        broker.groups.fetch(
+            group.group_id,
+            _wanted(broker, version, group),
+            one.complete,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+        )
         answers.append(one.answer())
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return asyncio.ensure_future(_all(answers))

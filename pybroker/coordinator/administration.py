@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator import offsets
 from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer_group import PROTOCOL_TYPE, ConsumerGroupState
+from pybroker.coordinator.consumer_records import group_tombstones
 from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.result import CoordinatorResult
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,22 +22,21 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
     """The groups that pass both filters, which are in lower case; an empty one passes all."""
-    if types and CLASSIC not in types:
-        return []
-    return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
-        )
-        for group in shard.groups.values()
-        if not states or group.state.value.lower() in states
-    ]
+    listed: list[ListedGroup] = []
+    if not types or CLASSIC in types:
+        listed += [_listed(group.group_id, group.protocol_type or "", group.state, CLASSIC) for group in shard.groups.values()]
+    if not types or CONSUMER in types:
+        listed += [_listed(group.group_id, PROTOCOL_TYPE, group.state, CONSUMER) for group in shard.consumer_groups.values()]
+    return [group for group in listed if not states or group.group_state.lower() in states]
+
+
+def _listed(group_id: str, protocol_type: str, state: GroupState | ConsumerGroupState, kind: str) -> ListedGroup:
+    return ListedGroup(group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=kind)
 
 
 def describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
@@ -73,12 +74,22 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str], _now_ms: int) -> 
         if group_id in codes:
             continue
         group = shard.groups.get(group_id)
-        if group is None:
+        consumers = shard.consumer_groups.get(group_id)
+        if consumers is not None and not consumers.members:
+            codes[group_id] = ErrorCode.NONE
+            result.records += [*offsets.tombstones_of_group(shard, group_id), *group_tombstones(consumers)]
+        elif group is None and consumers is None:
             codes[group_id] = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY:
+        elif group is None or group.state is not GroupState.EMPTY:
             codes[group_id] = ErrorCode.NON_EMPTY_GROUP
         else:
             codes[group_id] = ErrorCode.NONE
             result.records += [*offsets.tombstones_of_group(shard, group_id), group_tombstone(group_id)]
     result.response = codes
     return result
+
+
+def remove_empty_consumer_group(shard: GroupShard, group_id: str) -> CoordinatorResult:
+    """An empty KIP-848 group gives way to a classic one, which takes over its offsets."""
+    group = shard.consumer_groups.get(group_id)
+    return CoordinatorResult(records=[] if group is None or group.members else group_tombstones(group))

@@ -4,6 +4,7 @@ How the age of an offset counts (`offsets.retention.minutes`):
 
     the commit named its own expiry (v2 to v4)     that time
     a simple group: consumers without membership   since the commit
+    a group of KIP-848                             since the commit, and only for topics that no member subscribes to
     an Empty group                                 since it became Empty; since the commit if that is not known
     a Stable group of consumers                    since the commit, and only for topics that no member subscribes to
     any other group                                never
@@ -18,6 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic_group import ClassicGroup, GroupState
+from pybroker.coordinator.consumer_group import ConsumerGroup
+from pybroker.coordinator.consumer_records import group_tombstones
 from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, group_tombstone, offset_tombstone
 from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult
 
@@ -32,10 +35,14 @@ def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
         left = _expire_offsets(shard, group, result.records, now_ms)
         if not left and group.state is GroupState.EMPTY and not group.pending_joins:
             result.records.append(group_tombstone(group.group_id))
+    for consumers in shard.consumer_groups.values():
+        left = _expire_offsets(shard, consumers, result.records, now_ms)
+        if not left and not consumers.members:
+            result.records += group_tombstones(consumers)
     return result
 
 
-def _expire_offsets(shard: GroupShard, group: ClassicGroup, records: list[CoordinatorRecord], now_ms: int) -> int:
+def _expire_offsets(shard: GroupShard, group: ClassicGroup | ConsumerGroup, records: list[CoordinatorRecord], now_ms: int) -> int:
     """Returns how many offsets stay."""
     left = 0
     retention_ms = shard.settings.offsets_retention_ms
@@ -49,9 +56,13 @@ def _expire_offsets(shard: GroupShard, group: ClassicGroup, records: list[Coordi
     return left
 
 
-def _is_expired(group: ClassicGroup, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+def _is_expired(group: ClassicGroup | ConsumerGroup, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
     since_ms: int | None
-    if group.protocol_type is None or (group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None):
+    if (
+        isinstance(group, ConsumerGroup)
+        or group.protocol_type is None
+        or (group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None)
+    ):
         since_ms = committed.commit_ms
     elif group.state is GroupState.EMPTY:
         since_ms = committed.commit_ms if group.state_since_ms is None else group.state_since_ms

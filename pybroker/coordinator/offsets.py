@@ -21,6 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pybroker.coordinator.consumer_group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
 
 NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
@@ -30,7 +31,8 @@ NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 class Committer(NamedTuple):
     """Who commits. `generation_id` is negative, `member_id` empty and the instance None for somebody who is no member.
 
-    `unknown_group` is the error when a member commits to a group that is not there: it depends on the version.
+    `unknown_group` is the error when a member commits to a group that is not there: it depends on the version. So does
+    `knows_epochs`, whether the number may be the epoch of a KIP-848 member.
     """
 
     group_id: str
@@ -38,6 +40,7 @@ class Committer(NamedTuple):
     member_id: str
     group_instance_id: str | None
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    knows_epochs: bool = False
 
 
 class NewOffset(NamedTuple):
@@ -57,7 +60,8 @@ def commit(
 ) -> CoordinatorResult:
     """Response: a code for each partition. `retention_ms` is -1 for the broker's (v2 to v4 may ask for another)."""
     group = shard.groups.get(committer.group_id)
-    code = _commit_refusal(group, committer)
+    consumers = shard.consumer_groups.get(committer.group_id)
+    code = _commit_refusal(group, committer) if consumers is None else _consumer_refusal(consumers, committer)
     if code:
         return CoordinatorResult(response=dict.fromkeys(new, code))
     result = CoordinatorResult(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
@@ -100,6 +104,24 @@ def _commit_refusal(group: ClassicGroup | None, committer: Committer) -> ErrorCo
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
 
 
+def _consumer_refusal(group: ConsumerGroup, committer: Committer) -> ErrorCode:
+    """A member commits in its epoch; while there is none, anybody may who has no epoch."""
+    if committer.generation_id < 0 and not group.members:
+        return ErrorCode.NONE
+    code = group.check_epoch(committer.member_id, committer.generation_id)
+    if committer.member_id in group.members and not committer.knows_epochs:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return code
+
+
+def fetch_refusal(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+    """Whether a fetch may be answered: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a KIP-848 member that is not as it says."""
+    group = shard.consumer_groups.get(group_id)
+    if group is None or (not member_id and member_epoch < 0):
+        return ErrorCode.NONE
+    return group.check_epoch(member_id or "", member_epoch)
+
+
 def fetch(shard: GroupShard, group_id: str, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
     """What is committed, NO_OFFSET where nothing is."""
     topics = shard.offsets.get(group_id, {})
@@ -117,10 +139,10 @@ def fetch_all(shard: GroupShard, group_id: str) -> dict[TopicPartition, Committe
 
 def delete_offsets(shard: GroupShard, group_id: str, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
     """Response: an ErrorCode for the whole, or a code for each partition."""
-    group = shard.groups.get(group_id)
+    group = shard.groups.get(group_id) or shard.consumer_groups.get(group_id)
     if group is None:
         return CoordinatorResult(response=ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+    if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
         return CoordinatorResult(response=ErrorCode.NON_EMPTY_GROUP)
     result = CoordinatorResult()
     codes: Codes = {}

@@ -14,13 +14,16 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pybroker.coordinator import administration, expiry, membership, offsets
+from pybroker.coordinator import administration, consumer_describe, consumer_heartbeat, expiry, membership, offsets
+from pybroker.coordinator.consumer_draft import ConsumerGroupSettings
+from pybroker.coordinator.consumer_heartbeat import ConsumerHeartbeat
 from pybroker.coordinator.join import JoinRequest, join
 from pybroker.coordinator.loading import Loader, first_operation
 from pybroker.coordinator.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime import CoordinatorRuntime, Done, RuntimeSettings
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.coordinator.sync import sync
+from pybroker.metadata.image import GROUP_KIND, ConfigResource
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.records import CommittedOffset
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
+    from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
     from pybroker.protocol.messages.list_groups import ListedGroup
@@ -149,6 +153,8 @@ class GroupCoordinator:
 
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)
+        for group in shard.consumer_groups.values():
+            consumer_heartbeat.restart_timers(result, group, self._consumer_settings(group.group_id))
         result.timers.append(self._next_clean_up())
         return result
 
@@ -208,7 +214,11 @@ class GroupCoordinator:
 
     def join(self, request: JoinRequest) -> None:
         """A JoinGroup; `request.waiting` gets a response or an ErrorCode."""
-        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: join(shard, request, now_ms), request.waiting)
+        partition = self._partition(request.group_id)
+        self.runtime.write(
+            partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
+        )
+        self.runtime.write(partition, lambda shard, now_ms: join(shard, request, now_ms), request.waiting)
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """A SyncGroup."""
@@ -226,6 +236,34 @@ class GroupCoordinator:
             self._partition(request.group_id), lambda shard, now_ms: membership.leave(shard, request, now_ms), done
         )
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str, done: Done
+    ) -> None:
+        """A ConsumerGroupHeartbeat."""
+        beat = ConsumerHeartbeat(
+            request=request,
+            version=version,
+            client_id=client_id,
+            client_host=client_host,
+            image=self._controller.image,
+            settings=self._consumer_settings(request.group_id),
+        )
+        self.runtime.write(
+            self._partition(request.group_id), lambda shard, now_ms: consumer_heartbeat.heartbeat(shard, beat, now_ms), done
+        )
+
+    def _consumer_settings(self, group_id: str) -> ConsumerGroupSettings:
+        """The broker's, or what was set for the group itself."""
+        config = self._config
+        own = self._controller.image.configs.get(ConfigResource(GROUP_KIND, group_id))
+        values: Mapping[str, str] = {} if own is None else own.values
+        return ConsumerGroupSettings(
+            session_timeout_ms=int(values.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)),
+            heartbeat_interval_ms=int(values.get("consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms)),
+            max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+        )
+
     # Offsets
 
     def commit(self, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, done: Done) -> None:
@@ -236,10 +274,21 @@ class GroupCoordinator:
             done,
         )
 
-    def fetch(self, group_id: str, wanted: Iterable[TopicPartition] | None, done: Done) -> None:
-        """Offsets by partition; all that the group has when `wanted` is None."""
+    def fetch(
+        self,
+        group_id: str,
+        wanted: Iterable[TopicPartition] | None,
+        done: Done,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> None:
+        """Offsets by partition; all that the group has when `wanted` is None. An ErrorCode for a KIP-848 member out of date."""
 
-        def question(shard: GroupShard) -> dict[TopicPartition, CommittedOffset]:
+        def question(shard: GroupShard) -> dict[TopicPartition, CommittedOffset] | ErrorCode:
+            code = offsets.fetch_refusal(shard, group_id, member_id, member_epoch)
+            if code:
+                return code
             return offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
 
         self.runtime.read(self._partition(group_id), question, done)
@@ -265,6 +314,15 @@ class GroupCoordinator:
         self.runtime.read(
             self._partition(group_id),
             lambda shard: administration.describe(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
+            done,
+        )
+
+    def describe_consumer_group(self, group_id: str, done: Done) -> None:
+        """A DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
+        image, default = self._controller.image, self._config.group_consumer_assignors[0]
+        self.runtime.read(
+            self._partition(group_id),
+            lambda shard: consumer_describe.describe(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
             done,
         )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer_group import ConsumerGroup
+from pybroker.coordinator.consumer_records import REPLAYS
 from pybroker.coordinator.records import CommittedOffset
 from pybroker.protocol.messages.group_records import RecordType
 
@@ -36,11 +38,12 @@ class GroupSettings:
 class GroupShard:
     """State only. Offsets and what the log says of groups change by `replay` alone; members that come and go are soft state."""
 
-    __slots__ = ("_replays", "groups", "offsets", "settings")
+    __slots__ = ("_replays", "consumer_groups", "groups", "offsets", "settings")
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}  # of KIP-848; a name is in one of the two at most
         self.offsets: dict[str, TopicOffsets] = {}
         self._replays: dict[int, Callable[[Any, Any], None]] = {
             RecordType.LEGACY_OFFSET_COMMIT: self._replay_offset,
@@ -63,7 +66,7 @@ class GroupShard:
         """Take over what a record says. Returns False for a type that has no meaning here."""
         replay = self._replays.get(record.type_id)
         if replay is None:
-            return False
+            return self._replay_consumer_group(record)
         replay(record.key, record.value)
         return True
 
@@ -71,7 +74,8 @@ class GroupShard:
         if value is None:
             self._forget_offset(key.group, key.topic, key.partition)
             return
-        self.group(key.group)  # an offset without a group makes a simple one: Empty, without a protocol
+        if key.group not in self.consumer_groups:
+            self.group(key.group)  # an offset without a group makes a simple one: Empty, without a protocol
         # Version 0 and what is older than Kafka 0.9 lack the two fields.
         committed = CommittedOffset(
             value.offset,
@@ -91,6 +95,24 @@ class GroupShard:
             del topics[topic]
         if not topics:
             del self.offsets[group_id]
+
+    def _replay_consumer_group(self, record: CoordinatorRecord) -> bool:
+        replay = REPLAYS.get(record.type_id)
+        if replay is None:
+            return False
+        group_id = record.key.group_id
+        if record.type_id == RecordType.CONSUMER_GROUP_METADATA and record.value is None:
+            if self.consumer_groups.pop(group_id, None) is not None and group_id in self.offsets:
+                self.group(group_id)
+            return True
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return True
+            group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+            self.groups.pop(group_id, None)  # a simple one, of offsets that compaction has left in front of this
+        replay(group, record.key, record.value)
+        return True
 
     def _replay_group(self, key: Any, value: Any) -> None:
         if value is None:

@@ -1,0 +1,66 @@
+"""ConsumerGroupDescribe (key 69), v0-1: state, members and assignments of KIP-848 groups.
+
+Behaviour
+    Answered from what is durable. A group that nobody knows, or of the classic protocol, is GROUP_ID_NOT_FOUND, with a text.
+Versions
+    v1 kind of the members.
+Not done
+    Authorization: everything is allowed, and the operations say so.
+Source: KafkaApis.handleConsumerGroupDescribe, GroupMetadataManager.consumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from pybroker.api.deferred import Deferred
+from pybroker.api.describe_groups import GROUP_OPERATIONS
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
+
+
+def handle(
+    broker: Broker,
+    context: RequestContext,  # noqa: ARG001
+    request: ConsumerGroupDescribeRequest,
+) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:
+    """Describe each group."""
+    answers: list[Any] = []
+    for group_id in request.group_ids:
+        one: Deferred[Any, DescribedGroup] = Deferred(
+            lambda outcome, group_id=group_id: _described(request, group_id, outcome)  # type: ignore[misc]
+        )
+        broker.groups.describe_consumer_group(group_id, one.complete)
+        answers.append(one.answer())
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return asyncio.ensure_future(_all(answers))
+    return ConsumerGroupDescribeResponse(groups=answers)
+
+
+async def _all(answers: list[Any]) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers]
+    )
+
+
+def _described(request: ConsumerGroupDescribeRequest, group_id: str, outcome: DescribedGroup | ErrorCode) -> DescribedGroup:
+    if isinstance(outcome, ErrorCode):
+        is_missing = outcome is ErrorCode.GROUP_ID_NOT_FOUND
+        text = f"Group {group_id} is not a consumer group or not found." if is_missing else outcome.message
+        return DescribedGroup(group_id=group_id, error_code=outcome, error_message=text)
+    if request.include_authorized_operations:
+        outcome.authorized_operations = GROUP_OPERATIONS
+    return outcome

@@ -1,0 +1,50 @@
+"""ConsumerGroupHeartbeat (key 68), v0-1: all that a member of a KIP-848 group says, and is told.
+
+Behaviour
+    Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Any other is the member's own; see
+    `coordinator/consumer_heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
+    or the request was a full one. A group of the classic protocol that has members is GROUP_ID_NOT_FOUND.
+Versions
+    v1 regular expressions (INVALID_REGULAR_EXPRESSION), and members choose their ids (KIP-1082).
+Not done
+    Racks have no influence. Groups are not moved between the protocols while they have members
+    (`group.consumer.migration.policy`).
+Source: KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.api.deferred import Deferred
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import Broker, RequestContext
+
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+    """Take it to the group's coordinator."""
+    deferred = Deferred(_answer)
+    broker.groups.consumer_heartbeat(
+        request,
+        version=context.api_version,
+        client_id=context.client_id or "",
+        client_host=f"/{context.connection.peer_host}",  # as Java writes an address
+        done=deferred.complete,
+    )
+    return deferred.answer()
+
+
+def _answer(outcome: ConsumerGroupHeartbeatResponse | ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    if isinstance(outcome, ErrorCode):
+        return ConsumerGroupHeartbeatResponse(error_code=outcome, error_message=outcome.message)
+    return outcome
