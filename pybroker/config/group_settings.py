@@ -24,8 +24,8 @@ GROUP_SETTINGS: Final = (
     ),
     Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
     Setting(
-        "group.coordinator.rebalance.protocols", _T, ("classic",), "The kinds of groups that are served.",
-        all_of("classic", "consumer", "share", "streams", "unknown"), _LATER,
+        "group.coordinator.rebalance.protocols", _T, ("classic", "consumer"), "The kinds of groups that are served.",
+        all_of("classic", "consumer", "share", "streams", "unknown"), _YES,
     ),
     Setting("group.coordinator.threads", _I, 1, "Threads of Kafka's coordinator.", at_least(1), Effect.NEVER),
     Setting(
@@ -45,26 +45,28 @@ GROUP_SETTINGS: Final = (
     Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1), _YES),
     Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", between(-1, 1), _YES),
     # consumer groups of KIP-848
-    Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1), _LATER),
+    Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1), _YES),
     Setting(
         "group.consumer.min.session.timeout.ms", _I, 45_000,
-        "Lower bound of the group's own setting, in ms.", at_least(1), _LATER,
+        "Lower bound of the group's own setting, in ms.", at_least(1), _YES,
     ),
     Setting(
         "group.consumer.max.session.timeout.ms", _I, 60_000,
-        "Upper bound of the group's own setting, in ms.", at_least(1), _LATER,
+        "Upper bound of the group's own setting, in ms.", at_least(1), _YES,
     ),
-    Setting("group.consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1), _LATER),
+    Setting("group.consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1), _YES),
     Setting(
         "group.consumer.min.heartbeat.interval.ms", _I, 5000,
-        "Lower bound of the group's own setting, in ms.", at_least(1), _LATER,
+        "Lower bound of the group's own setting, in ms.", at_least(1), _YES,
     ),
     Setting(
         "group.consumer.max.heartbeat.interval.ms", _I, 15_000,
-        "Upper bound of the group's own setting, in ms.", at_least(1), _LATER,
+        "Upper bound of the group's own setting, in ms.", at_least(1), _YES,
     ),
-    Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _LATER),
-    Setting("group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.", None, _LATER),
+    Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
+    Setting(
+        "group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.", all_of("uniform", "range"), _YES,
+    ),
     Setting("group.consumer.migration.policy", _S, "disabled", "Which groups may change their kind in place.", None, _LATER),
     # transactions
     Setting(

@@ -177,15 +177,7 @@ def validate_and_assign(
     """
     batch = _only_batch(records, produce_version)
     if batch is None:
-        started_ns = perf_counter_ns()
-        converted = _converted(records, now_ms, rules)
-        if converted is None:
-            return ValidationResult(None, -1)
-        set_offset_and_epoch(converted.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
-        batch = BatchView(converted.buffer)
-        result = ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
-        result.conversion_ns = perf_counter_ns() - started_ns
-        return result
+        return _lifted(records, first_offset, now_ms, leader_epoch, rules)
     _check_header(batch, rules, from_client=from_client)
     codec = batch.compression
     section: bytes | memoryview = batch.buffer[HEADER_SIZE:]
@@ -209,6 +201,19 @@ def validate_and_assign(
     set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
     batch = BatchView(_checked_size(data, rules))
     return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True)
+
+
+def _lifted(records: memoryview, first_offset: int, now_ms: int, leader_epoch: int, rules: ValidationRules) -> ValidationResult:
+    """What an old producer sent, as a batch of magic 2."""
+    started_ns = perf_counter_ns()
+    converted = _converted(records, now_ms, rules)
+    if converted is None:
+        return ValidationResult(None, -1)
+    set_offset_and_epoch(converted.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
+    batch = BatchView(converted.buffer)
+    result = ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
+    result.conversion_ns = perf_counter_ns() - started_ns
+    return result
 
 
 def _only_batch(records: memoryview, produce_version: int | None) -> BatchView | None:
