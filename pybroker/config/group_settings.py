@@ -65,7 +65,8 @@ GROUP_SETTINGS: Final = (
     ),
     Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
     Setting(
-        "group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.", all_of("uniform", "range"), _YES,
+        "group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.",
+        all_of("uniform", "range"), _YES,
     ),
     Setting("group.consumer.migration.policy", _S, "disabled", "Which groups may change their kind in place.", None, _LATER),
     # transactions
