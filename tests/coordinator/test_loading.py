@@ -41,8 +41,8 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)
     append(whole, batch_of(b"\x00\x63of a later version", b"\x00\x00"))
-    marker = TransactionMarker(ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS)
-    append(whole, bytearray(build_transaction_marker(marker)))
+    marker = TransactionMarker(ControlType.COMMIT, coordinator_epoch=0)
+    append(whole, build_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS))
     whole.serve()
     assert await offset(whole) == 4
 
