@@ -20,6 +20,8 @@ A story has lines that do something, each followed by indented lines with all an
     after 10s
     restart                                     the coordinator begins anew with what is in the log
 
+KIP-848 members: see `consumer_story`.
+
 Answers say `waits` while there is none. Member ids are told as the names of their clients.
 """
 
@@ -55,6 +57,7 @@ from pybroker.protocol.messages.offset_delete import (
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.api.whole import Whole
+from tests.coordinator.consumer_story import ConsumerStory
 
 INDENT = "    "
 
@@ -89,7 +92,7 @@ def subscription(topics: str) -> bytes:
     return struct.pack(">hi", 0, len(names)) + b"".join(struct.pack(">h", len(n)) + n for n in names) + struct.pack(">i", -1)
 
 
-class Story:
+class Story(ConsumerStory):
     """One broker and its clients. `play` returns the story with the answers that came."""
 
     def __init__(self, folder: Path) -> None:
