@@ -1,0 +1,242 @@
+"""What groups cost: heartbeats, commits and fetches of offsets, the joining of many members, and loading at the start.
+
+    python -m benchmarks.groups requests [--rounds 3] [--seconds 2] [--warm 12] [--only commit] [--no-kafka]
+    python -m benchmarks.groups join [--members 100] [--rounds 5] [--no-kafka]
+    python -m benchmarks.groups loading [--offsets 1000000] [--per-request 100] [--rounds 3] [--no-kafka]
+
+`requests` is measured as `small_requests` does it: one generator sends the same bytes to both brokers, both are warm, they take
+turns. All connections speak for one member, whose session the heartbeats and commits prolong.
+
+`join`: each round all members of a new group send their first JoinGroup at once, each on its own connection, and go on as
+clients do, with a heartbeat every 0.1 s. It takes from then until all have their assignment in one generation. The initial
+delay is 0 for both brokers, so that the first member's generation is followed by others.
+
+`loading`: groups commit 100 partitions each, `--per-request` in a request; the broker is stopped and started again. It takes
+from the process's start, and from its first Metadata answer, until the last group's offsets can be fetched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+
+from benchmarks import load, peers, procstat
+from benchmarks.group_members import ClassicMember, Fellowship
+from benchmarks.peers import Peer
+from integration import raw
+from integration import raw_groups as groups
+from integration.clients import create_topic
+from integration.raw_groups import Committed, Identity
+
+TOPIC = "committed"
+PARTITIONS = 100
+SESSION_MS = 30 * 60_000  # the most that is allowed: the member must not die while another request is measured
+SETTLE_S = 0.3
+SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, requests under way on each
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+IN_FLIGHT = 20  # commits under way while offsets are written
+ASK_S = 0.005
+BEAT_S = 0.1
+
+
+# --- Requests -------------------------------------------------------------------------------------------------------------------
+
+
+def frames(bootstrap: str) -> dict[str, bytes]:
+    """By what they ask for."""
+    create_topic(bootstrap, TOPIC, PARTITIONS)
+    groups.find_coordinator(bootstrap, "g")
+    with raw.Connection(bootstrap) as connection:
+        who = groups.join_alone(connection, "g", session_ms=SESSION_MS)
+        offsets = {partition: Committed(1_000_000 + partition, "") for partition in range(12)}
+        assert not any(
+            groups.parse_commit(groups.call(connection, groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, offsets)))
+        )
+    one = {0: offsets[0]}
+
+    def frame(key: int, body: bytes) -> bytes:
+        return raw.request(key, groups.VERSIONS[key], body)
+
+    return {
+        "Heartbeat v3": frame(groups.HEARTBEAT, groups.heartbeat_body(who)),
+        "OffsetCommit v7, 1 partition": frame(groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, one)),
+        "OffsetCommit v7, 12 partitions": frame(groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, offsets)),
+        "OffsetFetch v5, 1 partition": frame(groups.OFFSET_FETCH, groups.fetch_offsets_body("g", TOPIC, one)),
+        "OffsetFetch v5, 12 partitions": frame(groups.OFFSET_FETCH, groups.fetch_offsets_body("g", TOPIC, offsets)),
+    }
+
+
+def median_load(
+    running: list[Peer], same: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
+) -> list[load.Load]:
+    """The round with the median cost of each broker, which take turns."""
+    rounds: dict[str, list[load.Load]] = {peer.name: [] for peer in running}
+    for _ in range(options.rounds):
+        for peer in running:
+            one = load.run(peer, same[peer.name], connections=shape[0], depth=shape[1], seconds=options.seconds, warm_s=SETTLE_S)
+            rounds[peer.name].append(one)
+    return [sorted(rounds[peer.name], key=lambda one: one.cpu_us)[options.rounds // 2] for peer in running]
+
+
+def requests(options: argparse.Namespace) -> None:
+    rows = []
+    with peers.started(options, NO_DELAY) as running:
+        by_peer = {peer.name: frames(peer.bootstrap) for peer in running}
+        for request in by_peer[running[0].name]:
+            if options.only.lower() not in request.lower():
+                continue
+            same = {peer.name: by_peer[peer.name][request] for peer in running}
+            warm_s = options.warm
+            for shape in SHAPES:
+                for peer in running:
+                    load.run(peer, same[peer.name], connections=shape[0], depth=max(shape[1], 16), seconds=0, warm_s=warm_s)
+                warm_s = options.warm / 4
+                measured = median_load(running, same, shape, options)
+                costs = [one.cpu_us for one in measured]
+                ratio = [costs[1] / costs[0]] if len(costs) == 2 else []
+                rows.append((request, *shape, *(f"{1e6 / cost:.0f}" for cost in costs), *ratio))
+                print(*rows[-1], flush=True)
+    ratio_name = ["ours / Kafka's"] if len(running) == 2 else []
+    header = ["request", "connections", "each", *(f"{peer.name}, 1/CPU-s" for peer in running), *ratio_name]
+    peers.table("Requests per CPU-second of the broker", header, rows)
+
+
+# --- Joining --------------------------------------------------------------------------------------------------------------------
+
+
+async def join_once(peer: Peer, group: str, count: int) -> tuple[float, float, int]:
+    """Seconds and broker CPU seconds until all are Stable, and the generation in which that is."""
+    fellowship = Fellowship(TOPIC, PARTITIONS)
+    members = [ClassicMember(fellowship, peer.bootstrap, group, n, beat_s=BEAT_S) for n in range(count)]
+    for member in members:
+        await member.connect()
+    began, cpu_before = time.monotonic(), procstat.cpu_s(peer.pid)
+    for member in members:
+        member.start()
+    await fellowship.rest(members)
+    seconds, cpu_s = time.monotonic() - began, procstat.cpu_s(peer.pid) - cpu_before
+    generation = members[0].generation
+    for member in members:
+        await member.leave()
+    return seconds, cpu_s, generation
+
+
+def join(options: argparse.Namespace) -> None:
+    rows = []
+    with peers.started(options, NO_DELAY) as running:
+        peers.pin_client()
+        for peer in running:
+            create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+            groups.find_coordinator(peer.bootstrap)
+        outcomes: dict[str, list[tuple[float, float, int]]] = {peer.name: [] for peer in running}
+        for number in range(options.rounds + 2):  # two to warm up
+            for peer in running:
+                outcomes[peer.name].append(asyncio.run(join_once(peer, f"join{number}", options.members)))
+                print(peer.name, *outcomes[peer.name][-1], flush=True)
+        rows = [(name, *map(statistics.median, zip(*measured[2:], strict=True))) for name, measured in outcomes.items()]
+    header = ["broker", "seconds until all are Stable", "broker CPU-s", "generation then"]
+    peers.table(f"Join of {options.members} members, medians of {options.rounds}", header, rows)
+
+
+# --- Loading --------------------------------------------------------------------------------------------------------------------
+
+
+def write_offsets(peer: Peer, count: int, per_request: int) -> list[str]:
+    """Commit `count` offsets, by groups of `PARTITIONS` each. Returns the groups."""
+    names = [f"group-{number}" for number in range(count // PARTITIONS)]
+    under_way: list[int] = []
+    with raw.Connection(peer.bootstrap) as connection:
+
+        def finish() -> None:
+            assert not any(groups.parse_commit(connection.receive(under_way.pop(0))))
+
+        for first in range(0, PARTITIONS, per_request):
+            offsets = {partition: Committed(1_000_000 + partition, "") for partition in range(first, first + per_request)}
+            for name in names:
+                body = groups.commit_body(Identity(name), TOPIC, offsets)
+                under_way.append(connection.send(groups.OFFSET_COMMIT, groups.VERSIONS[groups.OFFSET_COMMIT], body))
+                if len(under_way) > IN_FLIGHT:
+                    finish()
+        while under_way:
+            finish()
+    return names
+
+
+def wait_until_loaded(peer: Peer, names: list[str]) -> None:
+    """Until the offsets of every group can be fetched."""
+    with raw.Connection(peer.bootstrap) as connection:
+        for name in names:
+            body = groups.fetch_offsets_body(name, TOPIC, range(PARTITIONS))
+            while True:
+                error, found = groups.parse_fetch_offsets(groups.call(connection, groups.OFFSET_FETCH, body))
+                if not error:
+                    break
+                assert error in groups.COME_AGAIN, error
+                time.sleep(ASK_S)
+            assert {number: committed.offset for number, committed in found.items()} == {
+                number: 1_000_000 + number for number in range(PARTITIONS)
+            }
+
+
+def one_of_each_partition(names: list[str], partition_count: int = 50) -> list[str]:
+    """A group in each partition of the topic of offsets, by Java's hash."""
+    chosen: dict[int, str] = {}
+    for name in names:
+        value = 0
+        for letter in name.encode():
+            value = (value * 31 + letter) & 0xFFFF_FFFF
+        signed = value - (1 << 32) if value >> 31 else value
+        chosen.setdefault(abs(signed) % partition_count, name)
+    return list(chosen.values())
+
+
+def loading(options: argparse.Namespace) -> None:
+    rows = []
+    with peers.folder(options) as path:
+        for name in peers.names(options):
+            peer = Peer(name, path / name.split()[-1], heap="2G")
+            peer.start()
+            measured = []
+            try:
+                create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+                groups.find_coordinator(peer.bootstrap)
+                began, cpu_before = time.monotonic(), procstat.cpu_s(peer.pid)
+                names = write_offsets(peer, options.offsets, options.per_request)
+                print(f"{name}: written in {time.monotonic() - began:.1f} s", flush=True)
+                written_cpu_s = procstat.cpu_s(peer.pid) - cpu_before
+                asked = one_of_each_partition(names)
+                for _ in range(options.rounds):
+                    peer.close()
+                    began = time.monotonic()
+                    peer.start()
+                    wait_until_loaded(peer, asked)
+                    seconds, cpu_s = time.monotonic() - began, procstat.cpu_s(peer.pid)
+                    memory = procstat.memory_bytes(peer.pid) / 1e6
+                    measured.append((seconds, seconds - peer.start_s, cpu_s, memory))
+                    print(name, *measured[-1], flush=True)
+                wait_until_loaded(peer, names)  # all are what they should be
+            finally:
+                peer.close()
+            rows.append((name, *map(statistics.median, zip(*measured, strict=True)), written_cpu_s))
+    header = ["broker", "start to all loaded, s", "of it after Metadata, s", "CPU-s by then", "RSS, MB", "CPU-s to write them"]
+    peers.table(f"{options.offsets} committed offsets, medians of {options.rounds}", header, rows)
+
+
+def main() -> None:
+    parser = peers.arguments(__doc__)
+    parser.add_argument("what", choices=["requests", "join", "loading"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--warm", type=float, default=12)
+    parser.add_argument("--only", default="", help="requests: a part of the request's name")
+    parser.add_argument("--members", type=int, default=100)
+    parser.add_argument("--offsets", type=int, default=1_000_000)
+    parser.add_argument("--per-request", type=int, default=PARTITIONS)
+    options = peers.parsed(parser)
+    {"requests": requests, "join": join, "loading": loading}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()
