@@ -35,7 +35,7 @@ from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID
-from pybroker.network.limits import BoundListener, Listener
+from pybroker.network.limits import BoundListener, Listener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.periodic import Periodic
@@ -265,7 +265,8 @@ class BrokerServer:
 
             host, port = parse_address("metrics.listener", self.config.metrics_listener)
             self._metrics_server = MetricsServer(self.metrics)
-            logger.info("Metrics at http://%s:%d/metrics", host or "localhost", self._metrics_server.start(host, port))
+            bound = host_and_port(host or "localhost", self._metrics_server.start(host, port))
+            logger.info("Metrics at http://%s/metrics", bound)
 
     def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
         for topic in delta.removed:
