@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.compiler import compile_decoder, compile_encoder
 from pybroker.protocol.messages import MESSAGES, message_classes
-from pybroker.protocol.parts import Part, parts_size
 from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pybroker.protocol.parts import Part
+    from pybroker.protocol.schema import Encoder
 
 __all__ = [
     "DecodeError",
@@ -46,10 +48,10 @@ _new_header = tuple.__new__  # half the cost of calling the class
 
 _REQUEST_START = struct.Struct(">hhi")  # key, version, correlation id
 _REQUEST_HEADER = struct.Struct(">hhih")  # and the client id's length
-_RESPONSE_HEADER = struct.Struct(">ii")  # size, correlation id
-_RESPONSE_HEADER_TAGGED = struct.Struct(">iix")  # and no tagged fields
+_RESPONSE_HEAD = struct.Struct(">i")  # correlation id
+_RESPONSE_HEAD_TAGGED = struct.Struct(">ix")  # and no tagged fields
 _DAMAGE = (struct.error, IndexError, UnicodeDecodeError)
-_UNFIT = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
+_UNFIT = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeError)
 
 _SPOKEN: Final[dict[tuple[int, int], bool]] = {
     (key, version): spoken.flexible.has(version)
@@ -173,9 +175,7 @@ def encode(message: object, version: int) -> list[Part]:
 
     Raises EncodeError.
     """
-    pieces, large, _ = _encode_pieces(message, version)
-    parts, _ = _join(pieces, large)
-    return parts
+    return _encoded(message, version, _encoder_of(message, version)[0], None)
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
@@ -183,16 +183,8 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
 
     Raises EncodeError.
     """
-    pieces, large, is_flexible = _encode_pieces(message, version)
-    if is_flexible and message.__schema__.api_key is not ApiKey.API_VERSIONS:  # type: ignore[attr-defined]
-        header, header_size = _RESPONSE_HEADER_TAGGED, 5
-    else:
-        header, header_size = _RESPONSE_HEADER, 4
-    if not large:
-        body = b"".join(pieces)  # type: ignore[arg-type]  # only large pieces are late parts
-        return [header.pack(header_size + len(body), correlation_id) + body]
-    parts, size = _join(pieces, large)
-    return [header.pack(header_size + size, correlation_id) + parts[0], *parts[1:]]  # type: ignore[operator]  # as above
+    encoder, pack_head = _encoder_of(message, version)
+    return _encoded(message, version, encoder, pack_head(correlation_id))
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
@@ -202,13 +194,11 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
     """
     schema = schema_of(type(message))
     assert schema.api_key is not None
-    pieces, large, is_flexible = _encode_pieces(message, version)
     client = b"" if client_id is None else client_id.encode()
-    header = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id, -1 if client_id is None else len(client)) + client
-    if is_flexible:
-        header += b"\0"
-    parts, size = _join([header, *pieces], [index + 1 for index in large])
-    return [size.to_bytes(4) + parts[0], *parts[1:]]  # type: ignore[operator]  # the first part is bytes
+    head = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id, -1 if client_id is None else len(client)) + client
+    if schema.flexible.has(version):
+        head += b"\0"
+    return _encoded(message, version, _encoder_of(message, version)[0], head)
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:
@@ -229,37 +219,11 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
     return correlation_id, decode(cls, version, frame, position)
 
 
-def _encode_pieces(message: object, version: int) -> tuple[list[Part], list[int], bool]:
-    """The pieces of a message, which of them are large, and whether the version is flexible."""
+def _encoded(message: object, version: int, encoder: Encoder, head: bytes | None) -> list[Part]:
     try:
-        encoder, is_flexible = message.__schema__.encoders[version]  # type: ignore[attr-defined]
-    except (KeyError, AttributeError):
-        encoder, is_flexible = _encoder(schema_of(type(message)), version)
-    pieces: list[Part] = []
-    large: list[int] = []
-    try:
-        encoder(message, pieces, large)
+        return encoder(message, head)
     except _UNFIT as error:
         raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
-    return pieces, large, is_flexible
-
-
-def _join(pieces: list[Part], large: list[int]) -> tuple[list[Part], int]:
-    """Join what stands between the large pieces; returns the parts and the bytes of all. The first part is bytes, maybe empty."""
-    parts: list[Part] = []
-    size = start = 0
-    for index in large:
-        joined = b"".join(pieces[start:index])  # type: ignore[arg-type]  # only large pieces are late parts
-        if joined or not parts:
-            parts.append(joined)
-        parts.append(pieces[index])
-        size += len(joined) + parts_size(pieces[index])
-        start = index + 1
-    if start < len(pieces) or not parts:
-        joined = b"".join(pieces[start:])  # type: ignore[arg-type]
-        parts.append(joined)
-        size += len(joined)
-    return parts, size
 
 
 def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
@@ -269,9 +233,15 @@ def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
     return decoder
 
 
-def _encoder(schema: Schema, version: int) -> tuple[Callable[..., None], bool]:
+def _encoder_of(message: object, version: int) -> tuple[Encoder, Callable[[int], bytes]]:
+    """What encodes a message, and what makes the header of a response."""
+    try:
+        return message.__schema__.encoders[version]  # type: ignore[attr-defined, no-any-return]
+    except (KeyError, AttributeError):
+        schema = schema_of(type(message))
     if not schema.versions.has(version):
         raise EncodeError(f"{schema.cls.__name__} has no version {version}")
-    entry = compile_encoder(schema, version), schema.flexible.has(version)
-    schema.encoders[version] = entry
+    is_tagged = schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS
+    head = _RESPONSE_HEAD_TAGGED if is_tagged else _RESPONSE_HEAD
+    entry = schema.encoders[version] = compile_encoder(schema, version), head.pack
     return entry

@@ -1,67 +1,43 @@
-"""Turns generated source into functions, once per message class and version, on first use."""
+"""Makes the decoder and the encoder of a message class in one version: natively if that was built, else as generated Python.
+
+`PYBROKER_PURE=1` in the environment forces generated Python. Neither is imported before the first message.
+"""
 
 from __future__ import annotations
 
-import linecache
-from typing import TYPE_CHECKING, Any
-
-from pybroker.protocol.decoder_source import DecoderSource
-from pybroker.protocol.encoder_source import EncoderSource
-from pybroker.protocol.parts import parts_size
-from pybroker.protocol.wire import (
-    DecodeError,
-    bad_length,
-    bad_uuid,
-    no_place,
-    put_records,
-    read_uvarint,
-    skip_tagged,
-    too_short,
-    uvarint,
-)
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.protocol.parts import Part
     from pybroker.protocol.schema import Schema
-    from pybroker.protocol.source import Source
+
+IS_NATIVE: Final = os.environ.get("PYBROKER_PURE", "0") in {"", "0"} and find_spec("pybroker.protocol._native") is not None
 
 
 def compile_decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
     """`decode(buffer, position) -> message`. Raises DecodeError, struct.error, IndexError and UnicodeDecodeError for damage."""
-    return _function("decode", DecoderSource(schema, version))
+    if IS_NATIVE:
+        from pybroker.protocol.plan import make_plan  # noqa: PLC0415  (one of the two is needed)
+
+        return make_plan(schema, version).decode
+    from pybroker.protocol.generated import generate_decoder  # noqa: PLC0415
+
+    return generate_decoder(schema, version)
 
 
-def compile_encoder(schema: Schema, version: int) -> Callable[..., None]:
-    """`encode(message, pieces, large)`. Raises EncodeError, and what struct and Python raise for wrong values."""
-    return _function("encode", EncoderSource(schema, version))
+def compile_encoder(schema: Schema, version: int) -> Callable[[object, bytes | None], list[Part]]:
+    """`encode(message, head) -> parts`: the body alone for None, else size, head and body; the first part is bytes.
 
+    Raises EncodeError, and struct.error, AttributeError, OverflowError, TypeError and UnicodeEncodeError for what does not fit.
+    """
+    if IS_NATIVE:
+        from pybroker.protocol.plan import make_plan  # noqa: PLC0415  (one of the two is needed)
 
-def _spare(size: int) -> DecodeError:
-    return DecodeError(f"{size} bytes too many")
+        return make_plan(schema, version).encode
+    from pybroker.protocol.generated import generate_encoder  # noqa: PLC0415
 
-
-RUNTIME: dict[str, Any] = {
-    "bad_length": bad_length,
-    "bad_uuid": bad_uuid,
-    "new": object.__new__,
-    "no_place": no_place,
-    "parts_size": parts_size,
-    "put_records": put_records,
-    "read_uvarint": read_uvarint,
-    "skip_tagged": skip_tagged,
-    "spare": _spare,
-    "too_short": too_short,
-    "uvarint": uvarint,
-}
-"""What the generated code calls."""
-
-
-def _function(name: str, source: Source) -> Callable[..., Any]:
-    text = source.text()
-    filename = f"<{source.schema.cls.__qualname__} v{source.version} {name}>"
-    linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename  # for tracebacks
-    namespace = RUNTIME | source.constants
-    exec(compile(text, filename, "exec"), namespace)  # noqa: S102  (made of declarations only)
-    function: Callable[..., Any] = namespace[name]
-    return function
+    return generate_encoder(schema, version)

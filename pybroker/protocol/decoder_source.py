@@ -220,7 +220,7 @@ class DecoderSource(Source):
         nullable = field.nullable.has(self.version)
         count = self._length(field)
         self._begin_value(count, target, nullable=nullable)
-        least = self._element_size_min(field)
+        least = self.element_size_min(field)
         if least:
             self.line(f"if {count} * {least} > size - pos:")
             self.line(f"    raise too_short({count})")
@@ -246,21 +246,3 @@ class DecoderSource(Source):
         self._flush()
         self.line(f"{add}({element})")
         self.dedent()
-
-    # The least that a field takes
-
-    def _element_size_min(self, field: Field) -> int:
-        if field.struct is not None:
-            return self._struct_size_min(schema_of(field.struct))
-        assert field.wire is not None
-        return CODE_SIZES[field.wire.code] if field.wire.code else CODE_SIZES[self.length_code(field._replace(is_array=False))]
-
-    def _struct_size_min(self, schema: Schema) -> int:
-        return sum(map(self._size_min, self.regular(schema))) + self.flexible
-
-    def _size_min(self, field: Field) -> int:
-        if field.is_array:
-            return CODE_SIZES[self.length_code(field)]
-        if field.struct is not None and field.nullable.has(self.version):
-            return 1
-        return self._element_size_min(field)

@@ -27,6 +27,10 @@ from pybroker.protocol.wire import ZERO_UUID, Wire
 
 if typing.TYPE_CHECKING:
     from pybroker.protocol.api_keys import ApiKey
+    from pybroker.protocol.parts import Part
+
+    Encoder = Callable[[object, bytes | None], list[Part]]
+    """The parts of a message: the body alone for None, else size, head and body."""
 
 T = TypeVar("T")
 
@@ -149,7 +153,8 @@ class Schema:
         self.versions = Versions.parse(versions)
         self.flexible = Versions.parse(flexible)
         self.decoders: dict[int, Callable[[memoryview, int], Any]] = {}
-        self.encoders: dict[int, tuple[Callable[..., None], bool]] = {}
+        self.encoders: dict[int, tuple[Encoder, Callable[[int], bytes]]] = {}
+        """What encodes a version, and what makes the header of a response from a correlation id."""
 
     @property
     def fields(self) -> tuple[Field, ...]:

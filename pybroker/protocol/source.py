@@ -1,4 +1,4 @@
-"""What both code generators share: lines with indentation, names, and runs of fields of fixed size.
+"""What both code generators share: lines with indentation, names, which fields a version has, and runs of fields of fixed size.
 
 A run is what makes the generated code fast: neighbouring fields of fixed size, and the length of the field that ends them, are
 one call of one precompiled `struct.Struct`.
@@ -7,6 +7,8 @@ one call of one precompiled `struct.Struct`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from pybroker.protocol.schema import schema_of
 
 if TYPE_CHECKING:
     from pybroker.protocol.schema import Field, Schema
@@ -89,3 +91,22 @@ class Source:
         if self.flexible:
             return "B"
         return "h" if field.wire is not None and field.wire.kind == "str" and not field.is_array else "i"
+
+    # The least that a field takes
+
+    def element_size_min(self, field: Field) -> int:
+        """Bytes that an element of an array, or a value that is not null, takes at least."""
+        if field.struct is not None:
+            return self._struct_size_min(schema_of(field.struct))
+        assert field.wire is not None
+        return CODE_SIZES[field.wire.code] if field.wire.code else CODE_SIZES[self.length_code(field._replace(is_array=False))]
+
+    def _struct_size_min(self, schema: Schema) -> int:
+        return sum(map(self._size_min, self.regular(schema))) + self.flexible
+
+    def _size_min(self, field: Field) -> int:
+        if field.is_array:
+            return CODE_SIZES[self.length_code(field)]
+        if field.struct is not None and field.nullable.has(self.version):
+            return 1
+        return self.element_size_min(field)

@@ -1,0 +1,620 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Typed twin of the generated codec: a message's fields as a list of steps that C walks through.
+
+What it decodes, writes and refuses is what the generated code does (`decoder_source`, `encoder_source`); the tests run on both.
+Bounds are checked by hand, as what comes in may be hostile. Attributes of messages are read and written in their slots, at the
+place that the class's own descriptors tell.
+
+What struct, indexing and missing attributes raise in generated code is here IndexError for an end that comes too early, and
+OverflowError, TypeError and AttributeError for values that do not fit.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_SIZE, PySequence_Fast_ITEMS
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from types import MemberDescriptorType
+
+from pybroker.protocol.parts import parts_size
+from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, bad_length, bad_uuid, no_place, too_short
+
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static inline Py_ssize_t pb_slot(PyObject *member) { return ((PyMemberDescrObject *)member)->d_member->offset; }
+    static inline PyObject *pb_new(PyObject *cls) { return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0); }
+    static inline int pb_is(PyObject *object, PyObject *cls) {
+        return Py_TYPE(object) == (PyTypeObject *)cls || PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)cls);
+    }
+    """
+    Py_ssize_t pb_slot(object member)
+    object pb_new(object cls)
+    bint pb_is(object value, object cls)
+
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyFloat_FromDouble(double value)
+    int PyObject_IsTrue(object value) except -1
+    int64_t PyLong_AsLongLong(object value) except? -1
+    double PyFloat_AsDouble(object value) except? -1
+    const char *PyBytes_AsString(object value) except NULL
+
+
+cdef enum Kind:  # as `plan.py` has them
+    NUMBER
+    TEXT
+    BYTES
+    RECORDS
+    STRUCT
+    ARRAY
+
+cdef enum Differs:  # how a value is compared with its default
+    IS_SET  # a list
+    IS_SET_OR_NULL  # a list, and null is not the default
+    IS_NOT_NULL
+    IS_OTHER_BOOL
+    IS_OTHER
+
+cdef struct Step:
+    int kind
+    int element  # kind of an array's elements
+    int code  # letter of a number, for the struct module
+    bint is_nullable
+    Py_ssize_t least  # bytes that an array's element takes at least
+    Py_ssize_t slot
+    int number  # of the field in `Plan.names`
+    int differs
+    uint32_t tag
+    PyObject *plan  # of a struct or of an array's structs
+    PyObject *default
+
+cdef struct Cursor:
+    const uint8_t *data
+    Py_ssize_t position
+    Py_ssize_t end
+    PyObject *source  # of records, which are views of it
+
+cdef enum:
+    STACK_BYTES = 1024
+
+cdef struct Output:
+    uint8_t *data
+    Py_ssize_t size
+    Py_ssize_t capacity
+    Py_ssize_t closed_size  # bytes of the parts before
+    PyObject *parts  # a list once there is a large part, or NULL
+    uint8_t stack[STACK_BYTES]
+
+
+cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
+
+
+cdef class Plan:
+    """One class in one version. `decode` and `encode` are those of a whole message; plans of structs are used by others."""
+
+    cdef object cls
+    cdef tuple names
+    cdef list kept  # what the steps refer to
+    cdef bint is_flexible
+    cdef bint is_exact  # nothing may stand behind it
+    cdef int version
+    cdef Py_ssize_t regular_count, preset_count, tagged_count, absent_count
+    cdef Step *regular  # in the order of the wire
+    cdef Step *preset  # what decoding sets to a default
+    cdef Step *tagged
+    cdef Step *absent  # what the version has no place for, and may not be lost
+
+    def __cinit__(self, cls, int version, bint is_flexible, bint is_exact, regular, preset, tagged, absent):
+        self.cls = cls
+        self.version = version
+        self.is_flexible = is_flexible
+        self.is_exact = is_exact
+        self.kept = []
+        names = []
+        self.regular = self._steps(regular, names, &self.regular_count)
+        self.preset = self._steps(preset, names, &self.preset_count)
+        self.tagged = self._steps(tagged, names, &self.tagged_count)
+        self.absent = self._steps(absent, names, &self.absent_count)
+        self.names = tuple(names)
+
+    def __dealloc__(self):
+        PyMem_Free(self.regular)
+        PyMem_Free(self.preset)
+        PyMem_Free(self.tagged)
+        PyMem_Free(self.absent)
+
+    cdef Step *_steps(self, described, list names, Py_ssize_t *count) except NULL:
+        cdef Py_ssize_t index
+        cdef Step *steps = <Step *>PyMem_Malloc((len(described) + 1) * sizeof(Step))
+        cdef Step *step
+        if steps == NULL:
+            raise MemoryError
+        count[0] = len(described)
+        for index, (name, kind, element, code, is_nullable, least, plan, differs, default, tag) in enumerate(described):
+            member = self.cls.__dict__[name]
+            assert type(member) is MemberDescriptorType
+            step = &steps[index]
+            step.kind, step.element, step.code = kind, element, code
+            step.is_nullable, step.least = is_nullable, least
+            step.slot = pb_slot(member)
+            step.number = len(names)
+            step.differs, step.tag = differs, tag
+            step.plan, step.default = <PyObject *>plan, <PyObject *>default
+            names.append(name)
+            self.kept += (plan, default)
+        return steps
+
+    def decode(self, buffer, Py_ssize_t offset):
+        """A message from the bytes from `offset` on."""
+        cdef Py_buffer view
+        cdef Cursor cursor
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            cursor.data = <const uint8_t *>view.buf
+            cursor.position = offset
+            cursor.end = view.len
+            cursor.source = <PyObject *>buffer
+            message = self._read(&cursor)
+            if self.is_exact and cursor.position != cursor.end:
+                raise DecodeError(f"{cursor.end - cursor.position} bytes too many")
+            return message
+        finally:
+            PyBuffer_Release(&view)
+
+    def encode(self, message, bytes head):
+        """The parts of a message: the body alone, or, with a `head`, size, head and body. One bytes object unless records are large."""
+        cdef Output out
+        cdef Py_ssize_t start = 0, size
+        cdef uint8_t *first
+        cdef bytes joined
+        out.data = out.stack
+        out.size = out.closed_size = 0
+        out.capacity = STACK_BYTES
+        out.parts = NULL
+        try:
+            if head is not None:
+                room(&out, 4)
+                put(&out, <const uint8_t *>PyBytes_AS_STRING(head), len(head))
+                start = 4
+            self._write(&out, message)
+            size = out.closed_size + out.size - start
+            if out.parts == NULL:
+                if start:
+                    store32(out.data, size)
+                return [PyBytes_FromStringAndSize(<char *>out.data, out.size)]
+            parts = <list>out.parts
+            if out.size:
+                parts.append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
+            if start:
+                joined = parts[0]
+                store32(<uint8_t *>PyBytes_AS_STRING(joined), size)  # nobody else has seen it yet
+            return parts
+        finally:
+            if out.data != out.stack:
+                PyMem_Free(out.data)
+            Py_XDECREF(out.parts)
+
+    # Decoding
+
+    cdef object _read(self, Cursor *cursor):
+        cdef object message = pb_new(self.cls)
+        cdef char *base = <char *><PyObject *>message
+        cdef Py_ssize_t index
+        cdef Step *step
+        cdef object value
+        for index in range(self.preset_count):
+            step = &self.preset[index]
+            value = [] if step.differs <= IS_SET_OR_NULL else <object>step.default
+            Py_INCREF(value)
+            (<PyObject **>(base + step.slot))[0] = <PyObject *>value
+        for index in range(self.regular_count):
+            step = &self.regular[index]
+            value = read_value(cursor, step, step.kind, step.is_nullable, self.is_flexible)
+            Py_INCREF(value)
+            (<PyObject **>(base + step.slot))[0] = <PyObject *>value
+        if self.is_flexible:
+            self._read_tagged(cursor, message)
+        return message
+
+    cdef int _read_tagged(self, Cursor *cursor, message) except -1:
+        cdef uint32_t count = read_uvarint(cursor), tag
+        cdef Py_ssize_t size, end, index, outer_end
+        cdef Step *step
+        cdef PyObject **slot
+        while count:
+            count -= 1
+            tag = read_uvarint(cursor)
+            size = read_uvarint(cursor)
+            if size > cursor.end - cursor.position:
+                raise too_short(size)
+            end = cursor.position + size
+            for index in range(self.tagged_count):
+                step = &self.tagged[index]
+                if step.tag != tag:
+                    continue
+                outer_end, cursor.end = cursor.end, end
+                value = read_value(cursor, step, step.kind, step.is_nullable, True)
+                if cursor.position != end:
+                    raise DecodeError(f"{end - cursor.position} bytes too many")
+                cursor.end = outer_end
+                slot = <PyObject **>(<char *><PyObject *>message + step.slot)
+                Py_INCREF(value)
+                Py_XDECREF(slot[0])
+                slot[0] = <PyObject *>value
+                break
+            cursor.position = end
+        return 0
+
+    # Encoding
+
+    cdef int _write(self, Output *out, message) except -1:
+        cdef Py_ssize_t index
+        cdef Step *step
+        if not pb_is(message, self.cls):
+            raise TypeError(f"{type(message).__name__} in place of {self.cls.__name__}")
+        for index in range(self.absent_count):
+            step = &self.absent[index]
+            if differs(step, self._value(message, step)):
+                raise no_place(self.names[step.number], self.version)
+        for index in range(self.regular_count):
+            step = &self.regular[index]
+            self._write_value(out, step, step.kind, step.is_nullable, self._value(message, step))
+        if self.is_flexible:
+            self._write_tagged(out, message)
+        return 0
+
+    cdef object _value(self, message, Step *step):
+        cdef PyObject *value = (<PyObject **>(<char *><PyObject *>message + step.slot))[0]
+        if value == NULL:
+            raise AttributeError(self.names[step.number])
+        return <object>value
+
+    cdef int _write_tagged(self, Output *out, message) except -1:
+        cdef Py_ssize_t index, count = 0
+        cdef Step *step
+        cdef bytes data
+        for index in range(self.tagged_count):
+            step = &self.tagged[index]
+            count += differs(step, self._value(message, step))
+        put_uvarint(out, count)
+        for index in range(self.tagged_count if count else 0):
+            step = &self.tagged[index]
+            value = self._value(message, step)
+            if differs(step, value):
+                data = self._tag_value(step, value)
+                put_uvarint(out, step.tag)
+                put_uvarint(out, len(data))
+                put(out, <const uint8_t *>PyBytes_AS_STRING(data), len(data))
+        return 0
+
+    cdef bytes _tag_value(self, Step *step, value):
+        cdef Output out
+        out.data = out.stack
+        out.size = out.closed_size = 0
+        out.capacity = STACK_BYTES
+        out.parts = NULL
+        try:
+            self._write_value(&out, step, step.kind, step.is_nullable, value)
+            if out.parts != NULL:
+                raise TypeError("large records in a tagged field")
+            return PyBytes_FromStringAndSize(<char *>out.data, out.size)
+        finally:
+            if out.data != out.stack:
+                PyMem_Free(out.data)
+            Py_XDECREF(out.parts)
+
+    cdef int _write_value(self, Output *out, Step *step, int kind, bint is_nullable, value) except -1:
+        cdef Py_ssize_t size = 0
+        cdef const char *text
+        if kind == NUMBER:
+            if step.code == c's' and len(value) != 16:
+                raise bad_uuid(self.names[step.number])
+            put_number(out, step.code, value)
+        elif kind == STRUCT:
+            if is_nullable:
+                room(out, 1)[0] = 0xFF if value is None else 1
+                if value is None:
+                    return 0
+            (<Plan>step.plan)._write(out, value)
+        elif value is None:
+            if not is_nullable:
+                raise TypeError(f"null for {self.names[step.number]}")
+            self._put_length(out, kind == TEXT, -1)
+        elif kind == TEXT:
+            text = PyUnicode_AsUTF8AndSize(value, &size)
+            self._put_length(out, True, size)
+            put(out, <const uint8_t *>text, size)
+        elif kind == BYTES:
+            self._put_length(out, False, len(value))
+            put_bytes(out, value)
+        elif kind == RECORDS:
+            size = parts_size(value)
+            self._put_length(out, False, size)
+            if size > 0:
+                put_records(out, value, size)
+        else:
+            self._write_array(out, step, value)
+        return 0
+
+    cdef int _write_array(self, Output *out, Step *step, value) except -1:
+        cdef object elements = PySequence_Fast(value, "not a list")
+        cdef Py_ssize_t index, count = PySequence_Fast_GET_SIZE(elements)
+        self._put_length(out, False, count)
+        for index in range(count):
+            # Asked for anew each time: the size of a late part is looked up by code that could change a list.
+            if index >= PySequence_Fast_GET_SIZE(elements):
+                raise TypeError("a list changed while it was written")
+            self._write_value(out, step, step.element, False, <object>PySequence_Fast_ITEMS(elements)[index])
+        return 0
+
+    cdef int _put_length(self, Output *out, bint is_text, Py_ssize_t length) except -1:
+        """A length or count; -1 is null."""
+        if self.is_flexible:
+            if length > 0xFFFFFFFE:
+                raise OverflowError("a length of more than 32 bits")
+            put_uvarint(out, length + 1)
+        elif length > (0x7FFF if is_text else 0x7FFFFFFF):
+            raise OverflowError(f"a length of {length}")
+        elif is_text:
+            store(room(out, 2), <uint64_t>length, 2)
+        else:
+            store(room(out, 4), <uint64_t>length, 4)
+        return 0
+
+
+# Reading
+
+cdef int need(Cursor *cursor, Py_ssize_t size) except -1:
+    if size > cursor.end - cursor.position:
+        raise IndexError
+    return 0
+
+
+cdef uint64_t load(const uint8_t *data, int size) noexcept:
+    cdef uint64_t value = 0
+    cdef int index
+    for index in range(size):
+        value = value << 8 | data[index]
+    return value
+
+
+cdef uint32_t read_uvarint(Cursor *cursor) except? 0xFFFFFFFF:
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while True:
+        if cursor.position >= cursor.end:
+            raise IndexError
+        byte = cursor.data[cursor.position]
+        cursor.position += 1
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift == 35:
+            raise DecodeError("a varint of more than 5 bytes")
+    if value > 0xFFFFFFFF:
+        raise DecodeError("a varint of more than 32 bits")
+    return <uint32_t>value
+
+
+cdef Py_ssize_t read_length(Cursor *cursor, bint is_short, bint is_nullable, bint is_flexible) except? -2:
+    """A length or count; -1 is null."""
+    cdef Py_ssize_t length
+    if is_flexible:
+        length = <Py_ssize_t>read_uvarint(cursor) - 1
+    elif is_short:
+        need(cursor, 2)
+        length = <int16_t>load(cursor.data + cursor.position, 2)
+        cursor.position += 2
+    else:
+        need(cursor, 4)
+        length = <int32_t>load(cursor.data + cursor.position, 4)
+        cursor.position += 4
+    if length < 0 and (length != -1 or not is_nullable):
+        raise bad_length(length)
+    return length
+
+
+cdef object read_number(Cursor *cursor, int code):
+    cdef const uint8_t *data = cursor.data + cursor.position
+    cdef uint64_t bits
+    cdef double real
+    cdef int size = 1 if code in (c'b', c'B', c'?') else 2 if code in (c'h', c'H') else 4 if code in (c'i', c'I') else 8
+    if code == c's':
+        size = 16
+    need(cursor, size)
+    cursor.position += size
+    if code == c'i':
+        return <int32_t>load(data, 4)
+    if code == c'q':
+        return <int64_t>load(data, 8)
+    if code == c'h':
+        return <int16_t>load(data, 2)
+    if code == c'b':
+        return <int8_t>data[0]
+    if code == c's':
+        return PyBytes_FromStringAndSize(<const char *>data, 16)
+    if code == c'?':
+        return data[0] != 0
+    if code == c'H':
+        return <uint16_t>load(data, 2)
+    if code == c'I':
+        return <uint32_t>load(data, 4)
+    if code == c'B':
+        return data[0]
+    bits = load(data, 8)
+    memcpy(&real, &bits, 8)
+    return PyFloat_FromDouble(real)
+
+
+cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, bint is_flexible):
+    cdef Py_ssize_t length, index, start
+    cdef int marker
+    if kind == NUMBER:
+        return read_number(cursor, step.code)
+    if kind == STRUCT:
+        if is_nullable:
+            need(cursor, 1)
+            marker = <int8_t>cursor.data[cursor.position]
+            cursor.position += 1
+            if marker == -1:
+                return None
+            if marker != 1:
+                raise bad_length(marker)
+        return (<Plan>step.plan)._read(cursor)
+    length = read_length(cursor, kind == TEXT, is_nullable, is_flexible)
+    if length < 0:
+        return None
+    if kind == ARRAY:
+        if length * step.least > cursor.end - cursor.position:
+            raise too_short(length)
+        elements = PyList_New(length) if step.least else []
+        for index in range(length):
+            value = read_value(cursor, step, step.element, False, is_flexible)
+            if step.least:
+                Py_INCREF(value)
+                PyList_SET_ITEM(elements, index, value)
+            else:
+                elements.append(value)
+        return elements
+    if length > cursor.end - cursor.position:
+        raise too_short(length)
+    start = cursor.position
+    cursor.position += length
+    if kind == TEXT:
+        return PyUnicode_DecodeUTF8(<const char *>cursor.data + start, length, NULL)
+    if kind == BYTES:
+        return PyBytes_FromStringAndSize(<const char *>cursor.data + start, length)
+    return (<object>cursor.source)[start : start + length]
+
+
+# Writing
+
+cdef uint8_t *room(Output *out, Py_ssize_t size) except NULL:
+    """Where to write the next `size` bytes, which count as written."""
+    cdef Py_ssize_t capacity
+    cdef uint8_t *data
+    if size > out.capacity - out.size:
+        capacity = 2 * (out.size + size)
+        data = <uint8_t *>PyMem_Realloc(NULL if out.data == out.stack else out.data, capacity)
+        if data == NULL:
+            raise MemoryError
+        if out.data == out.stack:
+            memcpy(data, out.stack, out.size)
+        out.data, out.capacity = data, capacity
+    out.size += size
+    return out.data + out.size - size
+
+
+cdef int put(Output *out, const uint8_t *data, Py_ssize_t size) except -1:
+    memcpy(room(out, size), data, size)
+    return 0
+
+
+cdef int put_bytes(Output *out, value) except -1:
+    cdef Py_buffer view
+    PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    try:
+        put(out, <const uint8_t *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef void store(uint8_t *data, uint64_t bits, int size) noexcept:
+    cdef int index
+    for index in range(size - 1, -1, -1):
+        data[index] = <uint8_t>bits
+        bits >>= 8
+
+
+cdef int store32(uint8_t *data, Py_ssize_t value) except -1:
+    if value > 0x7FFFFFFF:
+        raise OverflowError("a message of more than 2 GiB")
+    store(data, value, 4)
+    return 0
+
+
+cdef int put_uvarint(Output *out, uint64_t value) except -1:
+    while value > 0x7F:
+        room(out, 1)[0] = <uint8_t>(value & 0x7F | 0x80)
+        value >>= 7
+    room(out, 1)[0] = <uint8_t>value
+    return 0
+
+
+cdef int put_number(Output *out, int code, value) except -1:
+    cdef int64_t number, lowest, highest
+    cdef double real
+    cdef uint64_t bits
+    cdef int size
+    if code == c's':
+        return put_bytes(out, value)
+    if code == c'?':
+        room(out, 1)[0] = PyObject_IsTrue(value)
+        return 0
+    if code == c'd':
+        real = PyFloat_AsDouble(value)
+        memcpy(&bits, &real, 8)
+        store(room(out, 8), bits, 8)
+        return 0
+    number = PyLong_AsLongLong(value)
+    if code == c'q':
+        store(room(out, 8), <uint64_t>number, 8)
+        return 0
+    size = 1 if code in (c'b', c'B') else 2 if code in (c'h', c'H') else 4
+    if code in (c'b', c'h', c'i'):
+        highest = (<int64_t>1 << (8 * size - 1)) - 1
+        lowest = -highest - 1
+    else:
+        highest = (<int64_t>1 << 8 * size) - 1
+        lowest = 0
+    if not lowest <= number <= highest:
+        raise OverflowError(f"{number} is not in {lowest}..{highest}")
+    store(room(out, size), <uint64_t>number, size)
+    return 0
+
+
+cdef int put_records(Output *out, records, Py_ssize_t size) except -1:
+    """Records of `size` bytes: small ones are copied, large ones become parts of their own."""
+    kind = type(records)
+    if kind is list or kind is tuple:
+        for part in records:
+            put_records(out, part, parts_size(part))
+        return 0
+    if size <= join_bytes_max and (kind is memoryview or kind is bytes or kind is bytearray):
+        return put_bytes(out, records)
+    if out.parts == NULL:
+        parts = []
+        Py_INCREF(parts)
+        out.parts = <PyObject *>parts
+    parts = <object>out.parts
+    if out.size or not parts:
+        parts.append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
+    parts.append(records)
+    out.closed_size += out.size + size
+    out.size = 0
+    return 0
+
+
+cdef bint differs(Step *step, value) except -1:
+    """Whether a value is not at its default."""
+    if step.differs == IS_SET:
+        return PyObject_IsTrue(value)
+    if step.differs == IS_SET_OR_NULL:
+        return value is None or PyObject_IsTrue(value)
+    if step.differs == IS_NOT_NULL:
+        return value is not None
+    if step.differs == IS_OTHER_BOOL:
+        return PyObject_IsTrue(value) != PyObject_IsTrue(<object>step.default)
+    return value is not <object>step.default and value != <object>step.default

@@ -1,0 +1,163 @@
+"""The native codec does what the generated one does, with everything that comes in and everything that is to go out."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybroker.protocol.generated import generate_decoder, generate_encoder
+from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
+from pybroker.protocol.messages.metadata import MetadataResponse
+from pybroker.protocol.parts import SendPart, parts_bytes
+from pybroker.protocol.plan import make_plan
+from pybroker.protocol.schema import schema_of
+from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
+from tests.protocol.samples import VERSIONED, full, messages, name_of
+
+pytest.importorskip("pybroker.protocol._native", exc_type=ImportError)
+
+every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
+EDGES = [
+    (cls, version)
+    for cls, version in VERSIONED
+    if version in (schema_of(cls).versions.lowest, schema_of(cls).flexible.lowest, schema_of(cls).versions.highest)
+]
+DAMAGE = (struct.error, IndexError)
+UNFIT = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeError)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def codec() -> None:
+    """Both, side by side: not once for each."""
+
+
+def decoded(decode: Any, data: bytes | bytearray) -> object:
+    """The message, or what was said instead: kinds of exceptions that the codec takes for the same are the same here."""
+    try:
+        return decode(memoryview(data), 0)
+    except DAMAGE:
+        return "ends too early"
+    except (DecodeError, UnicodeDecodeError) as error:
+        return type(error), str(error)
+
+
+def encoded(encode: Any, message: object, head: bytes | None = None) -> object:
+    try:
+        return encode(message, head)
+    except UNFIT:
+        return "unfit"
+    except EncodeError as error:
+        return str(error)
+
+
+@functools.cache
+def both(cls: type, version: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Decoders and encoders, native and generated."""
+    schema = schema_of(cls)
+    native = make_plan(schema, version)
+    return (native.decode, generate_decoder(schema, version)), (native.encode, generate_encoder(schema, version))
+
+
+@every_version
+@settings(max_examples=4, deadline=None)
+@given(data=st.data())
+def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, version: int, data: st.DataObject) -> None:
+    decoders, encoders = both(cls, version)
+    message = data.draw(st.just(full(cls, version)) | messages(cls, version))
+    head = data.draw(st.none() | st.binary(max_size=9))
+    native, generated = (encoded(encode, message, head) for encode in encoders)
+    assert native == generated
+    body = bytearray(parts_bytes(encoders[0](message, None)))
+    for _ in range(data.draw(st.integers(0, 3)) if body else 0):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 127, 128, 255]))
+    body = body[: data.draw(st.integers(0, len(body)))] if data.draw(st.booleans()) else body
+    assert decoded(decoders[0], body) == decoded(decoders[1], body)
+
+
+@pytest.mark.parametrize(("cls", "version"), EDGES, ids=map(name_of, EDGES))
+def test_both_refuse_the_same_values(cls: type, version: int) -> None:
+    """Each field of a message in turn gets what it cannot be."""
+    _, encoders = both(cls, version)
+    for one in schema_of(cls).fields:
+        for value in (None, -1, 2**63, 2**31, "text", b"bytes", b"x" * 16, 1.5, [], [None], [1], ["text"], "\ud800", object()):
+            message = full(cls, version)
+            setattr(message, one.name, value)
+            native, generated = (encoded(encode, message) for encode in encoders)
+            assert native == generated, (one.name, value)
+
+
+class Late(SendPart):
+    """A part that comes when it is pulled."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def pull(self, bytes_max: int) -> list[bytes]:
+        return [self._data]
+
+
+def answer(*records: Any) -> FetchResponse:
+    partitions = [PartitionData(partition_index=index, records=one) for index, one in enumerate(records)]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+
+LARGE = b"l" * (JOIN_BYTES_MAX + 1)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+@pytest.mark.parametrize("head", [None, b"", b"head"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        [LARGE],
+        [b"small", LARGE, memoryview(LARGE), bytearray(LARGE), b"small", b""],
+        [Late(b"late"), Late(LARGE), None],
+        [[b"some", Late(b"late"), LARGE], (Late(b"one"), b"two"), []],
+        [b"s" * JOIN_BYTES_MAX] * 9,
+    ],
+)
+def test_large_records_and_late_parts_stand_where_they_belong(version: int, head: bytes | None, records: list[Any]) -> None:
+    _, encoders = both(FetchResponse, version)
+    native, generated = (encode(answer(*records), head) for encode in encoders)
+    assert all(type(one[0]) is bytes for one in (native, generated))
+    assert [part for part in native if part] == [part for part in generated if part]
+    assert parts_bytes([part for part in native if not isinstance(part, SendPart)])
+    if head is not None:
+        size = sum(part.size if isinstance(part, SendPart) else len(part) for part in native)
+        assert native[0].startswith((size - 4).to_bytes(4) + head)
+
+
+def test_a_value_that_was_never_set_does_not_fit() -> None:
+    message = object.__new__(FetchResponse)
+    with pytest.raises(AttributeError, match="throttle_time_ms"):
+        both(FetchResponse, 17)[1][0](message, None)
+
+
+def test_a_struct_of_another_class_does_not_fit() -> None:
+    with pytest.raises(TypeError, match="LeaderIdAndEpoch in place of FetchableTopicResponse"):
+        both(FetchResponse, 11)[1][0](FetchResponse(responses=[LeaderIdAndEpoch()]), None)  # type: ignore[list-item]  # refused
+
+
+def test_a_long_message_outgrows_the_first_buffer() -> None:
+    message = full(MetadataResponse, 12)
+    message.topics *= 500
+    native, generated = (encode(message, b"1234") for encode in both(MetadataResponse, 12)[1])
+    assert len(native[0]) > 100_000
+    assert native == generated
+
+
+def test_pure_python_can_be_forced() -> None:
+    code = "from pybroker.protocol import compiler; print(compiler.IS_NATIVE)"
+    for pure in ("0", "1"):
+        environment = {**os.environ, "PYBROKER_PURE": pure}
+        printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        assert printed.strip() == str(pure == "0")
