@@ -55,8 +55,7 @@ class Soak:
     async def run(self) -> list[tuple[object, ...]]:
         """Returns a row for each round; the first has everybody come at once."""
         rows = [await self._measured("all come", self._all_come())]
-        for number in range(self._options.rounds):
-            rows.append(await self._measured(f"round {number + 1}", self._churn()))
+        rows += [await self._measured(f"round {number + 1}", self._churn()) for number in range(self._options.rounds)]
         for member in self._living:
             await member.leave()
         return rows

@@ -4,7 +4,13 @@ A key is the int16 of its record type and a message, a value the int16 of its ve
 `protocol/messages/group_records.py`. We write what Kafka since 2.3 reads: offsets in version 3, or in version 1 when they carry
 the expiry that a client of before 2.1 asked for, and groups in version 3.
 
-Source: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde.
+Offsets, of which there may be a million to load and one is in each commit, have no messages: their bytes are made and read here.
+In state and records they are an `OffsetKey` and a `CommittedOffset`.
+
+    key     int16 type, string group, string topic, int32 partition
+    value   int16 version, int64 offset, int32 leader epoch (v3), string metadata, int64 commit time, int64 expiry (v1)
+
+Source: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde; OffsetCommitKey.json, OffsetCommitValue.json.
 """
 
 from __future__ import annotations
@@ -14,13 +20,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.result import CoordinatorRecord
-from pybroker.protocol.codec import decode, encode
+from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
-    OffsetCommitKey,
     OffsetCommitValue,
     RecordType,
 )
@@ -31,7 +36,19 @@ if TYPE_CHECKING:
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
+_OFFSET_COMMIT: Final = RecordType.OFFSET_COMMIT
+_OFFSET_TYPES: Final = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
+OFFSET_PREFIX: Final = b"\x00\x01"
+"""How the key of a committed offset begins."""
+
 _INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_TWO_INT64: Final = struct.Struct(">qq")
+_TYPE_AND_LENGTH: Final = struct.Struct(">hh")
+_VALUE_HEAD: Final = struct.Struct(">hqih")  # version 3 up to the length of the metadata
+_SHORT: Final = (-1, 0, 0, 0)  # what is too short to be of version 3
+_OLD_VALUE_HEAD: Final = struct.Struct(">hqh")  # of versions 0 to 2, which lack the leader epoch
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
 _OFFSET_WITH_EXPIRY_VERSION: Final = 1
@@ -48,26 +65,23 @@ class CommittedOffset(NamedTuple):
     expire_ms: int = NO_TIMESTAMP
 
 
+class OffsetKey(NamedTuple):
+    """Whose offset it is."""
+
+    group: str
+    topic: str
+    partition: int
+
+
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
     """A committed offset."""
-    has_expiry = committed.expire_ms != NO_TIMESTAMP
-    return CoordinatorRecord(
-        RecordType.OFFSET_COMMIT,
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        OffsetCommitValue(
-            offset=committed.offset,
-            leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-            commit_timestamp=committed.commit_ms,
-            expire_timestamp=committed.expire_ms,
-        ),
-        _OFFSET_WITH_EXPIRY_VERSION if has_expiry else _OFFSET_VERSION,
-    )
+    version = _OFFSET_VERSION if committed.expire_ms == NO_TIMESTAMP else _OFFSET_WITH_EXPIRY_VERSION
+    return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition), committed, version)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The offset is gone."""
-    return CoordinatorRecord(RecordType.OFFSET_COMMIT, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition))
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
@@ -106,6 +120,8 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as they lie in the log. Raises EncodeError."""
+    if record.type_id == _OFFSET_COMMIT:
+        return _offset_key_bytes(record.key), None if record.value is None else _offset_bytes(record.value)
     key = _INT16.pack(record.type_id) + _encoded(record.key, _KEY_VERSION)
     if record.value is None:
         return key, None
@@ -115,6 +131,9 @@ def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The inverse; None for a type of record that we do not know. Raises DecodeError, struct.error."""
     (type_id,) = _INT16.unpack_from(key)
+    if type_id in _OFFSET_TYPES:
+        committed = None if value is None else offset_from_bytes(value)
+        return CoordinatorRecord(type_id, offset_key_from_bytes(key), committed, -1 if value is None else value[1])
     known = RECORDS.get(type_id)
     if known is None:
         return None
@@ -124,6 +143,68 @@ def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
         return CoordinatorRecord(type_id, key_message)
     (version,) = _INT16.unpack_from(value)
     return CoordinatorRecord(type_id, key_message, decode(value_class, version, memoryview(value), _INT16.size), version)
+
+
+def _offset_key_bytes(key: OffsetKey) -> bytes:
+    group, topic = key.group.encode(), key.topic.encode()
+    try:
+        head = _TYPE_AND_LENGTH.pack(_OFFSET_COMMIT, len(group))
+        return b"".join((head, group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition)))
+    except struct.error as error:
+        raise EncodeError(f"an offset's key cannot be written: {error}") from error
+
+
+def _offset_bytes(committed: CommittedOffset) -> bytes:
+    offset, leader_epoch, text, commit_ms, expire_ms = committed
+    metadata = text.encode()
+    try:
+        if expire_ms == NO_TIMESTAMP:
+            head = _VALUE_HEAD.pack(_OFFSET_VERSION, offset, leader_epoch, len(metadata))
+            return head + metadata + _INT64.pack(commit_ms)
+        head = _OLD_VALUE_HEAD.pack(_OFFSET_WITH_EXPIRY_VERSION, offset, len(metadata))
+        return head + metadata + _TWO_INT64.pack(commit_ms, expire_ms)
+    except struct.error as error:
+        raise EncodeError(f"an offset cannot be written: {error}") from error
+
+
+def offset_key_from_bytes(key: bytes) -> OffsetKey:
+    """Raises DecodeError, struct.error."""
+    _, size = _TYPE_AND_LENGTH.unpack_from(key)
+    topic_at = _TYPE_AND_LENGTH.size + size + _INT16.size
+    (topic_size,) = _INT16.unpack_from(key, topic_at - _INT16.size)
+    if size < 0 or topic_size < 0 or topic_at + topic_size + _INT32.size != len(key):
+        raise DecodeError(f"an offset's key of {len(key)} bytes with names of {size} and {topic_size}")
+    (partition,) = _INT32.unpack_from(key, topic_at + topic_size)
+    try:
+        return OffsetKey(
+            key[_TYPE_AND_LENGTH.size : topic_at - _INT16.size].decode(),
+            key[topic_at : topic_at + topic_size].decode(),
+            partition,
+        )
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"an offset's key: {error}") from error
+
+
+def offset_from_bytes(value: bytes) -> CommittedOffset:
+    """Raises DecodeError, struct.error."""
+    version, offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value) if len(value) >= _VALUE_HEAD.size else _SHORT
+    if version != _OFFSET_VERSION or size < 0 or len(value) != _VALUE_HEAD.size + size + _INT64.size:
+        return _offset_from_message(value)
+    (commit_ms,) = _INT64.unpack_from(value, _VALUE_HEAD.size + size)
+    try:
+        metadata = value[_VALUE_HEAD.size : -_INT64.size].decode() if size else ""
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"the text beside an offset: {error}") from error
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms)
+
+
+def _offset_from_message(value: bytes) -> CommittedOffset:
+    """Of another version; damaged ones get their error here."""
+    (version,) = _INT16.unpack_from(value)
+    message = decode(OffsetCommitValue, version, memoryview(value), _INT16.size)
+    return CommittedOffset(
+        message.offset, message.leader_epoch, message.metadata, message.commit_timestamp, message.expire_timestamp
+    )
 
 
 def _encoded(message: Any, version: int) -> bytes:

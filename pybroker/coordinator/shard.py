@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer_group import ConsumerGroup
 from pybroker.coordinator.consumer_records import REPLAYS
-from pybroker.coordinator.records import CommittedOffset
+from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
@@ -70,21 +70,24 @@ class GroupShard:
         replay(record.key, record.value)
         return True
 
-    def _replay_offset(self, key: Any, value: Any) -> None:
-        if value is None:
-            self._forget_offset(key.group, key.topic, key.partition)
-            return
-        if key.group not in self.consumer_groups:
-            self.group(key.group)  # an offset without a group makes a simple one: Empty, without a protocol
-        # Version 0 and what is older than Kafka 0.9 lack the two fields.
-        committed = CommittedOffset(
-            value.offset,
-            getattr(value, "leader_epoch", -1),
-            value.metadata,
-            value.commit_timestamp,
-            getattr(value, "expire_timestamp", -1),
-        )
-        self.offsets.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = committed
+    def _replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
+        group_id, topic, partition = key
+        if committed is None:
+            self._forget_offset(group_id, topic, partition)
+        else:
+            self.replay_offset(group_id, topic, partition, committed)
+
+    def replay_offset(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """What `replay` does with a record of a committed offset."""
+        if group_id not in self.groups and group_id not in self.consumer_groups:
+            self.group(group_id)  # an offset without a group makes a simple one: Empty, without a protocol
+        topics = self.offsets.get(group_id)
+        if topics is None:
+            topics = self.offsets[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = committed
 
     def _forget_offset(self, group_id: str, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id)

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.coordinator.records import from_bytes, group_tombstone
+from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record
 from pybroker.coordinator.result import Answer, CoordinatorRecord, CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue, RecordType
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
@@ -140,10 +139,8 @@ def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
 
 
 def test_large_changes_are_several_batches_if_they_may(setting: Setting) -> None:
-    value = OffsetCommitValue(metadata="x" * 30_000)
-    records = [
-        CoordinatorRecord(RecordType.OFFSET_COMMIT, OffsetCommitKey(group=f"g{n}", topic="t"), value, 3) for n in range(50)
-    ]
+    committed = CommittedOffset(0, -1, "x" * 30_000, 1000)
+    records = [offset_record(f"g{n}", "t", 0, committed) for n in range(50)]
     setting.replicas.code = None
     setting.write(CoordinatorResult("response", records, is_atomic=False))
     assert len(setting.replicas.appended) == 3
