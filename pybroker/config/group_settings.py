@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pybroker.config.setting import INT_MAX, Effect, Kind, Setting, Update, all_of, at_least, between
+from pybroker.config.setting import INT_MAX, Check, Effect, Kind, Setting, Update, all_of, at_least, between
 
 _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
 _LATER, _YES = Effect.LATER, Effect.YES
+
+_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
+_MIGRATION: Final = Check(f"one of {', '.join(_POLICIES)}", lambda value: value.lower() in _POLICIES)
 
 GROUP_SETTINGS: Final = (
     # classic groups
@@ -68,7 +71,10 @@ GROUP_SETTINGS: Final = (
         "group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.",
         all_of("uniform", "range"), _YES,
     ),
-    Setting("group.consumer.migration.policy", _S, "disabled", "Which groups may change their kind in place.", None, _LATER),
+    Setting(
+        "group.consumer.migration.policy", _S, "bidirectional",
+        "Whether groups with members change their kind when members of the other protocol come, or are left.", _MIGRATION, _YES,
+    ),
     # transactions
     Setting(
         "transactional.id.expiration.ms", _I, 604_800_000,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
 
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
@@ -48,7 +49,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(member.assigned, image),
         target_assignment=_assignment(group.target(member.member_id), image),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

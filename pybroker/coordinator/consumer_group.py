@@ -23,21 +23,25 @@ States of a member
 
 All of it is in the log; what is here changes by replaying records alone, but for the last two attributes.
 
+Members of the classic protocol may be among the others, while a group changes from one protocol to the other; see
+`classic_member`.
+
 Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.classic_group import Protocols
     from pybroker.metadata.image import ClusterImage
 
 Assignment = Mapping[bytes, frozenset[int]]
@@ -72,6 +76,18 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
+class ClassicSide(NamedTuple):
+    """What a member that speaks the classic protocol said in its JoinGroup; its first protocol is the one it uses."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that the member is told."""
+        return self.protocols[0][0]
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerMember:
     """One member, as it was at some moment. `previous_epoch` is taken from it too: the answer with the new one may be lost."""
@@ -90,6 +106,8 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
+    classic: ClassicSide | None = None
+    """None for a member that speaks the consumer protocol."""
 
     def has_reached(self, target_epoch: int) -> bool:
         """Whether there is nothing left to do for it."""
@@ -165,11 +183,27 @@ class ConsumerGroup:
         return str(votes.most_common(1)[0][0]) if votes else default
 
     def check_epoch(self, member_id: str, epoch: int) -> ErrorCode:
-        """Of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or NONE."""
+        """Of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (classic: ILLEGAL_GENERATION) or NONE."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member.epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if member.epoch == epoch:
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+    def supports_classic(self, names: Collection[str]) -> bool:
+        """Whether one of the protocols is common to all members of the classic protocol."""
+        classic = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic]
+        return any(all(name in one for one in classic) for name in names)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether somebody else still has a partition that the member shall have."""
+        has = set(partitions_of(member.assigned))
+        return any(one in self.owners for one in partitions_of(self.target(member.member_id)) if one not in has)
+
+    def topic_names(self) -> dict[bytes, str]:
+        """Of the topics that the group reads, by id."""
+        return {topic_id: name for name, (topic_id, _) in self.topics.items()}
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""

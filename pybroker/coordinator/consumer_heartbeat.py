@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: a member of a KIP-848 group joins, says what it has, learns what it shall have, leaves.
 
 What a heartbeat does, in order
-    A  The member is found, made (epoch 0), or takes the place of a static one that said it would come again.
+    A  A classic group of that name becomes one of KIP-848 (`upgrade`). The member is found, made (epoch 0), or takes the place of
+       a static one that said it would come again, or that spoke the classic protocol.
     B  What it says of itself is taken over. If that changes what the group reads, or a topic has changed since, the group's
        epoch counts.
     C  If the target is of an older epoch, a new one is made for all.
@@ -20,7 +21,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic_group import GroupState
+from pybroker.coordinator import consumer_sessions
 from pybroker.coordinator.consumer_draft import ConsumerGroupSettings, GroupDraft
 from pybroker.coordinator.consumer_group import (
     JOIN_EPOCH,
@@ -32,10 +33,11 @@ from pybroker.coordinator.consumer_group import (
     MemberState,
     partitions_of,
 )
-from pybroker.coordinator.consumer_records import current_record, epoch_record, member_tombstones, regex_record
+from pybroker.coordinator.consumer_records import current_record
 from pybroker.coordinator.consumer_request import check
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.result import CoordinatorResult, Operation, TimerChange
+from pybroker.coordinator.result import CoordinatorResult
+from pybroker.coordinator.upgrade import Upgrade
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -65,7 +67,7 @@ def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coordi
     try:
         check(beat.request, beat.version, beat.settings.assignors)
         if beat.request.member_epoch < JOIN_EPOCH:
-            return _leave(shard, beat)
+            return _leave(shard, beat, now_ms)
         return _heartbeat(shard, beat, now_ms)
     except KafkaError as error:
         return CoordinatorResult(response=ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
@@ -73,7 +75,7 @@ def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coordi
 
 def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
     request = beat.request
-    group, records = _group(shard, request)
+    group, records, upgrade = _group(shard, beat, now_ms)
     draft = GroupDraft(group, beat.image, now_ms)
     result = CoordinatorResult(records=draft.records)
     draft.records += records
@@ -85,8 +87,9 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
             f"The consumer group has reached its maximum capacity of {len(group.members)} members.",
         )
     before = _member(draft, request, member_id)  # A
-    if before is not None and (old_id := group.static_members.get(before.instance_id or "")) not in {None, member_id}:
-        result.timers += _no_timers(group, old_id or "")
+    if before is not None:  # another id, or another protocol
+        for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
+            result.timers += consumer_sessions.no_timers(group.group_id, old_id or "")
     member = _told(before or ConsumerMember(member_id=member_id), beat)
     if member != before:  # B
         draft.put(member)
@@ -99,7 +102,10 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
             sum(1 for _ in partitions_of(after.assigned)),
         )
-    _restart_timers(result, group, after, beat.settings)  # E
+    if upgrade is not None:
+        upgrade.finish(result)
+    consumer_sessions.restart_session(result, group.group_id, after, beat.settings.session_timeout_ms)  # E
+    consumer_sessions.restart_revocation(result, group, after)
     has_said_all = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -119,18 +125,25 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
 # A
 
 
-def _group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-    """The group, or a new one that nobody knows until its records are replayed. An empty classic group gives way to it."""
-    group_id = request.group_id
+def _group(
+    shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
+) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
+    """The group, or a new one that nobody knows until its records are replayed; it may take over from a classic one."""
+    group_id, is_joining = beat.request.group_id, beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)
     if group is not None:
-        return group, []
+        return group, [], None
     classic = shard.groups.get(group_id)
-    if request.member_epoch != JOIN_EPOCH and classic is None:
+    if classic is None and not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-    if request.member_epoch != JOIN_EPOCH or (classic is not None and classic.state is not GroupState.EMPTY):
+    if classic is None:
+        return ConsumerGroup(group_id), [], None
+    if not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    return ConsumerGroup(group_id), [] if classic is None else [group_tombstone(group_id)]
+    if not classic.members:
+        return ConsumerGroup(group_id), [group_tombstone(group_id)], None
+    upgrade = Upgrade(classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms)
+    return upgrade.group, upgrade.records, upgrade
 
 
 def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: str) -> ConsumerMember | None:
@@ -143,7 +156,7 @@ def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id
         if known is None and member_id not in group.members:
             return None
         if known is not None and known.member_id != member_id:
-            if known.epoch != STATIC_LEAVE_EPOCH:
+            if known.epoch != STATIC_LEAVE_EPOCH and known.classic is None:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is"
@@ -187,16 +200,18 @@ def _told(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what it says of itself; what is null did not change."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    kept = member.topic_names if member.classic is None else ()
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         assignor=member.assignor if request.server_assignor is None else request.server_assignor,
-        topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+        topic_names=kept if names is None else tuple(sorted(set(names))),
         topic_regex=member.topic_regex if regex is None else (regex or None),
         client_id=beat.client_id,
         client_host=beat.client_host,
+        classic=None,
     )
 
 
@@ -215,72 +230,7 @@ def _message(assignment: Assignment) -> messages.Assignment:
     )
 
 
-# E
-
-
-def _session_key(group: ConsumerGroup, member_id: str) -> tuple[str, str, str]:
-    return ("consumer session", group.group_id, member_id)
-
-
-def _revocation_key(group: ConsumerGroup, member_id: str) -> tuple[str, str, str]:
-    return ("consumer revocation", group.group_id, member_id)
-
-
-def _no_timers(group: ConsumerGroup, member_id: str) -> list[TimerChange]:
-    return [TimerChange(_session_key(group, member_id), None), TimerChange(_revocation_key(group, member_id), None)]
-
-
-def restart_session(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember, timeout_ms: int) -> None:
-    """The member has shown that it is alive."""
-    expire = _removal(group.group_id, member.member_id, None, "nothing heard of member")
-    result.timers.append(TimerChange(_session_key(group, member.member_id), timeout_ms, expire))
-
-
-def _restart_timers(
-    result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember, settings: ConsumerGroupSettings
-) -> None:
-    restart_session(result, group, member, settings.session_timeout_ms)
-    if member.state is not MemberState.UNREVOKED_PARTITIONS:
-        if group.revocation_epochs.pop(member.member_id, None) is not None:
-            result.timers.append(TimerChange(_revocation_key(group, member.member_id), None))
-    elif group.revocation_epochs.get(member.member_id) != member.epoch:
-        restart_revocation(result, group, member)
-
-
-def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has its rebalance timeout to give up partitions."""
-    group.revocation_epochs[member.member_id] = member.epoch
-    expire = _removal(group.group_id, member.member_id, member.epoch, "partitions not given up in time by member")
-    result.timers.append(TimerChange(_revocation_key(group, member.member_id), member.rebalance_timeout_ms, expire))
-
-
-def _removal(group_id: str, member_id: str, epoch: int | None, why: str) -> Operation:
-    """Remove the member, if it still has to give up in `epoch` when that is not None."""
-
-    def remove(shard: GroupShard, _now_ms: int) -> CoordinatorResult:
-        group = shard.consumer_groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
-        if group is None or member is None:
-            return CoordinatorResult()
-        if epoch is not None and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch != epoch):
-            return CoordinatorResult()
-        logger.info("Group %s: %s %s", group_id, why, member_id)
-        return _removed(group, member)
-
-    return remove
-
-
-def _removed(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorResult:
-    """The group's next heartbeat sees to what is read, and to the others' shares."""
-    group.image = None
-    records = member_tombstones(group.group_id, member.member_id)
-    if len(group.members) == 1:
-        records += [regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes]
-    records.append(epoch_record(group.group_id, group.epoch + 1))
-    return CoordinatorResult(records=records, timers=_no_timers(group, member.member_id))
-
-
-def _leave(shard: GroupShard, beat: ConsumerHeartbeat) -> CoordinatorResult:
+def _leave(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
     request = beat.request
     group = shard.consumer_groups.get(request.group_id)
     if group is None:
@@ -296,14 +246,8 @@ def _leave(shard: GroupShard, beat: ConsumerHeartbeat) -> CoordinatorResult:
         result = CoordinatorResult(records=[current_record(group.group_id, gone)])
     else:
         logger.info("Group %s: member %s leaves", group.group_id, member.member_id)
-        result = _removed(group, member)
+        result = consumer_sessions.removed(shard, group, [member], now_ms)
     result.response = ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE, member_id=member.member_id, member_epoch=request.member_epoch
     )
     return result
-
-
-def restart_timers(result: CoordinatorResult, group: ConsumerGroup, settings: ConsumerGroupSettings) -> None:
-    """After loading: everybody has a whole session, and a whole rebalance timeout to give up partitions."""
-    for member in group.members.values():
-        _restart_timers(result, group, member, settings)

@@ -7,7 +7,8 @@ The metadata of a consumer's protocol begins, in all versions so far, with
 | version | int16           |
 | topics  | array of string |
 
-and what follows is not looked at.
+and what follows is looked at only where members of the classic protocol are in a group of KIP-848: what they own, and what they
+are assigned.
 
 Source: ConsumerProtocolSubscription.json, ConsumerProtocol; ClassicGroup.computeSubscribedTopics.
 """
@@ -16,14 +17,23 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from pybroker.protocol.codec import DecodeError, decode, encode
+from pybroker.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 
 logger = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "consumer"
 
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
+_VERSION: Final = struct.Struct(">h")
+_HIGHEST_VERSION: Final = 3
 _LENGTH: Final = struct.Struct(">h")
 
 
@@ -53,3 +63,36 @@ def _topics(metadata: bytes) -> list[str]:
         topics.append(metadata[position : position + length].decode())
         position += length
     return topics
+
+
+def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """What a member said in JoinGroup. Raises DecodeError."""
+    return decode(ConsumerProtocolSubscription, _version(metadata), memoryview(metadata), _VERSION.size)
+
+
+def assigned(assignment: bytes) -> dict[str, list[int]]:
+    """What a member was told in SyncGroup, by topic; nothing if it was told nothing. Raises DecodeError."""
+    if not assignment:
+        return {}
+    told = decode(ConsumerProtocolAssignment, _version(assignment), memoryview(assignment), _VERSION.size)
+    return {one.topic: list(one.partitions) for one in told.assigned_partitions}
+
+
+def assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> bytes:
+    """What a member whose subscription is `metadata` is told: in the version that it speaks itself. Raises DecodeError."""
+    version = _version(metadata)
+    told = ConsumerProtocolAssignment(
+        assigned_partitions=[TopicPartition(topic=topic, partitions=sorted(of)) for topic, of in sorted(topics.items())]
+    )
+    body = b"".join(encode(told, version))  # type: ignore[arg-type]  # there are no records in it, hence no late parts
+    return _VERSION.pack(version) + body
+
+
+def _version(data: bytes) -> int:
+    """A newer one is read as the newest that we know."""
+    if len(data) < _VERSION.size:
+        raise DecodeError("no version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise DecodeError(f"version {version}")
+    return min(version, _HIGHEST_VERSION)

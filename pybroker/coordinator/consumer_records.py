@@ -13,7 +13,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from pybroker.coordinator.consumer_group import NOTHING, Assignment, ConsumerGroup, ConsumerMember, MemberState, Topics
+from pybroker.coordinator.consumer_group import (
+    NOTHING,
+    Assignment,
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Topics,
+)
 from pybroker.coordinator.result import CoordinatorRecord
 from pybroker.protocol.messages import group_records as messages
 from pybroker.protocol.messages.group_records import RecordType
@@ -66,9 +74,16 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         subscribed_topic_regex=member.topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,
-        classic_member_metadata=None,
+        classic_member_metadata=_classic_metadata(member.classic),
     )
     return _of_member(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
+
+
+def _classic_metadata(classic: ClassicSide | None) -> messages.ClassicMemberMetadata | None:
+    if classic is None:
+        return None
+    protocols = [messages.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols]
+    return messages.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -148,9 +163,13 @@ def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
         group.remove(key.member_id)
         return
     known = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
+    told = value.classic_member_metadata
     group.put(
         replace(
             known,
+            classic=None
+            if told is None
+            else ClassicSide(told.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in told.supported_protocols)),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,

@@ -55,8 +55,6 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-    if request.group_id in shard.consumer_groups:
-        return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     is_new = request.member_id == UNKNOWN_MEMBER_ID
     group = shard.groups.get(request.group_id)
     if group is None:

@@ -108,10 +108,10 @@ def _consumer_refusal(group: ConsumerGroup, committer: Committer) -> ErrorCode:
     """A member commits in its epoch; while there is none, anybody may who has no epoch."""
     if committer.generation_id < 0 and not group.members:
         return ErrorCode.NONE
-    code = group.check_epoch(committer.member_id, committer.generation_id)
-    if committer.member_id in group.members and not committer.knows_epochs:
+    member = group.members.get(committer.member_id)
+    if member is not None and member.classic is None and not committer.knows_epochs:
         return ErrorCode.UNSUPPORTED_VERSION
-    return code
+    return group.check_epoch(committer.member_id, committer.generation_id)
 
 
 def fetch_refusal(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:

@@ -41,11 +41,15 @@ class Answer(NamedTuple):
 
 
 class TimerChange(NamedTuple):
-    """Start the timer `key` anew, or stop it when `delay_ms` is None. `operation` runs when its time has come."""
+    """Start the timer `key` anew, or stop it when `delay_ms` is None. `operation` runs when its time has come.
+
+    With `is_kept` a timer that is running already goes on as it is.
+    """
 
     key: Hashable
     delay_ms: int | None
     operation: Operation | None = None
+    is_kept: bool = False
 
 
 @dataclass(slots=True)

@@ -225,8 +225,9 @@ class CoordinatorRuntime(Generic[S]):
             self._durable(active, result, done, ErrorCode.NONE)
         for answer in result.answers:
             answer.waiting(answer.response)
-        for key, delay_ms, operation in result.timers:
-            self._set_timer(active, key, delay_ms, operation)
+        for key, delay_ms, operation, is_kept in result.timers:
+            if not (is_kept and key in active.timers):
+                self._set_timer(active, key, delay_ms, operation)
 
     def _durable(self, active: _Active[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
         """The records are durable, or `code` says why not: answer, and go on with what comes after."""
@@ -234,7 +235,7 @@ class CoordinatorRuntime(Generic[S]):
             code = result.too_large if code in _TOO_LARGE else _TOLD.get(code, code)
         if not code and result.response is not None:
             done(result.response)
-        elif code and result.on_durable is None:  # which else answers in its own way
+        elif code and (result.on_durable is None or result.response is not None):  # which else answers in its own way
             done(code)
         if result.on_durable is not None and self._active.get(active.topic_partition.partition) is active:
             self._carry_out(active, result.on_durable(code, self._clock.time_ms()), _ignore)

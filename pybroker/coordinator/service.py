@@ -14,7 +14,16 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pybroker.coordinator import administration, consumer_describe, consumer_heartbeat, expiry, membership, offsets
+from pybroker.coordinator import (
+    administration,
+    classic_member,
+    consumer_describe,
+    consumer_heartbeat,
+    consumer_sessions,
+    expiry,
+    membership,
+    offsets,
+)
 from pybroker.coordinator.consumer_draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer_heartbeat import ConsumerHeartbeat
 from pybroker.coordinator.join import JoinRequest, join
@@ -73,6 +82,8 @@ def group_settings(config: BrokerConfig, new_member_id: Callable[[str], str]) ->
         max_size=config.group_max_size,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        may_upgrade=config.group_consumer_migration_policy.lower() in {"bidirectional", "upgrade"},
+        may_downgrade=config.group_consumer_migration_policy.lower() in {"bidirectional", "downgrade"},
         new_member_id=new_member_id,
     )
 
@@ -154,7 +165,7 @@ class GroupCoordinator:
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)
         for group in shard.consumer_groups.values():
-            consumer_heartbeat.restart_timers(result, group, self._consumer_settings(group.group_id))
+            consumer_sessions.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
         result.timers.append(self._next_clean_up())
         return result
 
@@ -218,23 +229,44 @@ class GroupCoordinator:
         self.runtime.write(
             partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
         )
-        self.runtime.write(partition, lambda shard, now_ms: join(shard, request, now_ms), request.waiting)
+
+        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+            group = shard.consumer_groups.get(request.group_id)
+            if group is None:
+                return join(shard, request, now_ms)
+            image, settings = self._controller.image, self._consumer_settings(request.group_id)
+            return classic_member.join(shard, group, request, image=image, settings=settings, now_ms=now_ms)
+
+        self.runtime.write(partition, operation, request.waiting)
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """A SyncGroup."""
-        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: sync(shard, request, done, now_ms), done)
+
+        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+            group = shard.consumer_groups.get(request.group_id)
+            return sync(shard, request, done, now_ms) if group is None else classic_member.sync(group, request)
+
+        self.runtime.write(self._partition(request.group_id), operation, done)
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
         """A Heartbeat."""
-        self.runtime.write(
-            self._partition(request.group_id), lambda shard, now_ms: membership.heartbeat(shard, request, now_ms), done
-        )
+
+        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+            group = shard.consumer_groups.get(request.group_id)
+            return membership.heartbeat(shard, request, now_ms) if group is None else classic_member.heartbeat(group, request)
+
+        self.runtime.write(self._partition(request.group_id), operation, done)
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
         """A LeaveGroup, in its form from v3."""
-        self.runtime.write(
-            self._partition(request.group_id), lambda shard, now_ms: membership.leave(shard, request, now_ms), done
-        )
+
+        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+            group = shard.consumer_groups.get(request.group_id)
+            if group is None:
+                return membership.leave(shard, request, now_ms)
+            return classic_member.leave(shard, group, request, now_ms)
+
+        self.runtime.write(self._partition(request.group_id), operation, done)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str, done: Done

@@ -31,6 +31,9 @@ class GroupSettings:
     max_size: int
     offset_metadata_max_bytes: int
     offsets_retention_ms: int
+    may_upgrade: bool
+    """Whether a classic group with members may become one of KIP-848, and the other way round."""
+    may_downgrade: bool
     new_member_id: Callable[[str], str]
     """Makes a member id that nobody has from a client's or instance's name."""
 

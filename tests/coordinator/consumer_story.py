@@ -107,6 +107,7 @@ class ConsumerStory:
             if group.error_code:
                 return ErrorCode(group.error_code).name
             members = [
+                f"{'classic ' if m.member_type == 0 else ''}"
                 f"{self._name(m.member_id)}{'/' + m.instance_id if m.instance_id else ''} in {m.member_epoch}"
                 f" has {shown(whole, m.assignment.topic_partitions)},"
                 f" shall have {shown(whole, m.target_assignment.topic_partitions)}"

@@ -7,9 +7,10 @@ A story has lines that do something, each followed by indented lines with all an
     topic t 3                                   create a topic with 3 partitions
     delete topic t
     alice joins g [instance=i] [session=10s] [rebalance=30s] [protocols=range,sticky] [topics=t,u] [version=9] [type=consumer]
+                  [owns=t-0,t-1]                what it has, as members say that give up nothing before they join
                   [once] [fresh] [as=ID]        `once`: take MEMBER_ID_REQUIRED for an answer; `fresh`: as after a start;
                   `-` is a group without a name
-    alice syncs [alice=x bob=y]                 with assignments, if it is the leader
+    alice syncs [alice=x bob=t-0,t-1]           with assignments, if it is the leader
     alice beats [generation=7] [as=ID] [in=g]
     alice leaves
     alice commits t-0=5 [t-1=6] [generation=7] [metadata=TEXT] [retention=60s] [version=9] [in=g]
@@ -28,7 +29,7 @@ Answers say `waits` while there is none. Member ids are told as the names of the
 from __future__ import annotations
 
 import asyncio
-import struct
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -36,7 +37,10 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.model import TopicPartition
+from pybroker.protocol.codec import decode, encode
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from pybroker.protocol.messages.consumer_protocol import TopicPartition as ConsumerPartitions
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -86,10 +90,39 @@ def partition(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def subscription(topics: str) -> bytes:
-    """A consumer's metadata, as all versions of it begin."""
-    names = [name.encode() for name in topics.split(",") if name]
-    return struct.pack(">hi", 0, len(names)) + b"".join(struct.pack(">h", len(n)) + n for n in names) + struct.pack(">i", -1)
+def subscription(topics: str, owned: str = "") -> bytes:
+    """A consumer's metadata, in version 1 if it says what it owns."""
+    told = ConsumerProtocolSubscription(
+        topics=[name for name in topics.split(",") if name], owned_partitions=_topic_partitions(owned) if owned else []
+    )
+    return _with_version(told, 1 if owned else 0)
+
+
+def assignment(text: str) -> bytes:
+    """What a leader gives to a member: partitions, or any other text, which is not for the coordinator to read."""
+    if not re.fullmatch(r"[a-z]+-\d+(,[a-z]+-\d+)*", text):
+        return text.encode()
+    return _with_version(ConsumerProtocolAssignment(assigned_partitions=_topic_partitions(text)), 0)
+
+
+def assigned(data: bytes) -> str:
+    """The inverse."""
+    if not data.startswith(b"\x00"):
+        return data.decode() or "nothing"
+    told = decode(ConsumerProtocolAssignment, data[1], memoryview(data), 2)
+    return " ".join(f"{one.topic}-{','.join(map(str, one.partitions))}" for one in told.assigned_partitions) or "no partitions"
+
+
+def _topic_partitions(text: str) -> list[ConsumerPartitions]:
+    where = [partition(one) for one in text.split(",") if one != "none"]
+    topics = dict.fromkeys(one.topic for one in where)
+    return [
+        ConsumerPartitions(topic=topic, partitions=[one.partition for one in where if one.topic == topic]) for topic in topics
+    ]
+
+
+def _with_version(message: object, version: int) -> bytes:
+    return version.to_bytes(2) + b"".join(bytes(part) for part in encode(message, version))  # type: ignore[arg-type]  # no late parts
 
 
 class Story(ConsumerStory):
@@ -193,7 +226,7 @@ class Story(ConsumerStory):
             group_instance_id=client.instance,
             protocol_type=options.get("type", "consumer"),
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=subscription(options.get("topics", "")))
+                JoinGroupRequestProtocol(name=name, metadata=subscription(options.get("topics", ""), options.get("owns", "")))
                 for name in options.get("protocols", "range").split(",")
                 if name
             ],
@@ -214,7 +247,7 @@ class Story(ConsumerStory):
             members = ",".join(sorted(self._name(member.member_id) for member in response.members))
             who = f" of {members}" if members else ""
             skip = ", keeps the assignment" if response.skip_assignment else ""
-            leads = "leader" if response.leader == response.member_id else "member"
+            leads = "leader" if response.leader == response.member_id else "member" if response.leader else "without a leader"
             return f"generation {response.generation_id} by {response.protocol_name}, {leads}{who}{skip}"
 
         self._send(client.name, request, version, describe)
@@ -229,7 +262,7 @@ class Story(ConsumerStory):
             protocol_type=client.protocol[0],
             protocol_name=options.pop("protocol", client.protocol[1]),
             assignments=[
-                SyncGroupRequestAssignment(member_id=ids.get(name, name), assignment=what.encode())
+                SyncGroupRequestAssignment(member_id=ids.get(name, name), assignment=assignment(what))
                 for name, what in options.items()
             ],
         )
@@ -237,7 +270,7 @@ class Story(ConsumerStory):
         def describe(response: Any) -> str:
             if response.error_code:
                 return ErrorCode(response.error_code).name
-            return f"assigned {response.assignment.decode() or 'nothing'}"
+            return f"assigned {assigned(response.assignment)}"
 
         self._send(client.name, request, 5, describe)
 
@@ -340,7 +373,7 @@ class Story(ConsumerStory):
                 return f"{group.group_state} {ErrorCode(group.error_code).name}"
             members = [
                 f"{self._name(m.member_id)}{'/' + m.group_instance_id if m.group_instance_id else ''}"
-                f"{'=' + m.member_assignment.decode() if m.member_assignment else ''}"
+                f"{'=' + assigned(m.member_assignment) if m.member_assignment else ''}"
                 for m in group.members
             ]
             return " ".join(filter(None, [group.group_state, group.protocol_type, group.protocol_data, *members]))
