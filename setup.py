@@ -3,13 +3,13 @@
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-PACKAGES = ("protocol", "records")
+MODULES = ("protocol._native", "records._native", "records._columns")
 
 setup(
     ext_modules=cythonize(
         [
-            Extension(f"pybroker.{name}._native", [f"pybroker/{name}/_native.pyx"], optional=True, extra_compile_args=["-O3"])
-            for name in PACKAGES
+            Extension(f"pybroker.{name}", [f"pybroker/{name.replace('.', '/')}.pyx"], optional=True, extra_compile_args=["-O3"])
+            for name in MODULES
         ],
         language_level=3,
     )

@@ -1,0 +1,30 @@
+"""Records into Arrow columns: the builder, native if it was built, else its pure twin, and the names of the columns.
+
+`PYBROKER_PURE=1` in the environment forces the twin. Its contract is in `_columns.pyi`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from pybroker.records import _columns_pure
+
+__all__ = ["HEADERS", "IS_NATIVE", "KEY", "OFFSET", "TIMESTAMP", "VALUE", "ColumnBuilder"]
+
+if TYPE_CHECKING:
+    from pybroker.records._columns import ColumnBuilder
+else:
+    ColumnBuilder = _columns_pure.ColumnBuilder
+    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
+        with contextlib.suppress(ImportError):
+            from pybroker.records._columns import ColumnBuilder
+
+OFFSET: Final = 1
+TIMESTAMP: Final = 2
+KEY: Final = 4
+VALUE: Final = 8
+HEADERS: Final = 16
+
+IS_NATIVE: Final = ColumnBuilder.__module__ != _columns_pure.__name__
