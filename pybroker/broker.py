@@ -25,12 +25,12 @@ from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
-from pybroker.coordinator.service import GroupCoordinator
 from pybroker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
@@ -48,6 +48,7 @@ from pybroker.replication.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.coordinator.service import GroupCoordinator
     from pybroker.log.directory import LogDirectory
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
@@ -75,6 +76,7 @@ class BrokerServer:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")  # one: fsyncs share what they wait for
         self._periodic = Periodic()
         self._metrics_server: MetricsServer | None = None
+        self._groups: GroupCoordinator | None = None
 
     async def start(self) -> list[BoundListener]:
         """Open everything; returns where it listens.
@@ -121,7 +123,8 @@ class BrokerServer:
             raise StartError("no log directory works; the log says why")
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
-        self._start_groups()
+        if OFFSETS_TOPIC in self.controller.image.topics:
+            self._coordinate_groups()
         try:
             self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
             bound = await self._open_sockets()
@@ -137,7 +140,8 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
-        self.groups.stop()  # who waits in a group is answered, and need not be waited for
+        if self._groups is not None:
+            self._groups.stop()  # who waits in a group is answered, and need not be waited for
         asyncio.get_running_loop().call_soon(self._answer_waiting)  # as soon as the connections take nothing new
         await self.server.stop(STOP_GRACE_MS)
         if self._metrics_server is not None:
@@ -180,17 +184,22 @@ class BrokerServer:
             ):
                 self.log_manager.set_aside(topic_partition)
 
-    def _start_groups(self) -> None:
-        self.groups = GroupCoordinator(
-            self.config,
-            clock=self.clock,
-            timer=self.timer,
-            replicas=self.replica_manager,
-            controller=self.controller,
-            call_soon=asyncio.get_running_loop().call_soon,
-        )
-        self.controller.subscribe(self.groups.apply_image)
-        self.groups.start()
+    def _coordinate_groups(self) -> GroupCoordinator:
+        """The coordinator, made at the start where there have been groups before, else for the first request about one."""
+        if self._groups is None:
+            from pybroker.coordinator.service import GroupCoordinator  # noqa: PLC0415  a tenth of a start
+
+            self._groups = GroupCoordinator(
+                self.controller.config,
+                clock=self.clock,
+                timer=self.timer,
+                replicas=self.replica_manager,
+                controller=self.controller,
+                call_soon=asyncio.get_running_loop().call_soon,
+            )
+            self.controller.subscribe(self._groups.apply_image)
+            self._groups.start()
+        return self._groups
 
     async def _open_sockets(self) -> list[BoundListener]:
         config = self.config
@@ -203,7 +212,7 @@ class BrokerServer:
             controller=self.controller,
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
-            groups=self.groups,
+            make_groups=self._coordinate_groups,
         )
         self.dispatcher = Dispatcher(self.services)
         self.server = SocketServer(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
@@ -29,7 +31,15 @@ class Broker:
     controller: Controller
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
-    groups: GroupCoordinator
+    make_groups: Callable[[], GroupCoordinator]
+    _groups: GroupCoordinator | None = field(default=None, init=False)
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of groups, made when it is first asked for: a broker without groups does not pay for it."""
+        if self._groups is None:
+            self._groups = self.make_groups()
+        return self._groups
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ class Cluster:
             controller=self.controller,
             replica_manager=absent,
             fetch_sessions=absent,
-            groups=absent,
+            make_groups=absent,
         )
 
     async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> Cluster:

@@ -102,7 +102,7 @@ class Whole:
             controller=self.controller,
             replica_manager=self.replicas,
             fetch_sessions=FetchSessionCache(self.clock, 10),
-            groups=self.groups,
+            make_groups=lambda: self.groups,
         )
         self.controller.subscribe(DynamicSettings(self.controller, broker, self.replicas))
         self.dispatcher = Dispatcher(broker)
