@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from pybroker.metadata.image import ClusterImage
     from pybroker.network.context import ConnectionContext
@@ -30,10 +30,10 @@ Question = tuple[int, str, str, int, bytes]
 
 
 class Remembered(NamedTuple):
-    """An answer as it was sent, with the errors that it says: how many of each name."""
+    """An answer as it was sent, with the error codes that it says."""
 
     answer: bytes
-    errors: Mapping[str, int]
+    codes: Sequence[int]
 
     def to(self, correlation_id: int) -> bytes:
         """The answer to another request."""

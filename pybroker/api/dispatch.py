@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.parts import parts_size
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from pybroker.api.context import Broker
     from pybroker.metrics.request_metrics import RequestMetrics
@@ -86,12 +86,13 @@ class Dispatcher:
             response = self._failure(api, context, request, error)
         handled_ns = monotonic_ns()
         if type(response) is api.response:
-            errors = _count_errors(metrics, response)
+            codes = error_codes(response)
+            _count_errors(metrics, codes)
             parts = encode_response(response, version, correlation_id)
             answer = parts[0]
             if len(parts) == 1 and type(answer) is bytes:  # nearly always, but for large fetches
                 if key == _METADATA:
-                    self._metadata_memo.keep(self._broker.controller.image, asked, Remembered(answer, errors))
+                    self._metadata_memo.keep(self._broker.controller.image, asked, Remembered(answer, codes))
                 send_ns = monotonic_ns() - handled_ns
                 metrics.answered(len(answer), started_ns - connection.received_ns, handled_ns - started_ns, 0, send_ns)
                 return answer
@@ -115,8 +116,7 @@ class Dispatcher:
         """The answer that was given before to the same question."""
         metrics = self._request_metrics[header.api_key]
         metrics.received(header.api_version, size + _SIZE_PREFIX)
-        for name, count in remembered.errors.items():
-            metrics.error(name, count)
+        _count_errors(metrics, remembered.codes)
         answer = remembered.to(header.correlation_id)
         metrics.answered(len(answer), started_ns - connection.received_ns, monotonic_ns() - started_ns, 0, 0)
         return answer
@@ -198,22 +198,17 @@ class _Timing:
         )
 
 
-def _count_errors(metrics: RequestMetrics, response: object) -> dict[str, int]:
-    """Count the errors that an answer says; returns how many of each name."""
-    codes = error_codes(response)
+def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> None:
+    """Count the error codes that an answer says."""
     if any(codes):
-        counts = Counter([ERROR_NAMES[code] for code in codes])
-        for name, count in counts.items():
-            metrics.error(name, count)
-        return counts
-    if not codes:
-        return {}
-    metrics.error(_NO_ERROR, len(codes))
-    return {_NO_ERROR: len(codes)}
+        for code, count in Counter(codes).items():
+            metrics.error(ERROR_NAMES[code], count)
+    elif codes:
+        metrics.error(_NO_ERROR, len(codes))
 
 
 def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:
-    _count_errors(timing.metrics, response)
+    _count_errors(timing.metrics, error_codes(response))
     return _outgoing(encode_response(response, context.api_version, context.correlation_id), timing)
 
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.compiler import IS_NATIVE
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.schema import schema_of
 
 _Reader = Callable[[Any], Sequence[int]]
+
+NEVER, ALWAYS, IF_SET_OR_ALONE = range(3)
+"""When the code of a message itself counts; the numbers are those of `protocol/_native.pyx`."""
 
 
 def error_codes(response: Any) -> Sequence[int]:
@@ -27,33 +31,64 @@ def error_codes(response: Any) -> Sequence[int]:
 ERROR_NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}
 
 
+class Places(NamedTuple):
+    """Where the messages of a class have codes: their own, and those in lists of others by the lists' names."""
+
+    cls: type
+    own: int
+    inner: tuple[tuple[str, Places], ...]
+
+
 @functools.cache
 def _reader(response_class: type) -> _Reader:
+    places = places_of(response_class)
+    return native_reader(places) if IS_NATIVE else pure_reader(places)
+
+
+def places_of(response_class: type) -> Places:
+    """Where a response has the codes that count."""
+    places = _declared(response_class)
     api_key = schema_of(response_class).api_key
-    special = None if api_key is None else _SPECIAL.get(api_key)
-    return special or _declared(response_class)
+    if api_key is ApiKey.FETCH:  # Kafka counts its own code always
+        return places._replace(own=ALWAYS)
+    if api_key in _ONLY_OF_TOPICS:
+        return places._replace(inner=tuple((name, topics._replace(inner=())) for name, topics in places.inner))
+    return places
 
 
-def _declared(cls: type) -> _Reader:
-    """A reader of all the codes that the declaration has."""
+_ONLY_OF_TOPICS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+"""Where Kafka counts no codes of partitions."""
+
+
+def _declared(cls: type) -> Places:
+    """All places that the declaration has."""
     fields = schema_of(cls).fields
     has_own = any(field.name == "error_code" for field in fields)
     inside = [(field.name, _declared(field.struct)) for field in fields if field.is_array and field.struct is not None]
+    inner = tuple((name, places) for name, places in inside if places.own or places.inner)
+    return Places(cls, IF_SET_OR_ALONE if has_own else NEVER, inner)
+
+
+def native_reader(places: Places) -> _Reader:
+    """What reads the codes, in C."""
+    from pybroker.protocol._native import Codes  # noqa: PLC0415  (where it was built)
+
+    def codes(of: Places) -> Codes:
+        return Codes(of.cls, of.own, [(name, codes(one)) for name, one in of.inner])
+
+    return codes(places).read
+
+
+def pure_reader(places: Places) -> _Reader:
+    """The same in Python."""
+    own, inside = places.own, [(name, pure_reader(one)) for name, one in places.inner]
+    if not inside:
+        return (lambda message: (message.error_code,)) if own else (lambda _: ())
 
     def read(message: Any) -> Sequence[int]:
         codes = [code for name, read_one in inside for one in getattr(message, name) or () for code in read_one(one)]
-        if has_own and (message.error_code or not codes):
+        if own and (own == ALWAYS or not codes or message.error_code):
             codes.append(message.error_code)
         return codes
 
-    return read if inside else (lambda message: (message.error_code,)) if has_own else (lambda _: ())
-
-
-_SPECIAL: Final[dict[ApiKey, _Reader]] = {
-    ApiKey.PRODUCE: lambda r: [p.error_code for t in r.responses for p in t.partition_responses],
-    ApiKey.FETCH: lambda r: [r.error_code, *(p.error_code for t in r.responses for p in t.partitions)],
-    ApiKey.LIST_OFFSETS: lambda r: [p.error_code for t in r.topics for p in t.partitions],
-    ApiKey.METADATA: lambda r: [t.error_code for t in r.topics],
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda r: [t.error_code for t in r.topics],
-}
-"""What is asked often, and what Kafka counts otherwise than by the rule."""
+    return read

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pybroker.protocol.codec import RequestHeader
 from pybroker.protocol.parts import Part
 from pybroker.protocol.plan import Step
 
@@ -27,3 +28,18 @@ class Plan:
 
         Raises EncodeError, AttributeError, OverflowError, TypeError and UnicodeEncodeError for what does not fit.
         """
+
+class Codes:
+    """Where a message says error codes; see `api/error_counts.py` for `own`, which is when its own counts."""
+
+    def __init__(self, cls: type, own: int, inner: Sequence[tuple[str, Codes]]) -> None: ...
+    def read(self, message: object) -> list[int]:
+        """All codes that count."""
+
+def usual_request_header(
+    frame: memoryview, layouts: bytes, header_class: type[RequestHeader]
+) -> tuple[RequestHeader, int] | None:
+    """The header of a request, and where its body begins; None where `decode_request_header` has to look closer.
+
+    `layouts` has a byte for each key and each of 64 versions: 0 not spoken, 1 a header of version 1, 2 one of version 2.
+    """

@@ -15,6 +15,7 @@ from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_SIZE, PySequence_Fast_ITEMS
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -30,12 +31,16 @@ cdef extern from *:
     #include <structmember.h>
     static inline Py_ssize_t pb_slot(PyObject *member) { return ((PyMemberDescrObject *)member)->d_member->offset; }
     static inline PyObject *pb_new(PyObject *cls) { return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0); }
+    static inline PyObject *pb_new_tuple(PyObject *cls, Py_ssize_t size) {
+        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
+    }
     static inline int pb_is(PyObject *object, PyObject *cls) {
         return Py_TYPE(object) == (PyTypeObject *)cls || PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)cls);
     }
     """
     Py_ssize_t pb_slot(object member)
     object pb_new(object cls)
+    object pb_new_tuple(object cls, Py_ssize_t size)
     bint pb_is(object value, object cls)
 
 
@@ -369,6 +374,96 @@ cdef class Plan:
         else:
             store(room(out, 4), <uint64_t>length, 4)
         return 0
+
+
+cdef enum Own:  # when the error code of a message itself counts; as `api/error_counts.py` has them
+    NEVER
+    ALWAYS
+    IF_SET_OR_ALONE
+
+
+cdef class Codes:
+    """Where a message says error codes: in a slot of its own, and in lists of other messages."""
+
+    cdef object cls
+    cdef int own
+    cdef Py_ssize_t own_slot
+    cdef list inner_slots
+    cdef list inner
+
+    def __cinit__(self, cls, int own, inner):
+        self.cls = cls
+        self.own = own
+        self.own_slot = pb_slot(cls.__dict__["error_code"]) if own != NEVER else 0
+        self.inner_slots = [pb_slot(cls.__dict__[name]) for name, _ in inner]
+        self.inner = [codes for _, codes in inner]
+
+    def read(self, message):
+        """All codes that count."""
+        cdef list found = []
+        self._read(message, found)
+        return found
+
+    cdef int _read(self, message, list found) except -1:
+        cdef Py_ssize_t before = len(found), index
+        cdef PyObject *value
+        if not pb_is(message, self.cls):
+            raise TypeError(f"{type(message).__name__} in place of {self.cls.__name__}")
+        for index in range(len(self.inner)):
+            value = (<PyObject **>(<char *><PyObject *>message + <Py_ssize_t>self.inner_slots[index]))[0]
+            if value == NULL:
+                raise AttributeError("a list of a message was never set")
+            for one in <object>value or ():
+                (<Codes>self.inner[index])._read(one, found)
+        if self.own == NEVER:
+            return 0
+        value = (<PyObject **>(<char *><PyObject *>message + self.own_slot))[0]
+        if value == NULL:
+            raise AttributeError("error_code")
+        if self.own == ALWAYS or len(found) == before or <object>value:
+            found.append(<object>value)
+        return 0
+
+
+def usual_request_header(frame, bytes layouts, header_class):
+    """The header of a request, and where its body begins; None where `decode_request_header` has to look closer.
+
+    `layouts` has a byte for each key and each of 64 versions: 0 not spoken, 1 a header of version 1, 2 one of version 2.
+    """
+    cdef Py_buffer view
+    cdef const uint8_t *data
+    cdef Py_ssize_t length, end
+    cdef uint32_t key, version, index
+    cdef int layout
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        data = <const uint8_t *>view.buf
+        if view.len < 10:
+            return None
+        key, version = <uint32_t>load(data, 2), <uint32_t>load(data + 2, 2)
+        index = key * 64 + version
+        if version >= 64 or <Py_ssize_t>index >= len(layouts):
+            return None
+        layout = <uint8_t>PyBytes_AS_STRING(layouts)[index]
+        length = <int16_t>load(data + 8, 2)
+        end = 10 + length
+        if layout == 0 or length < 0 or end + layout - 1 > view.len or (layout == 2 and data[end]):
+            return None
+        header = pb_new_tuple(header_class, 4)
+        set_item(header, 0, key)
+        set_item(header, 1, version)
+        set_item(header, 2, <int32_t>load(data + 4, 4))
+        set_item(header, 3, PyUnicode_DecodeUTF8(<const char *>data + 10, length, NULL))
+        return header, end + layout - 1
+    except UnicodeDecodeError:
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef void set_item(items, Py_ssize_t index, value):
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(items, index, value)
 
 
 # Reading

@@ -16,10 +16,13 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.compiler import compile_decoder, compile_encoder
+from pybroker.protocol.compiler import IS_NATIVE, compile_decoder, compile_encoder
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
+
+if IS_NATIVE:
+    from pybroker.protocol import _native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +64,17 @@ _SPOKEN: Final[dict[tuple[int, int], bool]] = {
 """Whether the header has tagged fields, by key and version of the requests that can be decoded."""
 
 
+def _layouts() -> bytes:
+    """The same for the native code; see `usual_request_header`."""
+    layouts = bytearray(64 * (max(MESSAGES) + 1))
+    for (key, version), is_tagged in _SPOKEN.items():
+        layouts[64 * key + version] = 1 + is_tagged
+    return bytes(layouts)
+
+
+_LAYOUTS: Final = _layouts()
+
+
 class RequestHeader(NamedTuple):
     """What every request begins with. `api_key` may be one that nobody knows; `client_id` is None also when it cannot be read."""
 
@@ -94,6 +108,10 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
     Raises DecodeError.
     """
+    if IS_NATIVE:
+        usual = _native.usual_request_header(frame, _LAYOUTS, RequestHeader)
+        if usual is not None:
+            return usual
     try:
         key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         tagged = _SPOKEN.get((key, version))

@@ -68,9 +68,9 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     large = question(connection, 1, memoryview(bytes(11)))
     assert memo.find(image, asked[0]) is None
     for one in (*asked, large):
-        memo.keep(image, one, Remembered(bytes(20), {}))
+        memo.keep(image, one, Remembered(bytes(20), ()))
     assert [memo.find(image, one) is not None for one in (*asked, large)] == [False, False, False, True, True, False]
-    memo.keep(image, asked[0], Remembered(bytes(91), {}))
+    memo.keep(image, asked[0], Remembered(bytes(91), ()))
     assert memo.find(image, asked[0]) is None
-    memo.keep(empty_image(2), asked[0], Remembered(b"", {}))
+    memo.keep(empty_image(2), asked[0], Remembered(b"", ()))
     assert memo.find(image, asked[0]) is None
