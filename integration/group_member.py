@@ -2,7 +2,8 @@
 
     python -m integration.group_member CLIENT BOOTSTRAP GROUP TOPIC [INSTANCE]
 
-CLIENT is kafka-python, confluent-kafka or aiokafka. Each line is JSON: [monotonic time in ns, what, partition, offset], where
+CLIENT is kafka-python, confluent-kafka, aiokafka, confluent-kafka-range, which gives up all before a rebalance, or
+confluent-kafka-consumer with the consumer protocol. Each line is JSON: [monotonic time in ns, what, partition, offset], where
 what is "assigned" or "revoked" (offset -1), "read", or "committed" (offset is the next one to read, and the broker has said so).
 It commits after every poll, and ends when stdin does.
 """
@@ -65,13 +66,17 @@ def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -
     consumer.close()
 
 
-def confluent_kafka(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
+def confluent_kafka(bootstrap: str, group: str, topic: str, instance: str | None, *, kind: str) -> None:
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415
 
     settings = {
         "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
-        "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "partition.assignment.strategy": "cooperative-sticky",
     }  # fmt: skip
+    if kind == "consumer":
+        settings["group.protocol"] = "consumer"
+    else:
+        strategy = kind or "cooperative-sticky"
+        settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "partition.assignment.strategy": strategy}
     if instance is not None:
         settings["group.instance.id"] = instance
     consumer = Consumer(settings)
@@ -134,8 +139,11 @@ def main() -> None:
     instance = more[0] if more else None
     if client == "aiokafka":
         asyncio.run(aiokafka(bootstrap, group, topic, instance))
+    elif client == "kafka-python":
+        kafka_python(bootstrap, group, topic, instance)
     else:
-        {"kafka-python": kafka_python, "confluent-kafka": confluent_kafka}[client](bootstrap, group, topic, instance)
+        kind = client.removeprefix("confluent-kafka").removeprefix("-")
+        confluent_kafka(bootstrap, group, topic, instance, kind=kind)
 
 
 if __name__ == "__main__":

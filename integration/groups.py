@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.kafka_peer import classpath
+
 CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")
+JAVA_MEMBER = Path(__file__).parent / "GroupMember.java"
 WAIT_S = 90
 
 
@@ -25,11 +28,16 @@ class Event(NamedTuple):
 
 
 class Member:
-    """One process. Its events are read as they come."""
+    """One process. Its events are read as they come. A `client` like `java-consumer` is Java's, of 4.3.1, with that protocol."""
 
     def __init__(self, where: tuple[str, str, str, str], number: int, log: Path, instance: str | None) -> None:
         """`where` is the client, the broker, the group and the topic."""
-        command = [sys.executable, "-m", "integration.group_member", *where]
+        client, *rest = where
+        if client.startswith("java-"):
+            java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
+            command = [*java, str(JAVA_MEMBER), client.removeprefix("java-"), *rest]
+        else:
+            command = [sys.executable, "-m", "integration.group_member", *where]
         self.number = number
         self.events: list[Event] = []
         self._log = log.open("wb")
@@ -58,6 +66,7 @@ class Member:
 
     def leave(self) -> None:
         assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
         self.process.stdin.close()
         self.process.wait(WAIT_S)
         self._end()
@@ -90,9 +99,11 @@ class Group:
         self._folder = folder
         self.members: list[Member] = []
 
-    def start(self, instance: str | None = None) -> Member:
+    def start(self, instance: str | None = None, client: str | None = None) -> Member:
+        """`client` is another one than the group's."""
         number = len(self.members)
-        member = Member(self._where, number, self._folder / f"member{number}.log", instance)
+        where = (client or self._where[0], *self._where[1:])
+        member = Member(where, number, self._folder / f"member{number}.log", instance)
         self.members.append(member)
         return member
 
