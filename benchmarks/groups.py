@@ -94,7 +94,7 @@ def requests(options: argparse.Namespace) -> None:
                     load.run(peer, same[peer.name], connections=shape[0], depth=max(shape[1], 16), seconds=0, warm_s=warm_s)
                 warm_s = options.warm / 4
                 measured = median_load(running, same, shape, options)
-                costs = [one.cpu_us for one in measured]
+                costs = [max(one.cpu_us, 0.1) for one in measured]  # a busy machine may leave a broker no time at all
                 ratio = [costs[1] / costs[0]] if len(costs) == 2 else []
                 rows.append((request, *shape, *(f"{1e6 / cost:.0f}" for cost in costs), *ratio))
                 print(*rows[-1], flush=True)
