@@ -39,7 +39,7 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
 	touch $@ $(VENV)/.run
 
 clean:

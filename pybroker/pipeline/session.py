@@ -1,0 +1,97 @@
+"""A SparkSession for jobs over a broker: Java, the connector's jars, this interpreter for the workers, UTC, and quiet."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.connector import SPARK_VERSION, connector_jars
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_LOOPBACK: Final = ("local", "spark://127.0.0.1:", "spark://localhost:")
+
+
+def spark_session(
+    app_name: str, *, master: str = "local[*]", jars: Path | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session, or the one there is in this process. `jars` is a folder with the connector, `conf` wins over what is set here.
+
+    Raises PipelineError when PySpark, Java, the connector or the master is missing.
+    """
+    check_pyspark()
+    java, files = find_java(), connector_jars(jars)
+    settings = {**_settings(master), "spark.jars": ",".join(str(file) for file in files), **(conf or {})}
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (takes a second)
+
+    # Spark's own report of a failed query as JSON lines, beside the exception that has it all
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _environment(JAVA_HOME=str(java.home()), PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable):
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise PipelineError(f"Spark does not start with master {master}: {first_line(error)}") from error
+
+
+def check_pyspark() -> str:
+    """The version of PySpark. Raises PipelineError when it is missing or not the one that the connector is for."""
+    try:
+        version = str(importlib.import_module("pyspark.version").__version__)
+        importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
+    if version != SPARK_VERSION:
+        raise PipelineError(f"PySpark {version} is installed, the jobs are for {SPARK_VERSION}: pip install 'pybroker[spark]'")
+    return version
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, without the Java stack that follows it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        settings["spark.driver.memory"] = "2g"
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    if master.startswith(_LOOPBACK):  # works whatever the machine's name resolves to
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Variables for the JVM that is started inside; PYSPARK_* stay, they are read again for every worker."""
+    before = os.environ.get("JAVA_HOME")
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
