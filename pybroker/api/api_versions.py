@@ -1,7 +1,8 @@
 """ApiVersions (key 18), v0-5: which APIs are served in which versions; usually a connection's first request.
 
 Behaviour
-    The list is the registry. From v3 on the client's software is noted in the connection; a name or version that is not made of
+    The list is the registry, but for the APIs of KIP-848's groups if `group.coordinator.rebalance.protocols` does not say
+    consumer. From v3 on the client's software is noted in the connection; a name or version that is not made of
     letters, digits, '-' and '.', or begins or ends with one of those two, is INVALID_REQUEST. A client that came to another
     cluster or broker than it believes (v5) gets REBOOTSTRAP_REQUIRED.
     A version that nobody knows yet is answered in v0 with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.API_VERSIONS
 
+_OF_CONSUMER_GROUPS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -43,13 +45,19 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     expected = (request.cluster_id, request.node_id)
     if request.cluster_id is not None and expected != (broker.controller.image.cluster_id, broker.controller.broker_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_served())
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_offered(broker))
 
 
 def unsupported_version_response(broker: Broker) -> ApiVersionsResponse:  # noqa: ARG001
     """The answer, to be encoded as v0, to an ApiVersions request whose version is not served."""
     own = [api for api in _served() if api.api_key == KEY]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+
+
+def _offered(broker: Broker) -> list[ApiVersion]:
+    if broker.config.has_consumer_groups:
+        return _served()
+    return [api for api in _served() if api.api_key not in _OF_CONSUMER_GROUPS]
 
 
 @functools.cache

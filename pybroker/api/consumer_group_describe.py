@@ -38,6 +38,10 @@ def handle(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:
     """Describe each group."""
+    if not broker.config.has_consumer_groups:
+        code = ErrorCode.UNSUPPORTED_VERSION
+        refused = [DescribedGroup(group_id=name, error_code=code, error_message=code.message) for name in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=refused)
     answers: list[Any] = []
     for group_id in request.group_ids:
         one: Deferred[Any, DescribedGroup] = Deferred(

@@ -3,12 +3,13 @@
 Behaviour
     Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Any other is the member's own; see
     `coordinator/consumer_heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
-    or the request was a full one. A group of the classic protocol that has members is GROUP_ID_NOT_FOUND.
+    or the request was a full one. The first member's joining turns a classic group of consumers into one of KIP-848, if
+    `group.consumer.migration.policy` allows that; other groups of the classic protocol that have members are GROUP_ID_NOT_FOUND.
+    All is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` does not say consumer.
 Versions
     v1 regular expressions (INVALID_REGULAR_EXPRESSION), and members choose their ids (KIP-1082).
 Not done
-    Racks have no influence. Groups are not moved between the protocols while they have members
-    (`group.consumer.migration.policy`).
+    Racks have no influence.
 Source: KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
@@ -33,6 +34,8 @@ def handle(
     broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
     """Take it to the group's coordinator."""
+    if not broker.config.has_consumer_groups:
+        return _answer(ErrorCode.UNSUPPORTED_VERSION)
     deferred = Deferred(_answer)
     broker.groups.consumer_heartbeat(
         request,

@@ -9,7 +9,7 @@ Versions
     v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the answer (KIP-559). v8 reason (KIP-800).
     v9 skip assignment (KIP-814).
 Not done
-    Joining a KIP-848 group.
+    Nothing.
 Source: KafkaApis.handleJoinGroupRequest, GroupCoordinatorService.joinGroup.
 """
 

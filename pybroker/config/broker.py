@@ -271,6 +271,11 @@ class BrokerConfig(BaseSettings):
         return parse_connection_overrides(self.max_connections_per_ip_overrides)
 
     @property
+    def has_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol are served."""
+        return "consumer" in {protocol.lower() for protocol in self.group_coordinator_rebalance_protocols}
+
+    @property
     def dropped_listeners(self) -> tuple[str, ...]:
         """Names of listeners that were left out because they are for Kafka's controller."""
         return self._listeners().dropped
@@ -307,6 +312,7 @@ def _check_together(config: BrokerConfig) -> None:
             "log.roll.jitter.ms", config.log_roll_jitter_ms, f"must not be above log.roll.ms ({config.log_roll_ms})"
         )
     _check_retention(config)
+    _check_groups(config)
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         reason = f"must not be above log.cleaner.max.compaction.lag.ms ({config.log_cleaner_max_compaction_lag_ms})"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms, reason)
@@ -324,3 +330,21 @@ def _check_retention(config: BrokerConfig) -> None:
     for name, value in retention.items():
         if value == 0:
             raise ConfigError(name, value, "must be above 0, or -1 for no limit")
+
+
+def _check_groups(config: BrokerConfig) -> None:
+    protocols = [protocol.lower() for protocol in config.group_coordinator_rebalance_protocols]
+    if "classic" not in protocols:
+        raise ConfigError("group.coordinator.rebalance.protocols", ",".join(protocols), "must name classic")
+    if not config.group_consumer_assignors:
+        raise ConfigError("group.consumer.assignors", "", "must name one")
+    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+        attribute = name.replace(".", "_")
+        low, value, high = (getattr(config, f"group_consumer_{bound}{attribute}") for bound in ("min_", "", "max_"))
+        if low > high:
+            raise ConfigError(f"group.consumer.max.{name}", high, f"must not be below group.consumer.min.{name} ({low})")
+        if not low <= value <= high:
+            raise ConfigError(f"group.consumer.{name}", value, f"must be between {low} and {high}, which the min and max say")
+    if config.group_consumer_heartbeat_interval_ms >= config.group_consumer_session_timeout_ms:
+        reason = f"must be below group.consumer.session.timeout.ms ({config.group_consumer_session_timeout_ms})"
+        raise ConfigError("group.consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms, reason)

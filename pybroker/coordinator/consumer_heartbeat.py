@@ -84,7 +84,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
     if is_new and request.member_epoch == JOIN_EPOCH and len(group.members) >= beat.settings.max_size:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {len(group.members)} members.",
+            f"The consumer group has reached its maximum capacity of {beat.settings.max_size} members.",
         )
     before = _member(draft, request, member_id)  # A
     if before is not None:  # another id, or another protocol

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from pybroker.coordinator.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
     for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
             raise _invalid(f"{name} can't be empty.")
-    may_lack_id = version < OWN_ID_VERSION and request.member_epoch == JOIN_EPOCH
-    if not request.member_id.strip() and not may_lack_id:
+    must_have_id = version >= OWN_ID_VERSION or request.member_epoch > JOIN_EPOCH or request.member_epoch == LEAVE_EPOCH
+    if not request.member_id.strip() and must_have_id:
         raise _invalid("MemberId can't be empty.")
     if request.member_epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+        raise _invalid("MemberEpoch is invalid.")
     if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
     if request.member_epoch == JOIN_EPOCH:

@@ -32,7 +32,7 @@ from pybroker.coordinator.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime import CoordinatorRuntime, Done, RuntimeSettings
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.coordinator.sync import sync
-from pybroker.metadata.image import GROUP_KIND, ConfigResource
+from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -287,8 +287,7 @@ class GroupCoordinator:
     def _consumer_settings(self, group_id: str) -> ConsumerGroupSettings:
         """The broker's, or what was set for the group itself."""
         config = self._config
-        own = self._controller.image.configs.get(ConfigResource(GROUP_KIND, group_id))
-        values: Mapping[str, str] = {} if own is None else own.values
+        values = self._controller.image.configs_of(GROUP_KIND, group_id)
         return ConsumerGroupSettings(
             session_timeout_ms=int(values.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)),
             heartbeat_interval_ms=int(values.get("consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms)),

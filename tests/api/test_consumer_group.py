@@ -1,0 +1,218 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe in each version; the behaviour of groups is told by tests/scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api import api_versions, consumer_group_describe, consumer_group_heartbeat
+from pybroker.api.describe_groups import GROUP_OPERATIONS
+from pybroker.protocol.codec import message_versions
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.api_versions import ApiVersionsRequest
+from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from pybroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.api.groups import GROUP, broker, join_request, member, versions
+from tests.api.whole import Whole
+from tests.coordinator.consumer_state import group_of, state_of
+
+HEARTBEAT_VERSIONS = versions(consumer_group_heartbeat.KEY)
+GROUP_TYPE = 32
+
+
+def joining(**fields: Any) -> ConsumerGroupHeartbeatRequest:
+    told: dict[str, Any] = {
+        "group_id": GROUP, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
+        "subscribed_topic_names": ["t"], "topic_partitions": [],
+    }  # fmt: skip
+    return ConsumerGroupHeartbeatRequest(**{**told, **fields})
+
+
+def beating(**fields: Any) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(**{"group_id": GROUP, "member_id": "m", "member_epoch": 1, **fields})
+
+
+@pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)
+async def test_a_member_lives(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    topic_id = whole.controller.image.topics["t"].topic_id
+    joined = await whole.ask(joining(), version)
+    assert (joined.error_code, joined.error_message, joined.member_id, joined.member_epoch) == (0, None, "m", 1)
+    assert joined.heartbeat_interval_ms == whole.config.group_consumer_heartbeat_interval_ms
+    (given,) = joined.assignment.topic_partitions
+    assert (given.topic_id, given.partitions) == (topic_id, [0, 1])
+    quiet = await whole.ask(beating(), version)
+    assert (quiet.error_code, quiet.member_epoch, quiet.assignment) == (0, 1, None)
+    owned = [TopicPartitions(topic_id=topic_id, partitions=[0, 1])]
+    full = await whole.ask(beating(rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=owned), version)
+    assert (full.error_code, full.assignment) == (0, joined.assignment)
+    left = await whole.ask(beating(member_epoch=-1), version)
+    assert (left.error_code, left.member_id, left.member_epoch) == (0, "m", -1)
+
+
+async def test_before_version_1_the_broker_chooses_the_id(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    joined = await whole.ask(joining(member_id=""), 0)
+    assert joined.error_code == 0
+    assert joined.member_id
+    assert (await whole.ask(beating(member_id=joined.member_id), 0)).error_code == 0
+    assert (await whole.ask(joining(member_id=""), 1)).error_code == ErrorCode.INVALID_REQUEST
+
+
+INVALID = {
+    "no group": joining(group_id=""),
+    "a blank group": joining(group_id=" "),
+    "no member when it leaves": beating(member_id="", member_epoch=-1),
+    "no member later": beating(member_id=""),
+    "an empty instance": joining(instance_id=""),
+    "an empty rack": joining(rack_id=" "),
+    "a bad epoch": beating(member_epoch=-3),
+    "leaves for a while without an instance": beating(member_epoch=-2),
+    "no rebalance timeout": joining(rebalance_timeout_ms=-1),
+    "joins with partitions": joining(topic_partitions=[TopicPartitions(topic_id=bytes(16), partitions=[0])]),
+    "joins without a word on partitions": joining(topic_partitions=None),
+    "joins without a subscription": joining(subscribed_topic_names=None),
+}
+REFUSED = {
+    ErrorCode.UNSUPPORTED_ASSIGNOR: joining(server_assignor="mine"),
+    ErrorCode.UNKNOWN_MEMBER_ID: beating(member_id="nobody"),
+    ErrorCode.FENCED_MEMBER_EPOCH: beating(member_epoch=2),
+    ErrorCode.UNRELEASED_INSTANCE_ID: joining(member_id="other", instance_id="i"),
+    ErrorCode.FENCED_INSTANCE_ID: beating(member_id="other", instance_id="i"),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: joining(member_id="third"),
+    ErrorCode.GROUP_ID_NOT_FOUND: beating(group_id="none"),
+}
+
+
+@pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)
+async def test_what_is_refused_changes_nothing(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path, group_consumer_max_size=2)
+    await whole.ask(joining(member_id="s", instance_id="i"), version)
+    await whole.ask(joining(), version)
+    for _ in range(2):
+        await whole.ask(beating(member_id="s", instance_id="i", topic_partitions=[]), version)
+        await whole.ask(beating(member_epoch=2), version)
+    whole_epoch = 2
+    (before,) = [state_of(group_of(whole, GROUP))]
+    for why, request in INVALID.items():
+        response = await whole.ask(request, version)
+        assert (response.error_code, bool(response.error_message)) == (ErrorCode.INVALID_REQUEST, True), why
+        assert (response.member_id, response.member_epoch, response.assignment) == (None, 0, None)
+    refused = REFUSED | {
+        ErrorCode.FENCED_MEMBER_EPOCH: beating(member_epoch=whole_epoch + 1),
+        **({ErrorCode.INVALID_REGULAR_EXPRESSION: beating(member_epoch=2, subscribed_topic_regex="(")} if version else {}),
+    }
+    for code, request in refused.items():
+        response = await whole.ask(request, version)
+        assert (response.error_code, bool(response.error_message)) == (code, True)
+    for stale in (beating(member_id="s", instance_id="x", member_epoch=2), beating(group_id="none", member_epoch=-1)):
+        assert (await whole.ask(stale, version)).error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
+    assert state_of(group_of(whole, GROUP)) == before
+    assert group_of(whole, "none") is None
+    whole.serve()
+    assert state_of(group_of(whole, GROUP)) == before
+
+
+async def test_a_classic_group_with_members_is_no_consumer_group(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, group_consumer_migration_policy="Disabled")
+    await member(whole)
+    for request in (joining(), beating(), beating(member_epoch=-1)):
+        response = await whole.ask(request, 1)
+        assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_the_first_assignor_is_the_default(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, group_consumer_assignors=("range",))
+    assert (await whole.ask(joining(server_assignor="uniform"), 1)).error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    await whole.ask(joining(), 1)
+    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
+    assert group.assignor_name == "range"
+
+
+@pytest.mark.parametrize("version", versions(consumer_group_describe.KEY))
+async def test_groups_are_described(version: int, tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(joining(instance_id="i", rack_id="r"), 1)
+    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=True)
+    group, none = (await whole.ask(request, version)).groups
+    assert (group.error_code, group.group_id, group.group_state, group.assignor_name) == (0, GROUP, "Stable", "uniform")
+    assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    assert group.authorized_operations == GROUP_OPERATIONS
+    (one,) = group.members
+    assert (one.member_id, one.instance_id, one.rack_id, one.member_epoch) == ("m", "i", "r", 1)
+    assert (one.client_id, one.client_host, one.subscribed_topic_names) == ("test", "/", ["t"])
+    assert one.subscribed_topic_regex in {None, ""}
+    assert one.member_type == (1 if version >= 1 else -1)
+    (topic,) = one.assignment.topic_partitions
+    assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
+    assert one.target_assignment == one.assignment
+    assert (none.error_code, none.group_id, bool(none.error_message)) == (ErrorCode.GROUP_ID_NOT_FOUND, "none", True)
+
+
+async def test_a_classic_group_is_not_described(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await member(whole)
+    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
+    assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_members_of_both_protocols_are_told_apart(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(joining(), 1)
+    assert (await whole.ask(join_request(), 3)).error_code == 0
+    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
+    assert sorted(one.member_type for one in group.members) == [0, 1]
+
+
+async def test_where_the_protocol_is_off(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, group_coordinator_rebalance_protocols=("classic",))
+    response = await whole.ask(joining(), 1)
+    assert (response.error_code, bool(response.error_message)) == (ErrorCode.UNSUPPORTED_VERSION, True)
+    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
+    assert (group.group_id, group.error_code) == (GROUP, ErrorCode.UNSUPPORTED_VERSION)
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    told = await whole.ask(request, message_versions(api_versions.KEY)[1])
+    assert not {api.api_key for api in told.api_keys} & {consumer_group_heartbeat.KEY, consumer_group_describe.KEY}
+    await member(whole)
+
+
+async def alter(whole: Whole, name: str, value: str | None, *, is_deleted: bool = False) -> int:
+    config = AlterableConfig(name=name, value=value, config_operation=1 if is_deleted else 0)
+    resource = AlterConfigsResource(resource_type=GROUP_TYPE, resource_name=GROUP, configs=[config])
+    (one,) = (await whole.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses
+    return int(one.error_code)
+
+
+async def test_settings_of_a_group_count_for_its_next_heartbeat(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(joining(), 1)
+    assert await alter(whole, "consumer.heartbeat.interval.ms", "7000") == 0
+    assert await alter(whole, "consumer.session.timeout.ms", "50000") == 0
+    for name, value in (
+        ("consumer.session.timeout.ms", "44999"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.heartbeat.interval.ms", "4999"),
+        ("consumer.heartbeat.interval.ms", "15001"),
+        ("consumer.heartbeat.interval.ms", "often"),
+        ("consumer.size", "3"),
+    ):
+        assert await alter(whole, name, value) == ErrorCode.INVALID_CONFIG, (name, value)
+    assert (await whole.ask(beating(), 1)).heartbeat_interval_ms == 7000
+    assert (await whole.ask(joining(group_id="other"), 1)).heartbeat_interval_ms == 5000
+    whole.pass_time(49_000)
+    assert (await whole.ask(beating(), 1)).error_code == 0
+    whole.serve()
+    whole.pass_time(49_000)
+    assert (await whole.ask(beating(), 1)).heartbeat_interval_ms == 7000
+    assert await alter(whole, "consumer.session.timeout.ms", None, is_deleted=True) == 0
+    assert await alter(whole, "consumer.heartbeat.interval.ms", None, is_deleted=True) == 0
+    assert (await whole.ask(beating(), 1)).heartbeat_interval_ms == 5000
+    whole.pass_time(46_000)
+    assert (await whole.ask(beating(), 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
