@@ -17,6 +17,7 @@ Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, 
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_ID_VERSION: Final = 13
 
+Layout = list[tuple[str, TopicId, list[TopicPartition]]]
+"""The topics and partitions of the answer, in the request's order."""
+
 
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Future[ProduceResponse] | None:
     """Append; see the module."""
@@ -50,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     entries: dict[TopicPartition, memoryview] = {}
     refused: ProduceResults = {}
     is_unauthorized = False
-    layout: list[tuple[str, TopicId, list[TopicPartition]]] = []  # the answer's, in the request's order
+    layout: Layout = []
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
         known = True
@@ -78,24 +82,25 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
         unauthorized = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         entries, refused = {}, {topic_partition: unauthorized for _, _, asked in layout for topic_partition in asked}
 
-    def answer(results: ProduceResults) -> ProduceResponse | None:
-        if refused:
-            results.update(refused)
-        if request.acks == 0:
-            _silence(results)
-            return None
-        return ProduceResponse(
-            responses=[
-                TopicProduceResponse(
-                    name=name, topic_id=topic_id, partition_responses=[_partition(tp, results[tp]) for tp in asked]
-                )
-                for name, topic_id, asked in layout
-            ]
-        )
-
-    deferred = Deferred(answer)
-    broker.replica_manager.append_records(request.timeout_ms, request.acks, entries, deferred.complete, request_version=version)
+    results, unsettled = broker.replica_manager.append(request.acks, entries, request_version=version)
+    if not unsettled:
+        return _answer(request.acks, layout, refused, results)
+    deferred = Deferred(functools.partial(_answer, request.acks, layout, refused))
+    broker.replica_manager.await_replicas(request.timeout_ms, results, unsettled, deferred.complete)
     return deferred.answer()  # type: ignore[return-value]  # acks 0 never waits
+
+
+def _answer(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:
+    if refused:
+        results.update(refused)
+    if acks == 0:
+        _silence(results)
+        return None
+    responses = []
+    for name, topic_id, asked in layout:
+        partitions = [_partition(topic_partition, results[topic_partition]) for topic_partition in asked]
+        responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))
+    return ProduceResponse(responses=responses)
 
 
 def _is_transactional(records: memoryview) -> bool:
@@ -114,18 +119,18 @@ def _refusal(records: memoryview | None) -> PartitionProduceResult:
 
 
 def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:
+    error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message = result
     answered = PartitionProduceResponse(
-        index=topic_partition.partition,
-        error_code=result.error_code,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.log_append_time_ms,
-        log_start_offset=result.log_start_offset,
-        error_message=result.error_message,
+        index=topic_partition[1],
+        error_code=error_code,
+        base_offset=base_offset,
+        log_append_time_ms=log_append_time_ms,
+        log_start_offset=log_start_offset,
+        error_message=error_message,
     )
-    if result.record_errors:
+    if record_errors:
         answered.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in result.record_errors
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in record_errors
         ]
     return answered
 

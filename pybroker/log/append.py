@@ -10,13 +10,16 @@ Source: UnifiedLog.append; KIP-98.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log.append_validator import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
+from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records import kernels
+from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, transaction_marker
 from pybroker.records.validate import validate_and_assign
 
@@ -27,28 +30,58 @@ if TYPE_CHECKING:
     from pybroker.log.producer_entry import BatchMetadata
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
-    from pybroker.records.batch import BatchView
+
+_CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than what is decided by it
 
 
 def append_as_leader(
-    log: Log, records: memoryview, *, leader_epoch: int, now_ms: int, origin: AppendOrigin, request_version: int | None
+    log: Log,
+    records: memoryview,
+    *,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    request_version: int | None = None,
 ) -> LogAppendInfo:
     """See `Log.append_as_leader`."""
-    log.check_usable()
+    if log.is_closed or log.log_directory.failure is not None:
+        log.check_usable()
+    validator, config = log.validator, log.config
+    rules = validator.current if config is validator.config else validator.rules(config)
+    first_offset = log.log_end_offset
+    if rules.keeps_batches and origin is _CLIENT:
+        accepted = kernels.accept_batch(
+            records,
+            first_offset,
+            leader_epoch,
+            now_ms,
+            rules.max_message_bytes,
+            rules.timestamp_before_max_ms,
+            rules.timestamp_after_max_ms,
+            rules.is_compacted,
+        )
+        if accepted is not None:
+            last_offset_delta, max_timestamp, producer_id = accepted
+            if producer_id < 0:
+                return _append_plain(log, records, first_offset + last_offset_delta, max_timestamp, leader_epoch, now_ms)
+            return _append(log, records, [BatchView(records)], now_ms, origin)
     validated = validate_and_assign(
         records,
-        first_offset=log.log_end_offset,
+        first_offset=first_offset,
         now_ms=now_ms,
         leader_epoch=leader_epoch,
-        rules=log.validator.rules(log.config),
-        from_client=origin is AppendOrigin.CLIENT,
+        rules=rules,
+        from_client=origin is _CLIENT,
         produce_version=request_version,
     )
     info = _append(log, validated.data, validated.batches, now_ms, origin)
-    info.records_converted, info.conversion_ns = validated.records_converted, validated.conversion_ns
-    if not info.is_duplicate:
-        info.log_append_time = validated.log_append_time
-    return info
+    if info.is_duplicate:
+        return info
+    return info._replace(
+        log_append_time=validated.log_append_time,
+        records_converted=validated.records_converted,
+        conversion_ns=validated.conversion_ns,
+    )
 
 
 def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
@@ -61,6 +94,33 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
             f"replicated records begin at {batches[0].base_offset}, {log.topic_partition} ends at {log.log_end_offset}",
         )
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
+
+
+def _append_plain(  # noqa: PLR0917  (the hot path: a call by name costs more)
+    log: Log, data: memoryview, last_offset: int, max_timestamp: int, leader_epoch: int, now_ms: int
+) -> LogAppendInfo:
+    """What `_append` does, for the one batch of a producer without an id."""
+    first_offset, next_offset = log.log_end_offset, last_offset + 1
+    record_count, size, config = next_offset - first_offset, len(data), log.config
+    try:
+        entries = log.epochs.entries
+        if not entries or entries[-1][0] != leader_epoch:
+            log.epochs.assign(leader_epoch, first_offset)
+        segment = log.segments.active
+        if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
+            segment = _roll(log, size, first_offset, now_ms)
+        position = segment.size
+        segment.append(data, last_offset, max_timestamp, last_offset)
+        segment.remember(first_offset, position, size)
+        log.log_end_offset = log.producers.map_end_offset = next_offset
+        log.unflushed_messages = unflushed = log.unflushed_messages + record_count
+        if unflushed >= config.flush_messages:
+            log.flush()
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    return new_tuple(
+        LogAppendInfo, (first_offset, last_offset, max_timestamp, -1, log.log_start_offset, record_count, size, 0, 0, False)
+    )
 
 
 def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
@@ -77,7 +137,9 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
                 log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 has_producer = True
-        segment = _segment_for(log, len(data), first_offset, last_offset, max_timestamp=max_timestamp, now_ms=now_ms)
+        segment, size = log.segments.active, len(data)
+        if segment.should_roll(log.config, size, max_timestamp, last_offset, now_ms):
+            segment = _roll(log, size, first_offset, now_ms)
         if has_producer:
             continued = producers.find_continued(batches[0]) if len(batches) == 1 else None
             if continued is None:
@@ -124,17 +186,15 @@ def _totals(batches: Sequence[BatchView]) -> tuple[int, int, int, int, int]:
     return first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count
 
 
-def _segment_for(log: Log, size: int, first_offset: int, last_offset: int, *, max_timestamp: int, now_ms: int) -> LogSegment:
-    """The active segment, or a new one if the records do not fit there any more."""
-    config, segment = log.config, log.segments.active
+def _roll(log: Log, size: int, first_offset: int, now_ms: int) -> LogSegment:
+    """A new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit none."""
+    config = log.config
     if size > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
         )
-    if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
-        return log.roll(now_ms, first_offset)
-    return segment
+    return log.roll(now_ms, first_offset)
 
 
 def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendOrigin) -> BatchMetadata | None:

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class AppendValidator:
-    """The rules of one log, derived anew when its configuration is replaced."""
+    """The rules of one log, derived anew when its configuration is replaced: `current` are those of `config`."""
 
-    __slots__ = ("_config", "_rules")
+    __slots__ = ("config", "current")
 
     def __init__(self, config: TopicConfig) -> None:
-        self._config = config
-        self._rules = ValidationRules.of(config)
+        self.config = config
+        self.current = ValidationRules.of(config)
 
     def rules(self, config: TopicConfig) -> ValidationRules:
         """What producers must keep to; the same object until `config` is another one."""
-        if config is not self._config:
-            self._config, self._rules = config, ValidationRules.of(config)
-        return self._rules
+        if config is not self.config:
+            self.config, self.current = config, ValidationRules.of(config)
+        return self.current
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:

@@ -28,11 +28,14 @@ class CorruptIndexError(Exception):
 
 
 class EntryFile:
-    """The bytes of an index, whose first field grows from entry to entry. `count` includes entries not yet written."""
+    """The bytes of an index, whose first field grows from entry to entry.
 
-    __slots__ = ("_map", "_tail", "_written", "count", "entry_size", "filesystem", "layout", "path")
+    `count` includes entries not yet written. From `count_max` of them on the next append must go to a new segment.
+    """
 
-    def __init__(self, filesystem: Filesystem, path: str, layout: struct.Struct) -> None:
+    __slots__ = ("_map", "_tail", "_written", "count", "count_max", "entry_size", "filesystem", "layout", "path")
+
+    def __init__(self, filesystem: Filesystem, path: str, layout: struct.Struct, count_max: int) -> None:
         self.filesystem = filesystem
         self.path = path
         self.layout = layout
@@ -41,6 +44,7 @@ class EntryFile:
         self._tail = bytearray()
         self._map: mmap.mmap | None = None
         self.count = 0
+        self.count_max = count_max
 
     def load_entries(self) -> None:
         """Take the file as it is. Raises FileNotFoundError, and CorruptIndexError for a torn last entry."""

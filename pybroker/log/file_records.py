@@ -41,10 +41,11 @@ COPY_CHUNK: Final = 1 << 20
 class SegmentFile:
     """One open data file. Owns its descriptor, which is closed when nobody refers to the object any more."""
 
-    __slots__ = ("_map", "fd", "filesystem", "is_growing", "mapped", "path", "size")
+    __slots__ = ("_map", "_pwrite", "fd", "filesystem", "is_growing", "mapped", "path", "size")
 
     def __init__(self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False) -> None:
         self.filesystem = filesystem
+        self._pwrite = filesystem.pwrite
         self.path = path
         self.fd = -1
         self.fd = filesystem.open(path, writable=True, create=create)
@@ -59,15 +60,16 @@ class SegmentFile:
 
     def append(self, data: WriteBuffer) -> None:
         """Write at the end. After OSError the file's end is where it was, as far as the system still allows that."""
-        size, length = self.size, len(data)
+        size = self.size
+        end = size + len(data)
         try:
-            written = self.filesystem.pwrite(self.fd, data, size)
-            if written < length:
-                self.filesystem.write_fully(self.fd, memoryview(data)[written:], size + written)
+            written_end = size + self._pwrite(self.fd, data, size)
+            if written_end < end:
+                self.filesystem.write_fully(self.fd, memoryview(data)[written_end - size :], written_end)
         except OSError:
             self._cut_torn_bytes(size)
             raise
-        self.size = size + length
+        self.size = end
 
     def _cut_torn_bytes(self, size: int) -> None:
         try:

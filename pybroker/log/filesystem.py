@@ -35,9 +35,8 @@ class Filesystem:
         """Give the descriptor back; maps of the file stay valid."""
         os.close(fd)
 
-    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
-        """Bytes written, which may be fewer than given."""
-        return os.pwrite(fd, data, position)
+    pwrite = staticmethod(os.pwrite)
+    """`pwrite(fd, data, position)`: bytes written, which may be fewer than given."""
 
     def write_fully(self, fd: int, data: WriteBuffer, position: int) -> None:
         """Write all of `data` at `position`; goes on after a short write. Raises ENOSPC when the system takes nothing."""

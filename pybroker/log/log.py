@@ -19,7 +19,7 @@ from pybroker.log import append, checkpoint, lookup, read, recovery, retention, 
 from pybroker.log.append_validator import AppendValidator
 from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
-from pybroker.log.results import AppendOrigin, FetchedRecords, LogAppendInfo, LogOffsetMetadata, TimestampedOffset, run_inline
+from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset, run_inline
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
 from pybroker.model import new_tuple
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directory import LogDirectory
     from pybroker.log.filesystem import Filesystem
-    from pybroker.log.results import AbortedTransactions, ThreadRunner
+    from pybroker.log.results import AbortedTransactions, LogAppendInfo, ThreadRunner
     from pybroker.model import TopicId, TopicPartition
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -177,27 +177,16 @@ class Log:
 
     # --- append ---
 
-    def append_as_leader(
-        self,
-        records: memoryview,
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        request_version: int | None = None,
-    ) -> LogAppendInfo:
-        """Check records, give them offsets and write them.
+    append_as_leader = append.append_as_leader
+    """Check records, give them offsets and write them.
 
-        `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce,
-        which decides what the records may be; None for the broker's own records.
+    `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce, which
+    decides what the records may be; None for the broker's own records.
 
-        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
-        """
-        return append.append_as_leader(
-            self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
-        )
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+    """
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> LogAppendInfo:
         """Write batches as the leader has them, offsets and epochs included. `records` is borrowed until return.

@@ -34,18 +34,12 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(EntryFile):
     """One segment's index; in memory until `write`."""
 
-    __slots__ = ("base_offset", "entries_max", "last_offset")
+    __slots__ = ("base_offset", "last_offset")
 
     def __init__(self, filesystem: Filesystem, path: str, *, base_offset: int, bytes_max: int) -> None:
-        super().__init__(filesystem, path, ENTRY)
+        super().__init__(filesystem, path, ENTRY, bytes_max // ENTRY.size)
         self.base_offset = base_offset
-        self.entries_max = bytes_max // ENTRY.size
         self.last_offset = base_offset
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next append must go to a new segment."""
-        return self.count >= self.entries_max
 
     def load(self, data_size: int) -> None:
         """Read the file.

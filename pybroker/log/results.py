@@ -20,8 +20,7 @@ class AppendOrigin(IntEnum):
     REPLICATION = 2
 
 
-@dataclass(slots=True, kw_only=True)
-class LogAppendInfo:
+class LogAppendInfo(NamedTuple):
     """What an append did. For a duplicate: what the first append of the same batch did, and nothing was written.
 
     Attributes:

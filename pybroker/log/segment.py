@@ -18,6 +18,7 @@ from pybroker.log.file_records import SegmentFile
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from pybroker.log.transaction_index import TransactionIndex
+from pybroker.model import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ class LogSegment:
         "_is_active",
         "_is_loaded",
         "_max_timestamp",
+        "_older",
         "_recent",
         "_rolling_timestamp",
         "_stem",
@@ -90,6 +92,7 @@ class LogSegment:
         self._rolling_timestamp: int | None = None  # of the first batch
         self._max_timestamp: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._recent: dict[int, tuple[int, int]] = {}  # base offset -> position and size of the batches just written
+        self._older: dict[int, tuple[int, int]] = {}  # of those before
 
     @classmethod
     def create(
@@ -220,54 +223,59 @@ class LogSegment:
 
         `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError.
         """
-        position, length = self.size, len(data)
+        position = self.size
         file = self._file
         if file is None:
             file = self.file
         file.append(data)
-        self.size = file.size
+        self.size = size = file.size
         if position == 0:
             self._rolling_timestamp = max_timestamp
         largest = self._max_timestamp
         assert largest is not None
-        if max_timestamp > largest.timestamp:
-            largest = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
-        if self._bytes_since_entry > self._index_interval:
+        if max_timestamp > largest[0]:
+            largest = self._max_timestamp = new_tuple(TimestampOffset, (max_timestamp, offset_of_max_timestamp))
+        since_entry = self._bytes_since_entry
+        if since_entry > self._index_interval:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(largest.timestamp, largest.offset)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += length
+            since_entry = 0
+        self._bytes_since_entry = since_entry + size - position
 
     def remember(self, base_offset: int, position: int, size: int) -> None:
-        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset."""
+        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset.
+
+        At least `RECENT_BATCHES` are kept, at most twice that.
+        """
         recent = self._recent
+        if len(recent) >= RECENT_BATCHES:
+            self._older = recent
+            recent = self._recent = {}
         recent[base_offset] = (position, size)
-        if len(recent) > RECENT_BATCHES:
-            del recent[next(iter(recent))]
 
     def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether the batches to append belong into a new segment."""
-        size = self.size
-        return (
+        size, offset_index, time_index = self.size, self.offset_index, self.time_index
+        if (
             size > config.segment_bytes - data_size
-            or (size > 0 and self._waited_ms(now_ms, max_timestamp) > config.segment_ms - self.jitter_ms)
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or offset_index.count >= offset_index.count_max
+            or time_index.count >= time_index.count_max
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-        )
-
-    def _waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How much later than the first batch the new one is, by their timestamps where they have any."""
+        ):
+            return True
+        if size == 0:
+            return False
+        # How much later than the first batch the new one is, by their timestamps where they have any.
         first = self._rolling_timestamp
         if first is None:
             first = self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.scan(0)), NO_TIMESTAMP)
-        return max_timestamp - first if first >= 0 else now_ms - self._created_ms
+        return (max_timestamp - first if first >= 0 else now_ms - self._created_ms) > config.segment_ms - self.jitter_ms
 
     def deactivate(self) -> None:
         """The segment is complete: a newer one takes the appends."""
         self.write_last_timestamp()
         self._is_active = False
-        self._recent.clear()
+        self._recent, self._older = {}, {}
         if self._file is not None:
             self._file.is_growing = False
 
@@ -282,7 +290,7 @@ class LogSegment:
 
     def find_batch(self, offset: int) -> tuple[int, int] | None:
         """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before."""
-        recent = self._recent.get(offset)
+        recent = self._recent.get(offset) or self._older.get(offset)
         if recent is not None:
             return recent
         if not self._is_loaded:
@@ -345,7 +353,7 @@ class LogSegment:
         """Drop the batches that reach `offset` or beyond. Returns the bytes dropped."""
         self.load_indexes()
         found = self.find_batch(offset)
-        self._recent.clear()
+        self._recent, self._older = {}, {}
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)

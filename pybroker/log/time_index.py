@@ -35,18 +35,12 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(EntryFile):
     """One segment's index; in memory until `write`."""
 
-    __slots__ = ("base_offset", "entries_max", "last_entry")
+    __slots__ = ("base_offset", "last_entry")
 
     def __init__(self, filesystem: Filesystem, path: str, *, base_offset: int, bytes_max: int) -> None:
-        super().__init__(filesystem, path, ENTRY)
+        super().__init__(filesystem, path, ENTRY, bytes_max // ENTRY.size - 1)  # one slot is kept for the entry of the roll
         self.base_offset = base_offset
-        self.entries_max = bytes_max // ENTRY.size
         self.last_entry = TimestampOffset(NO_TIMESTAMP, base_offset)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next append must go to a new segment. One slot is kept for the entry of the roll."""
-        return self.count >= self.entries_max - 1
 
     def load(self) -> None:
         """Read the file. Raises FileNotFoundError, CorruptIndexError."""

@@ -38,28 +38,29 @@ class Purgatory:
     """Operations of one kind, by the keys whose events may complete them. Not thread-safe: it belongs to the loop.
 
     `delayed` is the number of operations that wait for an event or their time: exact at any moment. `completed` are those that
-    were completed and may still be watched. An operation keeps both up to date when it is completed.
+    were completed and may still be watched. An operation keeps both up to date when it is completed. `watchers` has what is
+    watched under each key: to look at, so that an event that nobody waits for costs no call.
     """
 
-    __slots__ = ("_purge_interval", "_timer", "_watchers", "completed", "delayed", "name")
+    __slots__ = ("_purge_interval", "_timer", "completed", "delayed", "name", "watchers")
 
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
         self.delayed = 0
         self._timer = timer
         self._purge_interval = purge_interval
-        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # a dict is a list here that gives up any entry at O(1)
+        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # a dict is a list here that gives up any entry at O(1)
         self.completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
 
     @property
     def watched(self) -> int:
         """Entries in all watcher lists: an operation counts once per key, and a completed one until it is met or purged."""
-        return sum(map(len, self._watchers.values()))
+        return sum(map(len, self.watchers.values()))
 
     @property
     def watched_keys(self) -> int:
         """Keys that have a watcher list; empty lists do not stay."""
-        return len(self._watchers)
+        return len(self.watchers)
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: int) -> bool:
         """Complete `operation` now, or keep it until an event on one of `keys` or until `timeout_ms` from now.
@@ -70,7 +71,7 @@ class Purgatory:
         assert keys, "an operation without keys has no event to wait for"
         if operation.try_complete():
             return True
-        watchers = self._watchers
+        watchers = self.watchers
         for key in keys:
             found = watchers.get(key)
             if found is None:
@@ -88,7 +89,7 @@ class Purgatory:
 
     def check_and_complete(self, key: Hashable) -> int:
         """Something happened to `key`: try what is watched there. Returns how many operations that completed."""
-        found = self._watchers.get(key)
+        found = self.watchers.get(key)
         if found is None:
             return 0
         completed = 0
@@ -105,8 +106,8 @@ class Purgatory:
             found.pop(operation, None)
             if len(operation._keys) == 1:
                 self.completed.pop(operation, None)
-        if not found and self._watchers.get(key) is found:
-            del self._watchers[key]
+        if not found and self.watchers.get(key) is found:
+            del self.watchers[key]
         self.purge_if_due()
         return completed
 
@@ -115,7 +116,7 @@ class Purgatory:
 
         Those have no timer any more and are not watched under other keys either.
         """
-        cancelled = [operation for operation in self._watchers.pop(key, ()) if not operation.is_completed]
+        cancelled = [operation for operation in self.watchers.pop(key, ()) if not operation.is_completed]
         for operation in cancelled:
             operation.cancel()
             operation._purgatory = None
@@ -125,7 +126,7 @@ class Purgatory:
 
     def complete_all(self) -> int:
         """Complete everything that waits, as if its time were over; for the end of a broker. Returns how many that were."""
-        waiting = {operation: None for found in self._watchers.values() for operation in found if not operation.is_completed}
+        waiting = {operation: None for found in self.watchers.values() for operation in found if not operation.is_completed}
         for operation in waiting:
             operation.expire()
         return len(waiting)
@@ -137,7 +138,7 @@ class Purgatory:
             self._unwatch(completed)
 
     def _unwatch(self, operations: Iterable[DelayedOperation]) -> None:
-        watchers = self._watchers
+        watchers = self.watchers
         for operation in operations:
             for key in operation._keys:
                 found = watchers.get(key)

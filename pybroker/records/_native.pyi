@@ -17,6 +17,25 @@ def scan_records(section: _Buffer, record_count: int, base_timestamp: int) -> tu
     records have no key; whether the offset deltas are 0, 1, 2...
     """
 
+def accept_batch(
+    records: _Buffer,
+    first_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    bytes_max: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    is_compacted: bool,
+) -> tuple[int, int, int] | None:
+    """The whole check of what a producer mostly sends, and its offset and leader epoch written into it where it lies.
+
+    That is: one batch of magic 2 from offset 0 on in a writable buffer, not compressed, its checksum, sizes, counts, offsets
+    and max timestamp right, no control records, all timestamps from `now_ms - before_max_ms` to `now_ms + after_max_ms`, with
+    keys if the topic `is_compacted`. Returns last offset delta, max timestamp and producer id.
+
+    None for everything else, be it right or wrong, and then nothing was changed.
+    """
+
 def down_converted_size(section: _Buffer, record_count: int, base_offset: int, to_magic: int, first_offset: int) -> int:
     """Bytes of the messages that `down_convert_records` makes, without making them."""
 

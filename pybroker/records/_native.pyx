@@ -9,6 +9,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from crc32c import crc32c
+
 from pybroker.records.errors import record_fault
 
 
@@ -98,6 +100,32 @@ cdef extern from *:
     #endif
     }
 
+    /* CRC-32C with the processor's own instruction; 0 where there is none. */
+    static int pb_has_crc32c;
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("sse4.2"))) static uint32_t pb_crc32c(const uint8_t *p, size_t n) {
+        uint64_t crc = 0xffffffffu, word;
+        for (; n >= 8; p += 8, n -= 8) {
+            memcpy(&word, p, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+        }
+        while (n--) crc = __builtin_ia32_crc32qi((uint32_t)crc, *p++);
+        return ~(uint32_t)crc;
+    }
+
+    static void pb_crc32c_init(int use_instruction) {
+        __builtin_cpu_init();
+        pb_has_crc32c = use_instruction && __builtin_cpu_supports("sse4.2");
+    }
+    #else
+    static uint32_t pb_crc32c(const uint8_t *p, size_t n) {
+        (void)p, (void)n;
+        return 0;
+    }
+    static void pb_crc32c_init(int use_instruction) { (void)use_instruction; }
+    #endif
+
     /* A varint of one or two bytes, which nearly all are, without a loop. The result is a fault, or -1. */
     static inline __attribute__((always_inline)) int pb_number(const uint8_t **at, const uint8_t *end, int bytes_max, uint64_t *value) {
         const uint8_t *p = *at;
@@ -134,11 +162,15 @@ cdef extern from *:
     """
     uint32_t pb_crc32(const uint8_t *p, size_t n) nogil
     void pb_crc_init(int use_clmul) nogil
+    int pb_has_crc32c
+    uint32_t pb_crc32c(const uint8_t *p, size_t n) nogil
+    void pb_crc32c_init(int use_instruction) nogil
     int pb_number(const uint8_t **at, const uint8_t *end, int bytes_max, uint64_t *value) nogil
     int pb_sum(int64_t a, int64_t b, int64_t *total) nogil
 
 
 pb_crc_init(1)
+pb_crc32c_init(1)
 
 cdef enum:  # keep in step with RECORD_FAULTS
     FINE = -1
@@ -161,6 +193,23 @@ cdef enum:  # keep in step with RECORD_FAULTS
 cdef enum:
     SECTION_MAX = 0x7FFF0000
     RELEASE_GIL_BYTES = 262144
+    OWN_CRC32C_BYTES = 2048  # above it three sums at once, as in the package, are worth a call
+
+cdef enum:  # a batch's header; see `batch`
+    BATCH_LENGTH_AT = 8
+    LEADER_EPOCH_AT = 12
+    MAGIC_AT = 16
+    CRC_AT = 17
+    ATTRIBUTES_AT = 21
+    LAST_OFFSET_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
+    MAX_TIMESTAMP_AT = 35
+    PRODUCER_ID_AT = 43
+    PRODUCER_EPOCH_AT = 51
+    BASE_SEQUENCE_AT = 53
+    RECORD_COUNT_AT = 57
+    HEADER_SIZE = 61
+    REWRITTEN_BITS = 0x2F  # codec, log append time, control
 
 ctypedef const uint8_t *Bytes
 
@@ -561,6 +610,11 @@ def _use_clmul(bint enabled):
     pb_crc_init(enabled)
 
 
+def _use_crc32c(bint enabled):
+    """For tests: choose how `accept_batch` makes its checksum; without effect where there is no choice."""
+    pb_crc32c_init(enabled)
+
+
 def crc32(data):
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -592,6 +646,64 @@ def scan_records(section, int64_t record_count, int64_t base_timestamp):
     if fault != FINE:
         raise record_fault(fault)
     return result.max_timestamp, result.min_timestamp, result.keyless, bool(result.is_sequential)
+
+
+cdef inline bint has_plain_header(Bytes p, int64_t size, int64_t bytes_max) noexcept nogil:
+    """Whether a batch's header is one of those that `accept_batch` takes, but for what its records must be looked at for."""
+    cdef int64_t count
+    if size < HEADER_SIZE or size > bytes_max or p[MAGIC_AT] != 2 or get_int32(p + BATCH_LENGTH_AT) != size - 12:
+        return False
+    if get_int64(p) != 0 or p[ATTRIBUTES_AT + 1] & REWRITTEN_BITS:
+        return False
+    count = get_int32(p + RECORD_COUNT_AT)
+    if count <= 0 or get_int32(p + LAST_OFFSET_DELTA_AT) != count - 1:
+        return False
+    return get_int32(p + BASE_SEQUENCE_AT) >= 0 or get_int64(p + PRODUCER_ID_AT) < 0
+
+
+cdef inline bint has_plain_records(Bytes p, int64_t size, int64_t earliest, int64_t latest, bint is_compacted) noexcept nogil:
+    cdef Scan found
+    if scan(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), get_int64(p + BASE_TIMESTAMP_AT), &found) != FINE:
+        return False
+    if not found.is_sequential or found.max_timestamp != get_int64(p + MAX_TIMESTAMP_AT) or (is_compacted and found.keyless):
+        return False
+    return found.max_timestamp <= latest and found.min_timestamp >= earliest
+
+
+def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t now_ms, int64_t bytes_max, int64_t before_max_ms,
+                 int64_t after_max_ms, bint is_compacted):
+    cdef Py_buffer view
+    cdef uint8_t *p
+    cdef uint32_t crc
+    cdef bint is_plain
+    cdef int64_t earliest, latest
+    if pb_sum(now_ms, -before_max_ms, &earliest):
+        earliest = -INT64_MAX
+    if pb_sum(now_ms, after_max_ms, &latest):
+        latest = INT64_MAX
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        p = <uint8_t *>view.buf
+        if view.readonly or not has_plain_header(p, view.len, bytes_max):
+            return None
+        crc = <uint32_t>get_int32(p + CRC_AT)
+        if pb_has_crc32c and view.len <= OWN_CRC32C_BYTES:
+            if crc != pb_crc32c(p + ATTRIBUTES_AT, view.len - ATTRIBUTES_AT):
+                return None
+        elif crc != crc32c(memoryview(records)[ATTRIBUTES_AT:]):
+            return None
+        if view.len > RELEASE_GIL_BYTES:
+            with nogil:
+                is_plain = has_plain_records(p, view.len, earliest, latest, is_compacted)
+        else:
+            is_plain = has_plain_records(p, view.len, earliest, latest, is_compacted)
+        if not is_plain:
+            return None
+        put_int64(p, first_offset)
+        put_int32(p + LEADER_EPOCH_AT, leader_epoch)
+        return get_int32(p + LAST_OFFSET_DELTA_AT), get_int64(p + MAX_TIMESTAMP_AT), get_int64(p + PRODUCER_ID_AT)
+    finally:
+        PyBuffer_Release(&view)
 
 
 def down_converted_size(section, int64_t record_count, int64_t base_offset, int to_magic, int64_t first_offset):

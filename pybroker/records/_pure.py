@@ -9,7 +9,20 @@ import struct
 import zlib
 from typing import Final
 
-from pybroker.records.errors import record_fault
+from crc32c import crc32c
+
+from pybroker.records.batch import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    set_offset_and_epoch,
+)
+from pybroker.records.errors import CorruptRecordError, record_fault
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
@@ -22,6 +35,8 @@ _CHECKED_1: Final = struct.Struct(">bbqi")
 _INT32: Final = struct.Struct(">i")
 _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
 _INT64: Final = struct.Struct(">q")
+
+_REWRITTEN_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT
 
 # Keep in step with RECORD_FAULTS.
 _CUT_NUMBER: Final = 0
@@ -135,6 +150,46 @@ def scan_records(section: bytes | bytearray | memoryview, record_count: int, bas
     if position != len(section):
         raise record_fault(_BYTES_LEFT)
     return max_timestamp, min_timestamp, keyless, is_sequential
+
+
+def accept_batch(  # noqa: PLR0917
+    records: bytes | bytearray | memoryview,
+    first_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    bytes_max: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    is_compacted: bool,
+) -> tuple[int, int, int] | None:
+    """See the stub of `_native`."""
+    view = memoryview(records)
+    if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
+        return None
+    header = HEADER.unpack_from(view)
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, wanted_max, producer_id, _, sequence, count = (
+        header
+    )
+    if (
+        base_offset
+        or length + LOG_OVERHEAD != len(view)
+        or magic != MAGIC
+        or attributes & _REWRITTEN_BITS
+        or count <= 0
+        or last_delta != count - 1
+        or (sequence < 0 <= producer_id)
+        or crc != crc32c(view[ATTRIBUTES_AT:])
+    ):
+        return None
+    try:
+        max_timestamp, min_timestamp, keyless, is_sequential = scan_records(view[HEADER_SIZE:], count, base_timestamp)
+    except CorruptRecordError:
+        return None
+    is_in_time = now_ms - before_max_ms <= min_timestamp and max_timestamp <= now_ms + after_max_ms
+    if not is_sequential or max_timestamp != wanted_max or (is_compacted and keyless) or not is_in_time:
+        return None
+    set_offset_and_epoch(view, base_offset=first_offset, leader_epoch=leader_epoch)
+    return last_delta, max_timestamp, producer_id
 
 
 def down_converted_size(

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from pybroker.records import _pure
 
-__all__ = ["IS_NATIVE", "crc32", "down_convert_records", "down_converted_size", "scan_records", "up_convert_messages"]
+__all__ = [
+    "IS_NATIVE",
+    "accept_batch",
+    "crc32",
+    "down_convert_records",
+    "down_converted_size",
+    "scan_records",
+    "up_convert_messages",
+]
 
 if TYPE_CHECKING:
     from pybroker.records import _native as _kernels
@@ -24,6 +32,7 @@ else:
 
 IS_NATIVE = _kernels is not _pure
 
+accept_batch = _kernels.accept_batch
 crc32 = _kernels.crc32
 scan_records = _kernels.scan_records
 down_converted_size = _kernels.down_converted_size

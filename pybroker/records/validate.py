@@ -22,7 +22,7 @@ Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -76,6 +76,13 @@ class ValidationRules:
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = (1 << 63) - 1
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    keeps_batches: bool = field(init=False)
+    """Whether a good batch that is not compressed is kept as it is."""
+
+    def __post_init__(self) -> None:
+        keeps = not self.is_log_append_time and self.compression in {None, CompressionType.NONE}
+        object.__setattr__(self, "keeps_batches", keeps)
 
     @classmethod
     def of(cls, config: TopicConfig) -> ValidationRules:

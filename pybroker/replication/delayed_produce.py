@@ -22,8 +22,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
-    from pybroker.model import TopicPartition
-    from pybroker.replication.fetch_data import ProduceResults
+    from pybroker.replication.fetch_data import ProduceResults, Unsettled
     from pybroker.replication.replica_manager import ReplicaManager
 
 
@@ -36,7 +35,7 @@ class DelayedProduce(DelayedOperation):
         self,
         replicas: ReplicaManager,
         results: ProduceResults,
-        unsettled: dict[TopicPartition, int],
+        unsettled: Unsettled,
         on_complete: Callable[[ProduceResults], None],
     ) -> None:
         super().__init__()
@@ -52,14 +51,15 @@ class DelayedProduce(DelayedOperation):
             # Case A, or else Case B, C.1, C.2
             code = partition if isinstance(partition, ErrorCode) else partition.check_replicated(required_offset)
             if code is not None:
-                self._results[topic_partition].error_code = code
+                self._results[topic_partition] = self._results[topic_partition]._replace(error_code=code)
                 del self._unsettled[topic_partition]
         return not self._unsettled and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer, the unsettled with REQUEST_TIMED_OUT."""
         for topic_partition in self._unsettled:
-            self._results[topic_partition].error_code = ErrorCode.REQUEST_TIMED_OUT
+            timed_out = self._results[topic_partition]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            self._results[topic_partition] = timed_out
         self._on_complete(self._results)
 
     def on_expiration(self) -> None:

@@ -196,8 +196,7 @@ class FetchPartitionData:
 FetchResults = list[tuple[FetchPartition, FetchPartitionData]]
 
 
-@dataclass(slots=True)
-class PartitionProduceResult:
+class PartitionProduceResult(NamedTuple):
     """The answer for one partition of a produce request.
 
     `log_append_time_ms` is -1 for CreateTime topics; `record_errors` says which records of a refused batch were at fault.
@@ -212,3 +211,6 @@ class PartitionProduceResult:
 
 
 ProduceResults = dict[TopicPartition, PartitionProduceResult]
+
+Unsettled = dict[TopicPartition, int]
+"""The offset that each partition must be replicated up to (exclusive) before its result is true."""

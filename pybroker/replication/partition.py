@@ -181,10 +181,16 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
             )
-        info = self.log.append_as_leader(
+        log = self.log
+        info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
         )
-        self._advance_high_watermark()
+        if self._is_alone:
+            self.high_watermark_metadata = end = log.end_offset_metadata
+            if log.producers.unreplicated:
+                log.producers.on_high_watermark(end.offset)
+        else:
+            self._advance_high_watermark()
         return info
 
     def check_replicated(self, required_offset: int) -> ErrorCode | None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.config.topic import TopicConfig
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import ZERO_TOPIC_ID, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
 from pybroker.replication.delayed_fetch import DelayedFetch
@@ -37,6 +37,7 @@ from pybroker.replication.fetch_data import (
     FetchResults,
     PartitionProduceResult,
     ProduceResults,
+    Unsettled,
 )
 from pybroker.replication.partition import ACKS_ALL, Partition
 
@@ -45,14 +46,16 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
     from pybroker.log.manager import LogManager
-    from pybroker.log.results import LogAppendInfo
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
 
 logger = logging.getLogger(__name__)
 
+_NONE: Final = ErrorCode.NONE
 _LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
+
+_ALL_SETTLED: Final[Unsettled] = {}  # to look at
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
@@ -254,23 +257,38 @@ class ReplicaManager:
         `request_version` is the Produce request's, which decides what the records may be; None for the broker's own. The memory
         of `entries` is borrowed until this returns, which may be before the answer, and may be patched in place.
         """
+        results, unsettled = self.append(
+            acks, entries, request_version=request_version, origin=origin, is_internal_allowed=is_internal_allowed
+        )
+        if unsettled:
+            self.await_replicas(timeout_ms, results, unsettled, on_complete)
+        else:
+            on_complete(results)
+
+    def append(
+        self,
+        acks: int,
+        entries: Mapping[TopicPartition, memoryview],
+        *,
+        request_version: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        is_internal_allowed: bool = False,
+    ) -> tuple[ProduceResults, Unsettled]:
+        """The first half of `append_records`: append, and return the answer and what of it is not settled yet.
+
+        If there is any such, the answer must wait: give both to `await_replicas`.
+        """
         if not -1 <= acks <= 1:
-            on_complete({tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
-            return
+            return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, _ALL_SETTLED
         results: ProduceResults = {}
-        unsettled: dict[TopicPartition, int] = {}
+        unsettled: Unsettled = _ALL_SETTLED
         appended: list[TopicPartition] = []
         now_ms = self._clock.time_ms()
         for topic_partition, records in entries.items():
-            topic = topic_partition.topic
-            if topic in INTERNAL_TOPICS and not is_internal_allowed:
-                is_known = self._absence(topic_partition) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                results[topic_partition] = PartitionProduceResult(code)
-                continue
+            topic = topic_partition[0]
             partition = self._partitions.get(topic_partition)
-            if partition is None:
-                results[topic_partition] = PartitionProduceResult(self._absence(topic_partition))
+            if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
+                results[topic_partition] = PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed))
                 continue
             try:
                 info = partition.append_records_to_leader(
@@ -280,36 +298,47 @@ class ReplicaManager:
                 failed = results[topic_partition] = self._failed_append(partition, error)
                 self._count_failed_produce(topic, len(records) if failed.error_code in _TOO_LARGE else 0)
                 continue
-            self._count_produce(topic, info)
-            results[topic_partition] = PartitionProduceResult(
-                ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
+            first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
+            for counters in self._metrics.of_topic(topic):
+                counters.produce_requests += 1
+                counters.bytes_in += size
+                counters.messages_in += record_count
+            if converted:
+                self._count_conversion(topic, converted, took_ns)
+            code: ErrorCode | None = _NONE
+            if acks == ACKS_ALL:
+                code = partition.check_replicated(last_offset + 1)
+                if code is None:
+                    unsettled = unsettled or {}
+                    unsettled[topic_partition] = last_offset + 1
+                    code = _NONE
+            results[topic_partition] = new_tuple(
+                PartitionProduceResult, (code, first_offset, log_append_time, log_start_offset, (), None)
             )
             appended.append(topic_partition)
-            if acks == ACKS_ALL and (settled := partition.check_replicated(info.last_offset + 1)) is not ErrorCode.NONE:
-                if settled is None:
-                    unsettled[topic_partition] = info.last_offset + 1
-                else:
-                    results[topic_partition].error_code = settled
         for topic_partition in appended:
             self._wake(topic_partition)
-        if unsettled:
-            self.produce_purgatory.try_complete_else_watch(
-                DelayedProduce(self, results, unsettled, on_complete), list(unsettled), timeout_ms
-            )
-        else:
-            on_complete(results)
+        return results, unsettled
 
-    def _count_produce(self, topic: str, info: LogAppendInfo) -> None:
-        """Count one partition of a produce request, for all topics and for its own."""
-        size, record_count, converted = info.size, info.record_count, info.records_converted
-        if converted:
-            self._metrics.conversion_ns["Produce"] += info.conversion_ns
+    def await_replicas(
+        self, timeout_ms: int, results: ProduceResults, unsettled: Unsettled, on_complete: Callable[[ProduceResults], None]
+    ) -> None:
+        """The second half: answer when all that is unsettled is replicated, at most `timeout_ms` from now."""
+        self.produce_purgatory.try_complete_else_watch(
+            DelayedProduce(self, results, unsettled, on_complete), list(unsettled), timeout_ms
+        )
+
+    def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
+        """Why nothing can be appended to a partition that is not here or that nobody but the broker writes."""
+        code = self._absence(topic_partition)
+        if topic_partition.topic in INTERNAL_TOPICS and not is_internal_allowed:
+            return code if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return code
+
+    def _count_conversion(self, topic: str, record_count: int, took_ns: int) -> None:
+        self._metrics.conversion_ns["Produce"] += took_ns
         for counters in self._metrics.of_topic(topic):
-            counters.produce_requests += 1
-            counters.bytes_in += size
-            counters.messages_in += record_count
-            if converted:
-                counters.produce_message_conversions += converted
+            counters.produce_message_conversions += record_count
 
     def _count_failed_produce(self, topic: str, bytes_rejected: int) -> None:
         for counters in self._metrics.of_topic(topic):
@@ -334,8 +363,10 @@ class ReplicaManager:
         )
 
     def _wake(self, topic_partition: TopicPartition) -> None:
-        self.produce_purgatory.check_and_complete(topic_partition)
-        self.fetch_purgatory.check_and_complete(topic_partition)
+        if topic_partition in self.produce_purgatory.watchers:
+            self.produce_purgatory.check_and_complete(topic_partition)
+        if topic_partition in self.fetch_purgatory.watchers:
+            self.fetch_purgatory.check_and_complete(topic_partition)
 
     # Fetching
 

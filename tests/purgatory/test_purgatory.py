@@ -280,7 +280,7 @@ def test_completed_entries_never_exceed_the_interval_by_more_than_one_operation(
             purgatory.check_and_complete(number)
         else:
             setting.pass_time(delay_ms)
-        lists = purgatory._watchers.values()
+        lists = purgatory.watchers.values()
         completed = {id(operation) for entries in lists for operation in entries if operation.is_completed}
         assert len(completed) <= purge_interval, "the estimate is never too low"
         assert all(lists), "an empty list does not stay"

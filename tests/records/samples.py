@@ -45,7 +45,7 @@ except ImportError:
 else:
     BOTH = [pytest.param(_native, id="native"), pytest.param(_pure, id="pure")]
 
-NAMES = ("crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
+NAMES = ("accept_batch", "crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
 BASE_MS = 1_700_000_000_000
 
 

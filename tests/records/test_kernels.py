@@ -11,12 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.records import _pure, kernels
-from pybroker.records.batch import Record
-from pybroker.records.build import build_message_set, build_record_section
+from pybroker.records.batch import BatchView, Record
+from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from tests.records.samples import BASE_MS, BOTH, record_lists, some_records
 
@@ -193,6 +194,85 @@ def test_both_do_the_same_with_noise(data: bytes, count: int) -> None:
     assert _native is not None
     assert outcome(_native.scan_records, data, count, 0) == outcome(_pure.scan_records, data, count, 0)
     assert outcome(_native.up_convert_messages, data, 1, False, 0) == outcome(_pure.up_convert_messages, data, 1, False, 0)
+
+
+ACCEPT_ALL = (BASE_MS, 1 << 20, (1 << 63) - 1, (1 << 63) - 1, False)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_a_good_batch_is_accepted_and_gets_its_place(module: ModuleType) -> None:
+    data = build_batch(some_records(3), producer_id=9, producer_epoch=0, base_sequence=5)
+    before = bytes(data)
+    assert module.accept_batch(memoryview(data), 1 << 40, 77, *ACCEPT_ALL) == (2, BASE_MS + 6, 9)
+    batch = BatchView(memoryview(data))
+    assert (batch.base_offset, batch.partition_leader_epoch, batch.is_valid) == (1 << 40, 77, True)
+    assert (data[8:12], data[16:]) == (before[8:12], before[16:])
+    assert module.accept_batch(memoryview(data), 0, 0, *ACCEPT_ALL) is None, "it begins at another offset now"
+    assert module.accept_batch(memoryview(before), 0, 0, *ACCEPT_ALL) is None, "read only"
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_the_limits_of_what_is_accepted(module: ModuleType) -> None:
+    def is_accepted(
+        now_ms: int = BASE_MS, bytes_max: int = 1 << 20, before: int = 0, after: int = 6, *, compacted: bool = True
+    ) -> bool:
+        return module.accept_batch(bytearray(data), 5, 0, now_ms, bytes_max, before, after, compacted) is not None
+
+    data = build_batch(some_records(3))  # from BASE_MS to BASE_MS + 6
+    assert is_accepted()
+    assert not is_accepted(BASE_MS - 1)
+    assert not is_accepted(BASE_MS + 1)
+    assert is_accepted(bytes_max=len(data))
+    assert not is_accepted(bytes_max=len(data) - 1)
+    assert is_accepted(now_ms=(1 << 63) - 1, before=(1 << 63) - 1, after=(1 << 63) - 1)
+    data = build_batch(some_records(3, key=None))
+    assert not is_accepted()
+    assert is_accepted(compacted=False)
+
+
+@needs_both
+@pytest.mark.parametrize("use_instruction", [False, True])
+def test_batches_of_every_size_are_accepted(use_instruction: bool) -> None:
+    assert _native is not None
+    _native._use_crc32c(use_instruction)
+    try:
+        for size in [*range(300), 1900, 2000, 2048, 4000, 300_000]:
+            data = build_batch([Record(0, BASE_MS, None, os.urandom(size))])
+            assert _native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1)
+            data[-1] ^= 1
+            assert _native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None
+    finally:
+        _native._use_crc32c(True)
+
+
+@needs_both
+@given(
+    records=record_lists(has_gaps=True),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3),
+    cut=st.integers(-3, 3),
+    is_sound=st.booleans(),
+    limits=st.tuples(
+        st.integers(-5, 1 << 62), st.integers(0, 2000), st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.booleans()
+    ),
+)
+def test_both_accept_the_same_batches(
+    records: list[Record],
+    changes: list[tuple[int, int]],
+    cut: int,
+    is_sound: bool,
+    limits: tuple[int, int, int, int, bool],
+) -> None:
+    assert _native is not None
+    data = build_batch([record._replace(offset=record.offset - records[0].offset) for record in records])
+    data = data[:cut] if cut < 0 else data + bytes(cut)
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    if is_sound:
+        data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    for arguments in (limits, ACCEPT_ALL):
+        native, pure = bytearray(data), bytearray(data)
+        assert _native.accept_batch(native, 3, 4, *arguments) == _pure.accept_batch(pure, 3, 4, *arguments)
+        assert native == pure
 
 
 @pytest.mark.parametrize("module", BOTH)

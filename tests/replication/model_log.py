@@ -25,6 +25,7 @@ class ModelProducers:
     def __init__(self) -> None:
         self.first_unstable_offset: int | None = None
         self.high_watermark = 0
+        self.unreplicated = {0: 0}
 
     def on_high_watermark(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark

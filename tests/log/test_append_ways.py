@@ -1,0 +1,111 @@
+"""A batch that the kernel accepts whole, and the same batch looked at step by step, do the same to a log."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybroker.log.log import Log
+from pybroker.log.results import AppendOrigin
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.records import kernels
+from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record
+from pybroker.records.build import build_batch
+from pybroker.records.compression import CompressionType
+from tests.log.support import START_MS, Disk, stored
+from tests.records.samples import BOTH
+
+CONFIGS: list[dict[str, Any]] = [
+    {},
+    {"segment_bytes": 1000, "index_interval_bytes": 200},
+    {"segment_ms": 50, "segment_index_bytes": 24, "index_interval_bytes": 0},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"compression_type": "uncompressed", "max_message_bytes": 300},
+    {"compression_type": "gzip"},
+    {"cleanup_policy": frozenset({"compact"}), "flush_messages": 3},
+    {"message_timestamp_before_max_ms": 100, "message_timestamp_after_max_ms": 100},
+]
+
+
+@st.composite
+def sent_batches(draw: st.DrawFn) -> bytearray:
+    """As a producer sends it, or wrong in one place with a good checksum, or damaged."""
+    times = draw(st.lists(st.integers(START_MS - 150, START_MS + 150) | st.just(-1), min_size=1, max_size=4))
+    records = [
+        Record(i, at, draw(st.sampled_from([b"key", None])), b"v" * draw(st.integers(0, 120))) for i, at in enumerate(times)
+    ]
+    producer = draw(st.sampled_from([-1, -1, 7]))
+    data = build_batch(
+        records,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=draw(st.integers(0, 6)) if producer >= 0 else -1,
+        compression=draw(st.sampled_from([CompressionType.NONE, CompressionType.NONE, CompressionType.GZIP])),
+    )
+    fault = draw(st.sampled_from(["none", "none", "none", "header", "records", "size", "checksum"]))
+    if fault == "header":
+        data[draw(st.integers(0, HEADER_SIZE - 1))] ^= 1 << draw(st.integers(0, 7))
+    elif fault == "records":
+        data[draw(st.integers(HEADER_SIZE, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
+    elif fault == "size":
+        data = data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data + b"x" * draw(st.integers(1, 20))
+    if fault != "checksum" and len(data) > ATTRIBUTES_AT:
+        struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
+    elif fault == "checksum":
+        data[CRC_AT] ^= 1
+    return data
+
+
+def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOrigin) -> object:
+    data = bytearray(data)
+    try:
+        info = log.append_as_leader(memoryview(data), leader_epoch=epoch, now_ms=now_ms, origin=origin, request_version=7)
+    except KafkaError as error:
+        return error.code, error.message, getattr(error, "record_errors", None)
+    return info, data
+
+
+def state(log: Log) -> object:
+    """Everything that an append may change."""
+    segments = [
+        (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
+        for s in log.segments
+    ]
+    found = [log.segments.active.find_batch(offset) for offset in range(log.log_end_offset + 1)]
+    producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
+    ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
+    return ends, segments, found, producers, log.epochs.entries, stored(log)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(
+    config=st.sampled_from(CONFIGS),
+    batches=st.lists(st.tuples(sent_batches(), st.integers(0, 1), st.integers(-60, 60)), min_size=1, max_size=12),
+    origin=st.sampled_from([AppendOrigin.CLIENT, AppendOrigin.CLIENT, AppendOrigin.COORDINATOR]),
+)
+@settings(deadline=None)
+def test_both_ways_do_the_same(
+    module: ModuleType, config: dict[str, Any], batches: list[tuple[bytearray, int, int]], origin: AppendOrigin
+) -> None:
+    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+        whole, stepwise = Disk(Path(first), **config).create(), Disk(Path(second), **config).create()
+        epoch = 0
+        for data, newer, late_ms in batches:
+            epoch += newer
+            with mock.patch.object(kernels, "accept_batch", module.accept_batch):
+                one = outcome(whole, data, epoch, START_MS + late_ms, origin)
+            with mock.patch.object(kernels, "accept_batch", return_value=None):
+                other = outcome(stepwise, data, epoch, START_MS + late_ms, origin)
+            assert one == other
+            assert state(whole) == state(stepwise)
+        for log in (whole, stepwise):
+            log.close()
