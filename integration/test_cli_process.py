@@ -66,7 +66,7 @@ def test_the_configuration_does_without_prometheus_and_without_the_network() -> 
 def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
     code = (
         "import sys, pybroker.cli.start, pybroker.broker;"
-        "heavy = ('prometheus_client', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline', 'pybroker.config.document');"
+        "heavy = ('prometheus_client', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline');"
         "print(*(name for name in heavy if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
