@@ -5,14 +5,14 @@ States
     PreparingRebalance   members are asked to join; their requests wait until all have, or the time is up
     CompletingRebalance  all know the new generation; followers wait for what the leader assigns
     Stable               everybody has an assignment
-    Dead                 removed; whoever still holds the object is told to look for the coordinator again
+    Dead                 removed: nobody finds it any more, and its timers do nothing
 
     from \\ to            Empty              PreparingRebalance       CompletingRebalance   Stable           Dead
     Empty                -                  first member joins       -                     -                deleted, expired
-    PreparingRebalance   all are gone       -                        all joined, time up   -                unloaded
-    CompletingRebalance  -                  join, leave, death,      -                     leader's sync    unloaded
+    PreparingRebalance   all are gone       -                        all joined, time up   -                became KIP-848's
+    CompletingRebalance  -                  join, leave, death,      -                     leader's sync    became KIP-848's
                                             no sync in time                                is durable
-    Stable               -                  join, leave, death       -                     -                unloaded
+    Stable               -                  join, leave, death       -                     -                became KIP-848's
 
 What each request gets (a member that is not known always gets UNKNOWN_MEMBER_ID, an old instance FENCED_INSTANCE_ID, another
 generation ILLEGAL_GENERATION):
@@ -25,13 +25,14 @@ generation ILLEGAL_GENERATION):
     SyncGroup      UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS  waits for the leader        the assignment
     Heartbeat      UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS  NONE                        NONE
     LeaveGroup     UNKNOWN_MEMBER_ID   removed                removed, rebalance begins   removed, rebalance begins
-    OffsetCommit   as below            taken                  REBALANCE_IN_PROGRESS       taken
+    OffsetCommit   UNKNOWN_MEMBER_ID   taken                  REBALANCE_IN_PROGRESS       taken
     ... without    taken               UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID           UNKNOWN_MEMBER_ID
         a member
-    OffsetDelete   done                topics without a subscription (not a consumer group: NON_EMPTY_GROUP)
+    OffsetDelete   done                if not subscribed      if not subscribed           if not subscribed
     DeleteGroups   done                NON_EMPTY_GROUP        NON_EMPTY_GROUP             NON_EMPTY_GROUP
 
-    A Dead group answers COORDINATOR_NOT_AVAILABLE, or GROUP_ID_NOT_FOUND to administration.
+    OffsetDelete knows what consumers subscribe to (GROUP_SUBSCRIBED_TO_TOPIC); other groups with members get NON_EMPTY_GROUP.
+    `tests/coordinator/test_state_tables.py` reads both tables and compares them with what happens in the stories.
 
 What is kept
     The log has a group as it was after its last complete rebalance, and when it became Empty. Members that are joining, timers

@@ -1,0 +1,164 @@
+"""The tables at the top of `classic_group` are true, and the stories in `tests/scenarios` go through every cell of them.
+
+All stories are played while every change of a group's state is noted, and with every request the state of its group and what it
+got. The tables are read from the module's text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from pybroker.coordinator import classic_group
+from pybroker.coordinator.classic_group import PREVIOUS_STATES, ClassicGroup, GroupState
+from pybroker.coordinator.service import GroupCoordinator
+from pybroker.coordinator.shard import GroupShard
+from pybroker.protocol.error_codes import ErrorCode
+from tests.coordinator.scenario import Story
+from tests.coordinator.test_scenarios import FOLDER
+
+Cells = dict[tuple[str, str], str]
+"""What a table says, by row and column."""
+
+WAITS = "waits"
+OUTCOMES = {  # what is meant by words that are not the name of a code
+    "rebalance begins": {WAITS, "NONE"},
+    "rebalance begins again": {WAITS, "NONE"},
+    "waits": {WAITS},
+    "waits for the leader": {WAITS},
+    "the generation again": {"NONE"},
+    "the assignment": {"NONE"},
+    "removed": {"NONE"},
+    "taken": {"NONE"},
+    "done": {"NONE"},
+    "if not subscribed": {"NONE", "GROUP_SUBSCRIBED_TO_TOPIC"},
+}
+
+
+def table(first_word: str) -> Cells:
+    """The table of the module's text whose header begins with `first_word`."""
+    lines = (classic_group.__doc__ or "").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"    {first_word}"))
+    starts = [match.start() + 1 for match in re.finditer(r"  \S", lines[at])][1:]
+    ends = [*starts[1:], 1000]
+    columns = [lines[at][begin:end].strip() for begin, end in zip(starts, ends, strict=True)]
+    cells: Cells = {}
+    row = ""
+    for line in lines[at + 1 :]:
+        if not line.strip():
+            return cells
+        label = line[: starts[0]]
+        if label.strip() and not label.startswith("     "):
+            row = label.strip()
+        for column, begin, end in zip(columns, starts, ends, strict=True):
+            cells[row, column] = f"{cells.get((row, column), '')} {line[begin:end].strip()}".strip()
+    raise AssertionError("the table does not end")
+
+
+class Seen:
+    """Transitions, and outcomes by request and state."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.transitions: set[tuple[str, str]] = set()
+        self.outcomes: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._watch_transitions(patch)
+        self._watch(patch, "join", lambda args: (self._join_row(args), args[0].group_id))
+        self._watch(patch, "sync", lambda args: ("SyncGroup", args[0].group_id))
+        self._watch(patch, "heartbeat", lambda args: ("Heartbeat", args[0].group_id))
+        self._watch(patch, "leave", lambda args: ("LeaveGroup", args[0].group_id))
+        self._watch(patch, "commit", lambda args: ("OffsetCommit" if args[0].member_id else "... without", args[0].group_id))
+        self._watch(patch, "delete_offsets", lambda args: ("OffsetDelete", args[0]))
+        self._watch(patch, "delete_groups", lambda args: ("DeleteGroups", next(iter(args[0]))))
+
+    def _watch_transitions(self, patch: pytest.MonkeyPatch) -> None:
+        transition_to, replay_group = ClassicGroup.transition_to, GroupShard._replay_group
+
+        def noted(group: ClassicGroup, state: GroupState, now_ms: int) -> None:
+            self.transitions.add((group.state.value, state.value))
+            transition_to(group, state, now_ms)
+
+        def replayed(shard: GroupShard, key: Any, value: Any) -> None:
+            if value is None and key.group in shard.groups:
+                self.transitions.add((shard.groups[key.group].state.value, GroupState.DEAD.value))
+            replay_group(shard, key, value)
+
+        patch.setattr(ClassicGroup, "transition_to", noted)
+        patch.setattr(GroupShard, "_replay_group", replayed)
+
+    @staticmethod
+    def _join_row(args: tuple[Any, ...]) -> str:
+        return "JoinGroup old" if args[0].member_id else "JoinGroup new"
+
+    def _watch(self, patch: pytest.MonkeyPatch, name: str, describe: Any) -> None:
+        original = getattr(GroupCoordinator, name)
+
+        def watched(coordinator: GroupCoordinator, *args: Any) -> None:
+            row, group_id = describe(args)
+            groups = [shard.groups[group_id] for shard in coordinator.runtime.shards if group_id in shard.groups]
+            state = groups[0].state.value if groups else "no group"
+            if row == "JoinGroup old" and groups and args[0].member_id in groups[0].pending_joins:
+                row = "JoinGroup new"
+            first: list[str] = []
+            done = args[0].waiting if name == "join" else args[-1]
+
+            def tell(outcome: Any) -> None:
+                first.append(self._code(outcome))
+                done(outcome)
+
+            if name == "join":
+                object.__setattr__(args[0], "waiting", tell)  # frozen; made for this call alone
+                original(coordinator, *args)
+            else:
+                original(coordinator, *args[:-1], tell)
+            self.outcomes[row, state].add(first[0] if first else WAITS)
+
+        patch.setattr(GroupCoordinator, name, watched)
+
+    @staticmethod
+    def _code(outcome: Any) -> str:
+        if isinstance(outcome, dict):  # the first of the partitions or groups
+            outcome = next(iter(outcome.values()), ErrorCode.NONE)
+        elif not isinstance(outcome, ErrorCode):
+            members = getattr(outcome, "members", [])
+            codes = [member.error_code for member in members if hasattr(member, "error_code")]
+            outcome = ErrorCode(outcome.error_code or next(iter(codes), 0))
+        return str(outcome.name)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    async def play(text: str) -> None:
+        await Story(tmp_path_factory.mktemp("story")).play(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        noted = Seen(patch)
+        for path in sorted(FOLDER.glob("*.txt")):
+            asyncio.run(play(path.read_text()))
+    return noted
+
+
+def test_the_table_of_transitions_is_that_of_the_code() -> None:
+    said = {(row, column) for (row, column), text in table("from").items() if text != "-"}
+    allowed = {(before.value, after.value) for after, previous in PREVIOUS_STATES.items() for before in previous}
+    assert said == {(before, after) for before, after in allowed if before != GroupState.DEAD.value}
+
+
+def test_the_stories_have_every_transition(seen: Seen) -> None:
+    said = {(row, column) for (row, column), text in table("from").items() if text != "-"}
+    assert seen.transitions == said
+
+
+def test_the_stories_have_every_request_in_every_state(seen: Seen) -> None:
+    cells = table("request")
+    assert len(cells) == 9 * 4
+    wrong = []
+    for (row, state), text in cells.items():
+        words = re.split("[;,]", text)[0].strip()
+        outcomes = seen.outcomes[row, state]
+        if not outcomes & OUTCOMES.get(words, {words}):
+            wrong.append(f"{row} in {state} is {words!r} in the table; in the stories: {', '.join(outcomes) or 'nothing'}")
+    assert not wrong, "\n".join(wrong)
