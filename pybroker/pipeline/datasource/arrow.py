@@ -1,0 +1,175 @@
+"""The columns, and how what was read becomes Arrow arrays of exactly the types that Spark's schema asks for, without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from pybroker.model import TopicPartition
+    from pybroker.pipeline.datasource.reading import Rows, Run
+
+MICROS_MAX_MS: Final = ((1 << 63) - 1) // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its Spark types (the first is the default), and what of the records it needs."""
+
+    name: str
+    types: tuple[str, ...]
+    wanted: int = 0
+    is_default: bool = True
+
+
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+COLUMNS: Final = (
+    Column("topic", ("string",)),
+    Column("partition", ("int",)),
+    Column("offset", ("bigint",), OFFSET),
+    Column("timestamp", ("timestamp",), TIMESTAMP),
+    Column("timestamp_type", ("int",)),
+    Column("key", ("binary", "string"), KEY),
+    Column("value", ("binary", "string"), VALUE),
+    Column("headers", (HEADERS_TYPE,), HEADERS),
+    Column("timestamp_ms", ("bigint",), TIMESTAMP, is_default=False),
+    Column("codec", ("string",), is_default=False),
+    Column("magic", ("int",), is_default=False),
+    Column("base_offset", ("bigint",), is_default=False),
+    Column("leader_epoch", ("int",), is_default=False),
+    Column("producer_id", ("bigint",), is_default=False),
+    Column("producer_epoch", ("int",), is_default=False),
+    Column("sequence", ("int",), OFFSET, is_default=False),
+    Column("is_transactional", ("boolean",), is_default=False),
+)
+BY_NAME: Final = {column.name: column for column in COLUMNS}
+
+
+def schema_text(names: Sequence[str] | None) -> str:
+    """The schema of these columns, or of the default ones, as Spark's DDL. Raises PipelineError."""
+    if names is None:
+        names = [column.name for column in COLUMNS if column.is_default]
+    check((name, None) for name in names)
+    return ", ".join(f"`{name}` {BY_NAME[name].types[0]}" for name in names)
+
+
+def check(fields: Any) -> int:
+    """What the columns (pairs of name and Spark type, or None) need of the records. Raises PipelineError for others than ours."""
+    wanted, count = 0, 0
+    for name, spark_type in fields:
+        column = BY_NAME.get(name)
+        if column is None:
+            raise PipelineError(f"there is no column {name}; there are {', '.join(BY_NAME)}")
+        if spark_type is not None and spark_type not in column.types:
+            raise PipelineError(f"the column {name} is of type {' or '.join(column.types)}, not {spark_type}")
+        wanted |= column.wanted
+        count += 1
+    if not count:
+        raise PipelineError("no columns are asked for")
+    return wanted
+
+
+def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    """One Arrow record batch; it owns the buffers from here on."""
+    import pyarrow as pa  # noqa: PLC0415  (of the `spark` extra)
+
+    maker = _Maker(rows, tp)
+    return pa.RecordBatch.from_arrays([maker.array(field) for field in schema], schema=schema)
+
+
+class _Maker:
+    def __init__(self, rows: Rows, tp: TopicPartition) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        self._pa: Any = pa
+        self._pc: Any = pc
+        self._tp = tp
+        self._runs = rows.runs
+        self._rows, self._offsets, self._timestamps, self._keys, self._values, self._headers = rows.columns
+
+    def array(self, field: pa.Field) -> pa.Array:
+        """The column of that name and type."""
+        match field.name:
+            case "topic" | "partition":
+                return self._pa.repeat(self._pa.scalar(getattr(self._tp, field.name), field.type), self._rows)
+            case "offset":
+                return self._numbers(field.type, self._offsets)
+            case "timestamp":
+                return self._times(field.type)
+            case "timestamp_ms":
+                return self._numbers(field.type, self._timestamps[0])
+            case "key":
+                return self._strings(field.type, self._keys)
+            case "value":
+                return self._strings(field.type, self._values)
+            case "headers":
+                return self._header_lists(field.type)
+            case "sequence":
+                return self._sequences(field.type)
+        return self._of_runs(field.type, _OF_RUN[field.name])
+
+    def _numbers(self, kind: Any, buffer: Any) -> Any:
+        return self._pa.Array.from_buffers(kind, self._rows, [None, self._pa.py_buffer(buffer)])
+
+    def _times(self, kind: Any) -> Any:
+        """Microseconds; null where there is no time, or one beyond Spark's range."""
+        buffer, least, greatest = self._timestamps
+        ms = self._numbers(self._pa.int64(), buffer)
+        if least < 0 or greatest > MICROS_MAX_MS:
+            is_time = self._pc.and_(self._pc.not_equal(ms, -1), self._pc.less_equal(self._pc.abs(ms), MICROS_MAX_MS))
+            ms = self._pc.if_else(is_time, ms, None)
+        return self._pc.multiply(ms, 1000).cast(kind)
+
+    def _strings(self, kind: Any, column: Any, count: int | None = None) -> Any:
+        validity, ends, data, nulls = column
+        buffers = [None if validity is None else self._pa.py_buffer(validity), self._pa.py_buffer(ends), self._pa.py_buffer(data)]
+        return self._pa.Array.from_buffers(kind, self._rows if count is None else count, buffers, nulls)
+
+    def _header_lists(self, kind: Any) -> Any:
+        ends, keys, values = self._headers
+        count = memoryview(ends).cast("B").cast("i")[-1]
+        struct_type = kind.value_type
+        children = [self._strings(struct_type.field(i).type, column, count) for i, column in enumerate((keys, values))]
+        structs = self._pa.Array.from_buffers(struct_type, count, [None], children=children)
+        return self._pa.Array.from_buffers(kind, self._rows, [None, self._pa.py_buffer(ends)], children=[structs])
+
+    def _of_runs(self, kind: Any, value: Callable[[Run], Any]) -> Any:
+        ends, end = [], 0
+        for run in self._runs:
+            end += run.rows
+            ends.append(end)
+        values = self._pa.array([value(run) for run in self._runs], kind)
+        return self._pc.run_end_decode(self._pa.RunEndEncodedArray.from_arrays(self._pa.array(ends, self._pa.int32()), values))
+
+    def _sequences(self, kind: Any) -> Any:
+        """The first record's sequence and the distance from it; after 2**31 - 1 comes 0."""
+        first = self._of_runs(
+            self._pa.int64(), lambda run: None if run.base_sequence < 0 else run.base_sequence - run.base_offset
+        )
+        sum_ = self._pc.add(first, self._numbers(self._pa.int64(), self._offsets))
+        return self._pc.bit_wise_and(sum_, 0x7FFF_FFFF).cast(kind)
+
+
+def _unless_negative(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+_OF_RUN: Final[dict[str, Callable[[Run], Any]]] = {
+    "timestamp_type": lambda run: run.timestamp_type,
+    "codec": lambda run: run.codec,
+    "magic": lambda run: run.magic,
+    "base_offset": lambda run: _unless_negative(run.base_offset),
+    "leader_epoch": lambda run: _unless_negative(run.leader_epoch),
+    "producer_id": lambda run: _unless_negative(run.producer_id),
+    "producer_epoch": lambda run: _unless_negative(run.producer_epoch) if run.producer_id >= 0 else None,
+    "is_transactional": lambda run: run.is_transactional,
+}

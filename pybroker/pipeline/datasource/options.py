@@ -1,0 +1,174 @@
+"""The options of `spark.read.format("pybroker")` and `spark.readStream.format("pybroker")`, read once.
+
+path                  the data directory; several (log.dirs) separated by commas, or load([...])
+topic                 names separated by commas            without either every topic but Kafka's own
+topicPattern          a regular expression that a whole name matches
+columns               which columns, separated by commas; a schema given to the reader says the same
+isolation             read_committed (default) | read_uncommitted
+until                 highWatermark (default): as the broker last wrote it to its checkpoint, every
+                      `replica.high.watermark.checkpoint.interval.ms` | logEnd: the last whole batch, for a single replica
+startingOffsets       earliest (default) | latest | {"topic": {"0": 5, "1": -2}}, where -2 is earliest and -1 latest
+endingOffsets         latest (default) | the same JSON; batch reads only
+failOnDataLoss        true (default): offsets that are gone end the job | false: it goes on without them, and says so
+checkCrcs             true (default) | false: do not try the checksums of batches
+splitBytes            about how much of a segment one Spark task reads (64 MB)
+maxOffsetsPerTrigger  the most offsets of one micro-batch
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pybroker.model import TopicPartition
+from pybroker.pipeline.errors import PipelineError
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+SPLIT_BYTES: Final = 64 << 20
+INTERNAL_TOPICS: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+
+_NAMES: Final = (
+    "path",
+    "paths",
+    "topic",
+    "topicPattern",
+    "columns",
+    "isolation",
+    "until",
+    "startingOffsets",
+    "endingOffsets",
+    "failOnDataLoss",
+    "checkCrcs",
+    "splitBytes",
+    "maxOffsetsPerTrigger",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to start or to end: for the partitions named, and for all others."""
+
+    default: int
+    offsets: Mapping[TopicPartition, int]
+
+    def of(self, tp: TopicPartition) -> int:
+        """An offset, EARLIEST or LATEST."""
+        return self.offsets.get(tp, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All of them, checked."""
+
+    directories: tuple[str, ...]
+    topics: frozenset[str] | None
+    topic_pattern: re.Pattern[str] | None
+    columns: tuple[str, ...] | None
+    is_committed_only: bool
+    is_until_log_end: bool
+    starting: Bound
+    ending: Bound
+    is_data_loss_failure: bool
+    are_checksums_checked: bool
+    split_bytes: int
+    offsets_per_trigger_max: int | None
+
+    def takes(self, topic: str) -> bool:
+        """Whether the options ask for this topic."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.topic_pattern is not None:
+            return self.topic_pattern.fullmatch(topic) is not None
+        return topic not in INTERNAL_TOPICS
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """The options, whose names are told apart without case. Raises PipelineError."""
+    values = {name.lower(): value for name, value in given.items()}
+    unknown = sorted(set(values) - {name.lower() for name in _NAMES})
+    if unknown:
+        raise PipelineError(f"pybroker has no option {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+    topics, pattern = values.get("topic"), values.get("topicpattern")
+    if topics is not None and pattern is not None:
+        raise PipelineError("say either topic or topicPattern")
+    return Options(
+        directories=_directories(values),
+        topics=None if topics is None else frozenset(_words(topics)),
+        topic_pattern=None if pattern is None else _pattern(pattern),
+        columns=tuple(_words(values["columns"])) if "columns" in values else None,
+        is_committed_only=_choice(values, "isolation", "read_committed", "read_uncommitted"),
+        is_until_log_end=not _choice(values, "until", "highWatermark", "logEnd"),
+        starting=_bound("startingOffsets", values.get("startingoffsets", "earliest")),
+        ending=_bound("endingOffsets", values.get("endingoffsets", "latest")),
+        is_data_loss_failure=_choice(values, "failOnDataLoss", "true", "false"),
+        are_checksums_checked=_choice(values, "checkCrcs", "true", "false"),
+        split_bytes=_number(values, "splitBytes", SPLIT_BYTES) or SPLIT_BYTES,
+        offsets_per_trigger_max=_number(values, "maxOffsetsPerTrigger", None),
+    )
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Offsets by partition from {"topic": {"0": 5}}. Raises PipelineError."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, offsets in json.loads(text).items()
+            for partition, offset in offsets.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PipelineError(f'offsets are written {{"topic": {{"0": 5}}}}, not {text}') from error
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _directories(values: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        paths = json.loads(values["paths"]) if "paths" in values else []
+    except ValueError as error:
+        raise PipelineError(f"paths are a JSON list, not {values['paths']}") from error
+    paths = [*paths, *_words(values.get("path", ""))]
+    if not paths:
+        raise PipelineError('which data directory? spark.read.format("pybroker").load("/var/lib/pybroker")')
+    return tuple(path.removeprefix("file://").removeprefix("file:").rstrip("/") or "/" for path in paths)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise PipelineError(f"topicPattern {text} is no regular expression: {error}") from error
+
+
+def _choice(values: Mapping[str, str], name: str, default: str, other: str) -> bool:
+    """Whether the default was chosen."""
+    value = values.get(name.lower(), default)
+    if value.lower() not in {default.lower(), other.lower()}:
+        raise PipelineError(f"{name} is {default} or {other}, not {value}")
+    return value.lower() == default.lower()
+
+
+def _number(values: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = values.get(name.lower())
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise PipelineError(f"{name} is a whole number above 0, not {text}")
+    return int(text)
+
+
+def _bound(name: str, text: str) -> Bound:
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
+        if name == "endingOffsets" and words[text.lower()] == EARLIEST:
+            raise PipelineError("endingOffsets cannot be earliest")
+        return Bound(words[text.lower()], {})
+    offsets = parse_offsets(text)
+    if any(offset < EARLIEST for offset in offsets.values()):
+        raise PipelineError(f"{name} has an offset below -2: {text}")
+    return Bound(EARLIEST if name == "startingOffsets" else LATEST, offsets)

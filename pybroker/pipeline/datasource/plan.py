@@ -1,0 +1,122 @@
+"""From a snapshot to the ranges that tasks read: which segments, from which byte, up to which offset."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.datasource.files import Segment, SegmentLookup
+from pybroker.pipeline.datasource.filters import TIMESTAMP_MAX, TIMESTAMP_MIN, Constraints
+from pybroker.pipeline.datasource.options import EARLIEST, LATEST, Bound, Options
+from pybroker.pipeline.datasource.snapshot import PartitionSnapshot, places, take
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pybroker.model import TopicPartition
+    from pybroker.pipeline.datasource.transactions import AbortedRange
+
+logger = logging.getLogger(__name__)
+
+EVERYTHING: Final = Constraints()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRange:
+    """What one task reads: the records of [start_offset, end_offset) in one segment, whose batches begin at `position`."""
+
+    tp: TopicPartition
+    segment: Segment
+    position: int
+    start_offset: int
+    end_offset: int
+    aborted: tuple[AbortedRange, ...] = ()
+    min_timestamp: int = TIMESTAMP_MIN
+    max_timestamp: int = TIMESTAMP_MAX
+
+
+def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[SegmentRange]:
+    """Everything that a batch read takes. Raises PipelineError."""
+    ranges: list[SegmentRange] = []
+    for place in places(options):
+        if not constraints.takes(*place.tp):
+            continue
+        snapshot = take(place, options)
+        start, end = resolve(options.starting, snapshot), resolve(options.ending, snapshot)
+        if max(start, end) > snapshot.end_offset and options.is_data_loss_failure:
+            raise PipelineError(
+                f"{place.tp} ends at offset {snapshot.end_offset}, before the {max(start, end)} that is asked for"
+            )
+        ranges += plan_partition(snapshot, start, end, options, constraints)
+    return ranges
+
+
+def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
+    """The offset that a bound is in this partition."""
+    offset = bound.of(snapshot.tp)
+    return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(offset, offset)
+
+
+def plan_partition(
+    snapshot: PartitionSnapshot, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
+) -> Iterator[SegmentRange]:
+    """The ranges of [start, end) of one partition. Raises PipelineError when the log begins later and that is a failure."""
+    if start < min(end, snapshot.start_offset):
+        lost(snapshot.tp, start, min(end, snapshot.start_offset), "the log begins later, by retention or DeleteRecords", options)
+    start = max(start, snapshot.start_offset, constraints.first_offset)
+    end = min(end, snapshot.end_offset, constraints.end_offset)
+    for segment, segment_start, segment_end in snapshot.bounds():
+        first, last = max(start, segment_start), min(end, segment_end)
+        if first < last:
+            is_sealed = segment is not snapshot.segments[-1]
+            for one in _split(snapshot.tp, segment, first, last, options.split_bytes, constraints, is_sealed=is_sealed):
+                yield _with_aborted(one, snapshot.aborted, constraints)
+
+
+def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options) -> None:
+    """Offsets that were asked for are not there. Raises PipelineError unless the options say to go on."""
+    text = f"{end - start} offsets of {tp}, from {start} to {end - 1}, are gone: {reason}"
+    if options.is_data_loss_failure:
+        raise PipelineError(f"{text}; failOnDataLoss=false goes on without them")
+    logger.warning("%s", text)
+
+
+def _split(  # noqa: PLR0917
+    tp: TopicPartition, segment: Segment, first: int, last: int, split_bytes: int, constraints: Constraints, *, is_sealed: bool
+) -> Iterator[SegmentRange]:
+    """Ranges of about `split_bytes`, cut where the offset index knows a batch, without those that are too old as a whole."""
+    file = segment.open()
+    if file is None:  # deleted since it was listed: the task that comes to it finds out what that means
+        yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=first, end_offset=last)
+        return
+    lookup = SegmentLookup(segment, file)
+    if constraints.min_timestamp > TIMESTAMP_MIN:
+        first = max(first, lookup.older_until(constraints.min_timestamp, is_sealed=is_sealed) + 1)
+        if first >= last:
+            return
+    position = lookup.position_before(first)
+    goal = position + split_bytes
+    while goal < segment.size:
+        found = lookup.batch_near(goal)
+        if found is not None and found[1] > position and found[0] > first:
+            if found[0] >= last:
+                break
+            yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=found[0])
+            first, position = found
+        goal += split_bytes
+    yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=last)
+
+
+def _with_aborted(one: SegmentRange, aborted: frozenset[AbortedRange], constraints: Constraints) -> SegmentRange:
+    touching = sorted(entry for entry in aborted if entry[2] >= one.start_offset and entry[1] < one.end_offset)
+    return SegmentRange(
+        tp=one.tp,
+        segment=one.segment,
+        position=one.position,
+        start_offset=one.start_offset,
+        end_offset=one.end_offset,
+        aborted=tuple(touching),
+        min_timestamp=constraints.min_timestamp,
+        max_timestamp=constraints.max_timestamp,
+    )

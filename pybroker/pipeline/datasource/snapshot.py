@@ -1,0 +1,181 @@
+"""What lies in the data directories at one moment: topics, partitions, segments, and the offsets between which they may be read.
+
+The order of looking makes it consistent while the broker runs: first the high watermarks, then the files. What the watermarks
+cover was written before, so it is in the files; what is deleted after the look is missed by its inode when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log import checkpoint, producer_snapshot
+from pybroker.log.names import offset_of
+from pybroker.log.segment import DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.model import TopicPartition
+from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
+from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts
+from pybroker.pipeline.errors import PipelineError
+from pybroker.records.batch import MAGIC, BatchView
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.datasource.options import Options
+
+PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
+ATTEMPTS: Final = 40
+PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition lies, and what the checkpoints of its log directory say of it."""
+
+    tp: TopicPartition
+    directory: str
+    log_start_offset: int
+    high_watermark: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One partition: its records are [start_offset, end_offset); the log goes on to `log_end_offset`."""
+
+    tp: TopicPartition
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end_offset: int
+    log_end_offset: int
+    aborted: frozenset[AbortedRange] = field(default_factory=frozenset)
+
+    def bounds(self) -> Iterator[tuple[Segment, int, int]]:
+        """Each segment with its first offset and where it ends."""
+        for index, segment in enumerate(self.segments):
+            is_last = index + 1 == len(self.segments)
+            yield segment, segment.base_offset, self.log_end_offset if is_last else self.segments[index + 1].base_offset
+
+
+def places(options: Options) -> list[Place]:
+    """The partitions that the options ask for, in order. Raises PipelineError."""
+    found: dict[TopicPartition, Place] = {}
+    seen_topics: set[str] = set()
+    for directory in options.directories:
+        for place in _places_in(directory, options, seen_topics):
+            if place.tp in found:
+                raise PipelineError(f"{place.tp} lies in {found[place.tp].directory} and in {place.directory}")
+            found[place.tp] = place
+    missing = sorted((options.topics or set()) - {tp.topic for tp in found})
+    if missing:
+        raise PipelineError(f"no topic {', '.join(missing)} in {', '.join(options.directories)}: {_known(seen_topics)}")
+    if options.topic_pattern is not None and not found:
+        text = options.topic_pattern.pattern
+        raise PipelineError(f"no topic matches {text} in {', '.join(options.directories)}: {_known(seen_topics)}")
+    return [found[tp] for tp in sorted(found)]
+
+
+def _known(topics: set[str]) -> str:
+    return f"there are {', '.join(sorted(topics)[:20])}" if topics else "there are none"
+
+
+def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Iterator[Place]:
+    if not FILESYSTEM.exists(directory):
+        raise PipelineError(f"there is no data directory {directory}")
+    try:
+        watermarks = _checkpoint(directory, checkpoint.REPLICATION_OFFSET_FILE)
+        starts = _checkpoint(directory, checkpoint.LOG_START_OFFSET_FILE) or {}
+        entries = [entry for entry in FILESYSTEM.list(directory) if entry.is_dir()]
+    except OSError as error:
+        raise PipelineError(f"the data directory {directory} cannot be read: {error}") from error
+    for entry in entries:
+        match = PARTITION_DIRECTORY.fullmatch(entry.name)
+        if match is None:
+            continue
+        tp = TopicPartition(match[1], int(match[2]))
+        seen_topics.add(tp.topic)
+        if not options.takes(tp.topic):
+            continue
+        if watermarks is None and not options.is_until_log_end:
+            raise PipelineError(
+                f"{directory} has no {checkpoint.REPLICATION_OFFSET_FILE} (a broker writes it every few seconds), so what is "
+                "committed is not known; the option until=logEnd reads to the last whole batch"
+            )
+        known = None if options.is_until_log_end or watermarks is None else watermarks.get(tp, 0)
+        yield Place(tp, f"{directory}/{entry.name}", starts.get(tp, 0), known)
+    if not seen_topics and not FILESYSTEM.exists(f"{directory}/{checkpoint.META_PROPERTIES_FILE}"):
+        raise PipelineError(
+            f"{directory} is no broker's data directory: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
+        )
+
+
+def _checkpoint(directory: str, name: str) -> dict[TopicPartition, int] | None:
+    path = f"{directory}/{name}"
+    try:
+        return checkpoint.read_offsets(FILESYSTEM, path) if FILESYSTEM.exists(path) else None
+    except checkpoint.CorruptCheckpointError as error:
+        raise PipelineError(f"a damaged checkpoint: {error}") from error
+
+
+def take(place: Place, options: Options, states: dict[TopicPartition, TransactionState] | None = None) -> PartitionSnapshot:
+    """The snapshot of one partition. `states` remembers, for a stream, how far the headers were walked. Raises PipelineError."""
+    segments, snapshots = _list(place)
+    if not segments:
+        start = place.log_start_offset
+        return PartitionSnapshot(place.tp, (), start, start, start)
+    segments[-1], log_end = _find_end(segments[-1], are_checksums_checked=options.is_until_log_end)
+    start = min(max(place.log_start_offset, segments[0].base_offset), log_end)
+    end = max(start, log_end if place.high_watermark is None else min(place.high_watermark, log_end))
+    if not options.is_committed_only:
+        return PartitionSnapshot(place.tp, tuple(segments), start, end, log_end)
+    state = None if states is None else states.get(place.tp)
+    if state is None or not start <= state.offset <= end:
+        state = TransactionState.at_snapshot(place.directory, snapshots, end, start)
+    state.advance(segments, end)
+    if states is not None:
+        states[place.tp] = state
+    stable = max(start, min(end, state.stable_offset()))
+    aborted = {one for one in state.aborted if one[2] >= start and one[1] < stable} | indexed_aborts(segments, start, stable)
+    return PartitionSnapshot(place.tp, tuple(segments), start, stable, log_end, frozenset(aborted))
+
+
+def _list(place: Place) -> tuple[list[Segment], list[int]]:
+    """The segments and the offsets of the producer snapshots.
+
+    While the cleaner puts a rewritten segment in place, files lack for a moment: that is waited for.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            names = [entry.name for entry in FILESYSTEM.list(place.directory)]
+            if not any(name.endswith(DATA_SUFFIX + SWAP_SUFFIX) for name in names):
+                segments = [Segment.of(place.directory, offset) for offset in _offsets(names, DATA_SUFFIX)]
+                return segments, _offsets(names, producer_snapshot.SUFFIX)
+        except FileNotFoundError as error:  # deleted between two looks
+            if not FILESYSTEM.exists(place.directory):
+                raise PipelineError(f"the topic {place.tp.topic} was deleted while it was looked at") from error
+        except OSError as error:
+            raise PipelineError(f"{place.directory} cannot be read: {error}") from error
+        time.sleep(PAUSE_S)
+    raise PipelineError(f"{place.directory} holds an unfinished rewrite (.swap files): start its broker once, which finishes it")
+
+
+def _offsets(names: list[str], suffix: str) -> list[int]:
+    return [offset for offset in (offset_of(name) for name in names if name.endswith(suffix)) if offset >= 0]
+
+
+def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment, int]:
+    """The last segment without what is torn or preallocated at its end, and the offset after its last whole batch."""
+    file = segment.open()
+    if file is None:
+        return segment, segment.base_offset
+    end, position = segment.base_offset, SegmentLookup(segment, file).last_position()
+    try:
+        for entry in walk(file, position, segment.size):
+            if are_checksums_checked and entry.magic == MAGIC:
+                batch = BatchView(memoryview(file.pread(entry.size, entry.position)))
+                if not batch.is_valid:
+                    break
+            end, position = entry.last_offset + 1, entry.position + entry.size
+    except CorruptSegmentError:
+        pass  # a batch that is being written, or was torn by a crash: the log ends before it
+    return Segment(segment.directory, segment.base_offset, position, segment.inode), end

@@ -1,0 +1,134 @@
+"""What Spark is given: `PybrokerDataSource`, its batch reader and its stream reader. Importing this needs PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition, Not
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pybroker.pipeline.datasource import arrow
+from pybroker.pipeline.datasource.filters import Constraints
+from pybroker.pipeline.datasource.options import Options, parse
+from pybroker.pipeline.datasource.plan import plan_batch
+from pybroker.pipeline.datasource.reading import RangeReader
+from pybroker.pipeline.datasource.stream import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from pybroker.pipeline.datasource.plan import SegmentRange
+
+FORMAT = "pybroker"
+
+
+class PybrokerDataSource(DataSource):
+    """`spark.read.format("pybroker").load("/the/data/directory")`; the options are in `options`, the columns in `arrow`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns, where no schema was given to the reader."""
+        return arrow.schema_text(parse(self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        return PybrokerReader(parse(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (PySpark's name)
+        """For `spark.readStream`."""
+        return PybrokerStreamReader(parse(self.options), schema)
+
+
+class _Table:
+    """The rows of ranges in the columns of a schema: all that a task needs; it is pickled to the tasks."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.wanted = arrow.check((field.name, field.dataType.simpleString()) for field in schema.fields)
+
+    def rows(self, one: SegmentRange | None) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches; none without a range, as Spark has one task even if there is nothing to read."""
+        if one is not None:
+            schema = to_arrow_schema(self.schema, timezone="UTC")
+            for rows in RangeReader(self.wanted, self.options).read(one):
+                yield arrow.record_batch(rows, one.tp, schema)
+
+
+class PybrokerReader(DataSourceReader):
+    """One batch read: the log as it is when the query is planned."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._table = _Table(options, schema)
+        self._constraints = Constraints()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take what names and indexes can answer; return what Spark is to look at still."""
+        for one in filters:
+            inner: Any = one.child if isinstance(one, Not) else one
+            kind = ("Not" if isinstance(one, Not) else "") + type(inner).__name__
+            value = getattr(inner, "value", None)
+            if len(inner.attribute) != 1 or not self._constraints.push(inner.attribute[0], kind, value):
+                yield one
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each range of a segment."""
+        return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range."""
+        return self._table.rows(partition.value)
+
+
+class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: its offsets are {"topic": {"0": next offset}}, as the Kafka connector's."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._table = _Table(options, schema)
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_planner": None}  # tasks do not plan
+
+    @property
+    def _plans(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(self._table.options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query starts."""
+        return self._plans.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """As `maxOffsetsPerTrigger` has it."""
+        limit = self._table.options.offsets_per_trigger_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends."""
+        return self._plans.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is there now."""
+        self._plans.freeze()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """For the query's progress."""
+        return self._plans.ends()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One for each range of a segment."""
+        return [InputPartition(one) for one in self._plans.plan(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range."""
+        return self._table.rows(partition.value)

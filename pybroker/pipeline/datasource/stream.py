@@ -1,0 +1,112 @@
+"""The offsets of a stream: where it starts, how far a micro-batch goes, and the ranges between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pybroker.model import TopicPartition
+from pybroker.pipeline.datasource.plan import SegmentRange, lost, plan_partition, resolve
+from pybroker.pipeline.datasource.snapshot import PartitionSnapshot, places, take
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.datasource.options import Options
+    from pybroker.pipeline.datasource.transactions import TransactionState
+
+StreamOffsets = dict[str, dict[str, int]]
+_FIRST: Final = 0
+
+
+class StreamPlanner:
+    """Lives as long as the query; remembers how far it has walked the headers, and what `availableNow` is to reach."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._states: dict[TopicPartition, TransactionState] = {}
+        self._target: dict[TopicPartition, int] | None = None
+
+    def _look(self) -> dict[TopicPartition, PartitionSnapshot]:
+        return {place.tp: take(place, self._options, self._states) for place in places(self._options)}
+
+    def initial(self) -> StreamOffsets:
+        """By `startingOffsets`."""
+        return written({tp: resolve(self._options.starting, snapshot) for tp, snapshot in self._look().items()})
+
+    def ends(self) -> StreamOffsets:
+        """What may be read now."""
+        return written({tp: snapshot.end_offset for tp, snapshot in self._look().items()})
+
+    def freeze(self) -> None:
+        """From now on nothing newer is offered."""
+        self._target = {tp: snapshot.end_offset for tp, snapshot in self._look().items()}
+
+    def latest(self, start: Mapping[str, Mapping[str, int]], offsets_max: int | None) -> StreamOffsets:
+        """Where a micro-batch from `start` ends. Raises PipelineError for a topic or offsets that are gone."""
+        starts, snapshots = read(start), self._look()
+        for tp in starts.keys() - snapshots.keys():
+            lost(tp, starts[tp], starts[tp] + 1, "the topic was deleted", self._options)
+        ends: dict[TopicPartition, int] = {}
+        for tp, snapshot in snapshots.items():
+            if self._target is not None and tp not in self._target:
+                continue  # made after the query began
+            end = snapshot.end_offset if self._target is None else min(self._target[tp], snapshot.end_offset)
+            begin = starts.get(tp, snapshot.start_offset)
+            if begin > snapshot.log_end_offset:
+                lost(
+                    tp,
+                    snapshot.log_end_offset,
+                    begin,
+                    "the log ends earlier; was the topic deleted and made again?",
+                    self._options,
+                )
+            else:
+                end = max(begin, end)  # the checkpoint of the high watermark may be older than what was read
+            ends[tp] = end
+        return written(ends if offsets_max is None else self._limited(starts, ends, snapshots, offsets_max))
+
+    @staticmethod
+    def _limited(
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        snapshots: Mapping[TopicPartition, PartitionSnapshot],
+        offsets_max: int,
+    ) -> dict[TopicPartition, int]:
+        """Each partition its share of the limit, by how much it has; at least one offset where there is any."""
+        begins = {tp: max(starts.get(tp, _FIRST), snapshots[tp].start_offset) for tp in ends}
+        total = sum(max(ends[tp] - begins[tp], 0) for tp in ends)
+        if total <= offsets_max:
+            return dict(ends)
+        limited: dict[TopicPartition, int] = {}
+        left = offsets_max
+        for tp, end in ends.items():
+            size = max(end - begins[tp], 0)
+            share = min(size, left, -(-size * offsets_max // total))
+            left -= share
+            limited[tp] = begins[tp] + share if size else end
+        return limited
+
+    def plan(self, start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> Iterator[SegmentRange]:
+        """The ranges from `start` to `end`. Raises PipelineError for offsets that are gone."""
+        starts, ends = read(start), read(end)
+        if starts == ends:
+            return
+        snapshots = self._look()
+        for tp, until in ends.items():
+            snapshot = snapshots.get(tp)
+            if snapshot is None:
+                lost(tp, starts.get(tp, _FIRST), until, "the topic was deleted", self._options)
+                continue
+            yield from plan_partition(snapshot, starts.get(tp, snapshot.start_offset), until, self._options)
+
+
+def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:
+    """As Spark keeps them in a checkpoint."""
+    found: StreamOffsets = {}
+    for tp, offset in sorted(offsets.items()):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return found
+
+
+def read(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The inverse of `written`."""
+    return {TopicPartition(topic, int(partition)): offset for topic, one in offsets.items() for partition, offset in one.items()}

@@ -1,0 +1,107 @@
+"""Which records a read-committed reader may see: where the undecided ones begin, and which transactions were aborted.
+
+The state at some offset is in a producer snapshot; from there the headers of batches are walked, and markers read. Aborted
+transactions whose markers lie before that are in the `.txnindex` files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log import producer_snapshot
+from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.transaction_index import TransactionIndex
+from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
+from pybroker.pipeline.errors import PipelineError
+from pybroker.records.batch import MAGIC, BatchView
+from pybroker.records.control import ControlType, control_type
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.log.file_records import SegmentFile
+
+AbortedRange = tuple[int, int, int]  # producer id, first offset, offset of the marker
+_NO_OFFSET: Final = -1
+
+
+class TransactionState:
+    """The transactions of one partition at `offset`; goes on from there, so that a stream reads every header once."""
+
+    __slots__ = ("aborted", "offset", "open")
+
+    def __init__(self, offset: int, open_: dict[int, int] | None = None) -> None:
+        self.offset = offset
+        self.open = open_ or {}  # producer id -> first offset
+        self.aborted: set[AbortedRange] = set()
+
+    @classmethod
+    def at_snapshot(cls, directory: str, offsets: Iterable[int], end_offset: int, start_offset: int) -> TransactionState:
+        """From the youngest sound snapshot up to `end_offset`, else from the start of the log."""
+        for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
+            try:
+                entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, offset))
+            except (producer_snapshot.CorruptSnapshotError, FileNotFoundError):
+                continue
+            open_ = {
+                one.producer_id: one.transaction_first_offset for one in entries if one.transaction_first_offset != _NO_OFFSET
+            }
+            return cls(offset, open_)
+        return cls(start_offset)
+
+    def stable_offset(self) -> int:
+        """Below it every transaction is decided."""
+        return min(self.open.values(), default=self.offset)
+
+    def advance(self, segments: Sequence[Segment], end_offset: int) -> None:
+        """Walk the headers up to `end_offset`."""
+        for index, segment in enumerate(segments):
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+            if following <= self.offset or segment.base_offset >= end_offset:
+                continue
+            file = segment.open()
+            if file is None:
+                continue  # gone by retention or compaction; what is read of it later says so
+            self._advance_in(segment, file, end_offset)
+        self.offset = max(self.offset, end_offset)
+
+    def _advance_in(self, segment: Segment, file: SegmentFile, end_offset: int) -> None:
+        for entry in walk(file, SegmentLookup(segment, file).position_before(self.offset), segment.size):
+            if entry.magic != MAGIC:
+                continue
+            batch = BatchView(entry.buffer, entry.at)
+            if batch.base_offset >= end_offset:
+                return
+            if batch.base_offset < self.offset or not batch.is_transactional:
+                continue
+            if not batch.is_control:
+                self.open.setdefault(batch.producer_id, batch.base_offset)
+                continue
+            first_offset = self.open.pop(batch.producer_id, None)
+            if first_offset is not None and _is_abort(file, entry.position, batch):
+                self.aborted.add((batch.producer_id, first_offset, batch.last_offset))
+
+
+def _is_abort(file: SegmentFile, position: int, header: BatchView) -> bool:
+    batch = BatchView(memoryview(file.pread(header.batch_length, position)))
+    try:
+        return control_type(batch) is ControlType.ABORT
+    except CorruptRecordError as error:
+        raise CorruptSegmentError(file.path, position, error) from error
+
+
+def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: int) -> set[AbortedRange]:
+    """The aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
+    found: set[AbortedRange] = set()
+    for segment in segments:
+        try:
+            index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, segment.base_offset)
+            entries, is_complete = index.collect(start_offset, end_offset)
+        except FileNotFoundError:
+            continue
+        except CorruptIndexError as error:
+            raise PipelineError(f"a damaged transaction index: {error}") from error
+        found.update((entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries)
+        if is_complete:
+            break
+    return found
