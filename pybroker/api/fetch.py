@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
-from pybroker.model import ZERO_TOPIC_ID, TopicId, new_tuple
+from pybroker.model import TopicId, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pybroker.protocol.wire import JOIN_BYTES_MAX
+from pybroker.replication import kernels
 from pybroker.replication.fetch_data import (
     ClientMetadata,
     FetchPartition,
@@ -32,9 +33,11 @@ from pybroker.replication.fetch_data import (
     SessionKey,
     fetch_params,
 )
+from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID, SessionlessContext
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Callable
 
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metrics.broker_metrics import BrokerMetrics
@@ -49,6 +52,9 @@ _READ_COMMITTED: Final = 1
 _COPIED_BYTES_MAX: Final = 64 << 10
 """Small slices of an answer are copied into it until they are so many bytes: cheaper than sending each as a piece of its own."""
 
+_TOPIC: Final = FetchableTopicResponse()
+_PARTITION: Final = PartitionData()
+
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
     """Read; see the module."""
@@ -61,12 +67,11 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         erroneous = [(one, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)) for one in wanted if one.topic is None]
         if erroneous:
             wanted = [one for one in wanted if one.topic is not None]
-
-    def answer(results: FetchResults) -> FetchResponse:
-        return _response(broker, version, session, results + erroneous if erroneous else results)
-
     if not wanted:
-        return answer([])
+        return _response(broker, version, session, erroneous)
+    client = None
+    if version >= _RACK_VERSION:
+        client = new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
     params = fetch_params(
         version=version,
         replica_id=replica_id,
@@ -75,40 +80,27 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         max_bytes=request.max_bytes,
         is_read_committed=request.isolation_level == _READ_COMMITTED,
         broker_fetch_max_bytes=broker.config.fetch_max_bytes,
-        client=new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
-        if version >= _RACK_VERSION
-        else None,
+        client=client,
     )
-    deferred = Deferred(answer)
-    broker.replica_manager.fetch_messages(params, wanted, deferred.complete)
+    results, is_enough = broker.replica_manager.read_first(params, wanted)
+    if is_enough:
+        return _response(broker, version, session, results + erroneous if erroneous else results)
+    deferred: Deferred[FetchResults, FetchResponse] = Deferred(
+        lambda later: _response(broker, version, session, later + erroneous)
+    )
+    broker.replica_manager.wait_for_more(params, results, deferred.complete)
     return deferred.answer()
 
 
 def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
-    def name_of(topic_id: TopicId) -> str | None:
-        topic = broker.controller.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
+    topics = request.topics
     uses_ids = version >= _TOPIC_ID_VERSION
-    partitions = []
-    for topic in request.topics:
-        topic_id = TopicId(topic.topic_id) if uses_ids else ZERO_TOPIC_ID
-        name = name_of(topic_id) if uses_ids else topic.topic
-        partitions += [
-            FetchPartition(
-                name,
-                topic_id,
-                partition.partition,
-                fetch_offset=partition.fetch_offset,
-                max_bytes=partition.partition_max_bytes,
-                log_start_offset=partition.log_start_offset,
-                current_leader_epoch=partition.current_leader_epoch,
-                last_fetched_epoch=partition.last_fetched_epoch,
-            )
-            for partition in topic.partitions
-        ]
+    names = _names(broker) if uses_ids else None
+    partitions = kernels.wanted_partitions(topics, names)
     if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
+    if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID:
+        return SessionlessContext(partitions)
     forgotten: list[SessionKey] = [
         (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
         for topic in request.forgotten_topics_data
@@ -121,8 +113,18 @@ def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_fol
         is_from_follower=is_from_follower,
         partitions=partitions,
         forgotten=forgotten,
-        topic_names=name_of,
+        topic_names=names or _names(broker),
     )
+
+
+def _names(broker: Broker) -> Callable[[TopicId], str | None]:
+    """What finds a topic's name by its id."""
+
+    def name_of(topic_id: TopicId) -> str | None:
+        topic = broker.controller.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    return name_of
 
 
 def _repeats_a_partition(request: FetchRequest) -> bool:
@@ -139,23 +141,15 @@ def _response(broker: Broker, version: int, session: FetchContext, results: Fetc
     said = session.answer(results)
     magic = magic_for(version)
     conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
-    responses: list[FetchableTopicResponse] = []
-    last_name: str | None = ""
-    last_id: bytes = b""
-    partitions: list[PartitionData] = []
-    copied_left = _COPIED_BYTES_MAX
-    for wanted, data in said.results:
-        answered = _partition(broker, version, conversion, wanted, data)
+
+    def answer_one(wanted: FetchPartition, data: FetchPartitionData) -> PartitionData:
         _count(broker.metrics, wanted, data)
-        if data.records is not None and answered.records is data.records:
-            copied = data.records.copied(min(copied_left, JOIN_BYTES_MAX))
-            if copied is not None:
-                answered.records = copied
-                copied_left -= len(copied)
-        if not responses or wanted.topic != last_name or wanted.topic_id != last_id:
-            last_name, last_id, partitions = wanted.topic, wanted.topic_id, []
-            responses.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id, partitions=partitions))
-        partitions.append(answered)
+        return _partition(broker, version, conversion, wanted, data)
+
+    is_plain = version >= _ZSTD_VERSION
+    responses = kernels.answered_topics(
+        said.results, broker.metrics, is_plain, answer_one, _TOPIC, _PARTITION, JOIN_BYTES_MAX, _COPIED_BYTES_MAX
+    )
     return FetchResponse(error_code=said.error_code, session_id=said.session_id, responses=responses)
 
 

@@ -40,6 +40,9 @@ class FetchIsolation(IntEnum):
     TXN_COMMITTED = 2  # read_committed
 
 
+_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = FetchIsolation  # looking up a member costs more than what is decided by it
+
+
 class ClientMetadata(NamedTuple):
     """Who fetches, for choosing a replica near it (KIP-392); from Fetch v11."""
 
@@ -48,7 +51,7 @@ class ClientMetadata(NamedTuple):
     host: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class FetchParams:
     """What a fetch request asks for as a whole. See `fetch_params` for the limits' rules."""
 
@@ -89,19 +92,8 @@ def fetch_params(
     """
     hard = version <= HARD_LIMIT_VERSION_MAX
     limit = UNLIMITED_RESPONSE_BYTES if hard else max(0, min(max_bytes, broker_fetch_max_bytes))
-    if replica_id >= 0:
-        isolation = FetchIsolation.LOG_END
-    else:
-        isolation = FetchIsolation.TXN_COMMITTED if is_read_committed else FetchIsolation.HIGH_WATERMARK
-    return FetchParams(
-        replica_id=replica_id,
-        max_wait_ms=max_wait_ms,
-        min_bytes=min(min_bytes, limit),
-        max_bytes=limit,
-        isolation=isolation,
-        hard_max_bytes_limit=hard,
-        client=client,
-    )
+    isolation = _LOG_END if replica_id >= 0 else _TXN_COMMITTED if is_read_committed else _HIGH_WATERMARK
+    return FetchParams(replica_id, max_wait_ms, min(min_bytes, limit), limit, isolation, hard, client)
 
 
 SessionKey = tuple[str | TopicId | None, int]

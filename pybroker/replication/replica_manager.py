@@ -27,6 +27,7 @@ from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
+from pybroker.replication import kernels
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.fetch_data import (
@@ -373,45 +374,43 @@ class ReplicaManager:
     def fetch_messages(
         self, params: FetchParams, partitions: Sequence[FetchPartition], on_complete: Callable[[FetchResults], None]
     ) -> None:
-        """Answer at once what does not want to wait, has enough to read, or got an answer to act upon; else when that is so.
+        """Answer at once what `read_first` says is enough; else when it is so, or after `params.max_wait_ms`.
 
-        Such an answer is an error, a diverging epoch or a better replica. After `params.max_wait_ms` the request is answered in
-        any case. The results are in the order of `partitions`, all of which have a topic name.
+        The results are in the order of `partitions`, all of which have a topic name.
         """
-        results = self.read(params, partitions, is_first=True)
-        if params.max_wait_ms <= 0 or not results:
+        results, is_enough = self.read_first(params, partitions)
+        if is_enough:
             on_complete(results)
-            return
+        else:
+            self.wait_for_more(params, results, on_complete)
+
+    def read_first(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> tuple[FetchResults, bool]:
+        """Read what is there. Enough it is if the request does not want to wait, has its bytes, or got an answer to act upon.
+
+        Such an answer is an error, a diverging epoch or a better replica. If it is not enough, `wait_for_more`.
+        """
+        results = self.read(params, partitions)
+        if params.isolation is _LOG_END:
+            self._note_follower(params.replica_id, results)
+        if params.max_wait_ms <= 0 or not results:
+            return results, True
         bytes_readable = 0
         for _, data in results:
             if data.records is not None:
                 bytes_readable += data.records.size
             elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
-                on_complete(results)
-                return
-        if bytes_readable >= params.min_bytes:
-            on_complete(results)
-            return
+                return results, True
+        return results, bytes_readable >= params.min_bytes
+
+    def wait_for_more(self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]) -> None:
+        """Read again when that gives enough or `params.max_wait_ms` are over, and answer. `results` are those of `read_first`."""
         operation = DelayedFetch(self, params, results, on_complete)
-        keys = [wanted.topic_partition for wanted in partitions]
+        keys = [wanted.topic_partition for wanted, _ in results]
         self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
 
-    def read(self, params: FetchParams, partitions: Sequence[FetchPartition], *, is_first: bool = False) -> FetchResults:
-        """Read what is there, within the limits, without waiting. `is_first`: not read again for the same request."""
-        bytes_left = params.max_bytes
-        min_one_batch = not params.hard_max_bytes_limit
-        results: FetchResults = []
-        for wanted in partitions:
-            bytes_max = wanted.max_bytes
-            data = self._read_one(params, wanted, min(bytes_left, bytes_max), min_one_batch)
-            results.append((wanted, data))
-            records = data.records
-            if records is not None and records.size:
-                min_one_batch = False
-                bytes_left = max(0, bytes_left - records.size)
-        if is_first and params.isolation is _LOG_END:
-            self._note_follower(params.replica_id, results)
-        return results
+    def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
+        """Read what is there, within the limits, without waiting."""
+        return kernels.read_partitions(self._partitions, params, partitions, self._read_one)
 
     def _read_one(self, params: FetchParams, wanted: FetchPartition, bytes_max: int, min_one_batch: bool) -> FetchPartitionData:
         topic_partition = wanted.topic_partition

@@ -1,0 +1,165 @@
+"""Fetch answers, byte for byte, and counts the same with the native loops and with the pure ones."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api.dispatch import Dispatcher
+from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
+from pybroker.model import TopicPartition
+from pybroker.protocol.codec import encode_request
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pybroker.replication import fetch_session
+from pybroker.replication.fetch_session import FetchSessionCache
+from tests.api import records
+from tests.api.whole import Whole, collected
+from tests.replication.loops import LOOPS, use
+
+TOPICS = {"plain": 3, "rolled": 2, "open": 1}
+WAIT_MS = 100
+STEPS = 150
+
+
+class Twins:
+    """Two dispatchers with sessions and counters of their own, on the same logs."""
+
+    def __init__(self, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.whole = whole
+        broker = whole.dispatcher._broker
+        self.brokers = [
+            dataclasses.replace(broker, metrics=BrokerMetrics(), fetch_sessions=FetchSessionCache(whole.clock, 2)) for _ in LOOPS
+        ]
+        self._dispatchers = [Dispatcher(one) for one in self.brokers]
+        self._numbers = [itertools.count(100) for _ in LOOPS]
+        self._turn = 0
+        monkeypatch.setattr(fetch_session.secrets, "randbelow", lambda _max: next(self._numbers[self._turn]))
+
+    async def ask(self, request: FetchRequest, version: int) -> Any:
+        """The one answer, decoded, that both give."""
+        frame = b"".join(bytes(part) for part in encode_request(request, version, 77, "test"))  # type: ignore[arg-type]
+        answers = []
+        for turn, (name, dispatcher) in enumerate(zip(LOOPS, self._dispatchers, strict=True)):
+            self._turn = turn
+            with use(name):
+                answers.append(dispatcher(self.whole.connection, memoryview(bytearray(frame))[4:]))
+        if isinstance(answers[0], asyncio.Future):
+            self.whole.pass_time(2 * WAIT_MS)
+        found = []
+        for turn, answer in enumerate(answers):
+            self._turn = turn
+            found.append(collected(await answer if isinstance(answer, asyncio.Future) else answer))
+        assert found[0] == found[-1]
+        return self.whole.read(found[0], request, version)
+
+    def counted(self) -> list[dict[str, list[int]]]:
+        """All numbers of the topics, of each twin."""
+        return [
+            {name: numbers_of(one) for name, one in {**b.metrics.topics, "": b.metrics.all_topics}.items()} for b in self.brokers
+        ]
+
+
+def numbers_of(metrics: TopicMetrics) -> list[int]:
+    return [getattr(metrics, name) for name in metrics.__slots__]
+
+
+def append(whole: Whole, rng: random.Random) -> None:
+    """One or two batches, small or large, to some partition; in `open` of a transaction that does not end."""
+    topic = rng.choice(list(TOPICS))
+    number = rng.randrange(TOPICS[topic])
+    log = whole.replicas.partitions[TopicPartition(topic, number)].log
+    fields: dict[str, Any] = {}
+    if topic == "open" and log.log_end_offset > 3:
+        fields = {"producer_id": log.log_end_offset, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    data = records.batch(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
+    whole.replicas.append_records(1000, 1, {TopicPartition(topic, number): memoryview(bytearray(data))}, lambda _results: None)
+
+
+def fetch(whole: Whole, rng: random.Random, version: int, **session: Any) -> FetchRequest:
+    """Of some partitions, known or not, from offsets that are there or not."""
+    topics = []
+    for name in rng.sample([*TOPICS, "unknown"], rng.randrange(1, 4)):
+        partitions = []
+        for number in range(rng.randrange(1, TOPICS.get(name, 1) + 2)):
+            partition = whole.replicas.partitions.get(TopicPartition(name, number))
+            end = 0 if partition is None else partition.log.log_end_offset
+            partitions.append(
+                FetchPartition(
+                    partition=number,
+                    fetch_offset=rng.choice((0, end, end, max(end - 1, 0), rng.randrange(end + 2), end + 9)),
+                    partition_max_bytes=rng.choice((1 << 20, 1 << 20, 300, 0, -1)),
+                    current_leader_epoch=rng.choice((-1, -1, 0, 5)) if version >= 9 else -1,
+                    last_fetched_epoch=rng.choice((-1, -1, -1, 0)) if version >= 12 else -1,
+                )
+            )
+        image = whole.controller.image.topics.get(name)
+        topics.append(
+            FetchTopic(topic=name, topic_id=bytes(15) + b"?" if image is None else image.topic_id, partitions=partitions)
+        )
+    return FetchRequest(
+        max_wait_ms=rng.choice((0, 0, WAIT_MS)),
+        min_bytes=rng.choice((0, 1, 1, 1 << 20)),
+        max_bytes=rng.choice((1 << 20, 1 << 20, 500, 0)),
+        isolation_level=rng.choice((0, 0, 1)) if version >= 4 else 0,
+        topics=topics,
+        **session,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    whole = await Whole(tmp_path).start()
+    for name, count in TOPICS.items():
+        await whole.create(name, count, **({"segment_bytes": "6000"} if name == "rolled" else {}))
+    twins = Twins(whole, monkeypatch)
+    session_id = epoch = 0
+    for step in range(STEPS):
+        append(whole, rng)
+        if step % 40 == 39:
+            log = whole.replicas.partitions[TopicPartition("plain", 0)].log
+            log.increment_log_start_offset(log.log_end_offset // 2, high_watermark=log.log_end_offset)
+        version = rng.randrange(19)
+        await twins.ask(fetch(whole, rng, version), version)
+        if step % 10 == 0:  # a new session
+            response = await twins.ask(fetch(whole, rng, 12, session_epoch=0), 12)
+            session_id, epoch = response.session_id, 1
+        request = fetch(whole, rng, 12, session_id=session_id, session_epoch=epoch)
+        if step % 3:
+            request.topics = []
+        if step % 7 == 6:
+            request.forgotten_topics_data = [ForgottenTopic(topic="plain", partitions=[0, 1])]
+        await twins.ask(request, 12)
+        epoch += 1
+    counted = twins.counted()
+    assert counted[0] == counted[-1]
+    assert counted[0]["plain"][TopicMetrics.__slots__.index("bytes_out")] > 10_000
+
+
+async def test_a_clone_needs_a_class_with_nothing_but_slots() -> None:
+    if "_native" not in LOOPS:
+        pytest.skip("the extension was not built")
+    from pybroker.replication import _native  # noqa: PLC0415
+
+    class More:
+        pass
+
+    with pytest.raises(TypeError, match="more than slots"):
+        _native.answered_topics([], BrokerMetrics(), True, lambda *_: None, More(), More(), 0, 0)  # type: ignore[arg-type, return-value]
+
+
+def test_pure_python_can_be_forced() -> None:
+    code = "from pybroker.replication import kernels; print(kernels.IS_NATIVE)"
+    for pure in ("0", "1"):
+        environment = {**os.environ, "PYBROKER_PURE": pure}
+        printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        assert printed.strip() == str(pure == "0" and "_native" in LOOPS)
