@@ -7,12 +7,14 @@ Behaviour
     cluster or broker than it believes (v5) gets REBOOTSTRAP_REQUIRED.
     A version that nobody knows yet is answered in v0 with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
     chooses a lower one (KIP-511).
+    The features that are supported and the levels in force, as of the image's revision: `metadata/features.py`.
 Versions
-    v1 throttle time. v3 flexible, but with the header of v0; client software (KIP-511), features (KIP-584). v4 features may begin
-    at 0. v5 the cluster id and node id that the client expects (KIP-1242).
+    v1 throttle time. v3 flexible, but with the header of v0; client software (KIP-511), features (KIP-584). v4 features that
+    begin at level 0, which older clients cannot read, so that they are not told of their range. v5 the cluster id and node id
+    that the client expects (KIP-1242).
 Not done
-    Features: none is supported, so none is finalized, and the epoch of the finalized ones is "unknown".
-Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.
+    Nothing.
+Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest, ApiVersionsResponse.Builder.
 """
 
 from __future__ import annotations
@@ -21,15 +23,23 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final
 
+from pybroker.metadata.features import SUPPORTED, levels_in_force
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pybroker.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
 
 KEY = ApiKey.API_VERSIONS
 
+_LEVEL_0_VERSION: Final = 4
 _OF_CONSUMER_GROUPS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -45,7 +55,22 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     expected = (request.cluster_id, request.node_id)
     if request.cluster_id is not None and expected != (broker.controller.image.cluster_id, broker.controller.broker_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_offered(broker))
+    image = broker.controller.image
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=_offered(broker),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+            for name, levels in SUPPORTED.items()
+            if levels.lowest > 0 or context.api_version >= _LEVEL_0_VERSION
+        ],
+        finalized_features_epoch=image.revision,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels_in_force(image).items()
+            if level > 0
+        ],
+    )
 
 
 def unsupported_version_response(broker: Broker) -> ApiVersionsResponse:  # noqa: ARG001

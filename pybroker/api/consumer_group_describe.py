@@ -63,7 +63,7 @@ async def _all(answers: list[Any]) -> ConsumerGroupDescribeResponse:
 def _described(request: ConsumerGroupDescribeRequest, group_id: str, outcome: DescribedGroup | ErrorCode) -> DescribedGroup:
     if isinstance(outcome, ErrorCode):
         is_missing = outcome is ErrorCode.GROUP_ID_NOT_FOUND
-        text = f"Group {group_id} is not a consumer group or not found." if is_missing else outcome.message
+        text = f"Group {group_id} not found." if is_missing else outcome.message
         return DescribedGroup(group_id=group_id, error_code=outcome, error_message=text)
     if request.include_authorized_operations:
         outcome.authorized_operations = GROUP_OPERATIONS

@@ -5,7 +5,8 @@ Behaviour
     `coordinator/consumer_heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
     or the request was a full one. The first member's joining turns a classic group of consumers into one of KIP-848, if
     `group.consumer.migration.policy` allows that; other groups of the classic protocol that have members are GROUP_ID_NOT_FOUND.
-    All is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` does not say consumer.
+    All is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` does not say consumer, and while the feature
+    group.version is 0.
 Versions
     v1 regular expressions (INVALID_REGULAR_EXPRESSION), and members choose their ids (KIP-1082).
 Not done
@@ -18,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
+from pybroker.metadata.features import serves_consumer_groups
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -34,7 +36,7 @@ def handle(
     broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
     """Take it to the group's coordinator."""
-    if not broker.config.has_consumer_groups:
+    if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
         return _answer(ErrorCode.UNSUPPORTED_VERSION)
     deferred = Deferred(_answer)
     broker.groups.consumer_heartbeat(

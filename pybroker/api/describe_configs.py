@@ -83,7 +83,7 @@ def _settings(broker: Broker, resource_type: int, name: str) -> list[DescribedSe
         if (reason := names.invalid_name_reason(name)) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         if name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # Kafka says no more either
         return layers.topic_settings(image.topics[name].configs)
     if resource_type == ResourceType.BROKER:
         check_broker_name(broker, name, is_default_allowed=True)

@@ -20,7 +20,8 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS, GROUP_CONFIGS, dynamic_setting
+from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS, dynamic_setting
+from pybroker.config.group_configs import GROUP_CONFIGS, broker_synonym
 from pybroker.config.setting import Kind, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.topic import TopicConfig
@@ -106,8 +107,18 @@ class BrokerLayers:
         """All settings of a group for which `own` was set, in the order of their names."""
         settings = []
         for name, row in sorted(GROUP_CONFIGS.items()):
-            of_broker = _text(BROKER_SETTINGS[f"group.{name}"], self.config)
-            settings.append(self._inheriting(row, ConfigSource.GROUP, name in own, own.get(name, of_broker), ()))
+            synonym = broker_synonym(name) or name
+            if synonym in BROKER_SETTINGS:
+                value = own.get(name, _text(BROKER_SETTINGS[synonym], self.config))
+                settings.append(self._inheriting(row, ConfigSource.GROUP, name in own, value, (synonym,)))
+                continue
+            default = row.format(row.default)
+            synonyms = [Synonym(synonym, default, ConfigSource.DEFAULT)]
+            if name in own:
+                synonyms.insert(0, Synonym(name, own[name], ConfigSource.GROUP))
+            settings.append(
+                DescribedSetting(name=name, value=synonyms[0].value, source=_first(synonyms), row=row, synonyms=synonyms)
+            )
         return settings
 
     def _inheriting(

@@ -1,21 +1,23 @@
 """UpdateFeatures (key 57), v0-2: set the levels of the cluster's features.
 
 Behaviour
-    There is no feature with levels: what this broker can do, its cluster can. Level 0 of any feature, "switched off", is what
-    is; any other is INVALID_UPDATE_VERSION.
+    Which features and levels there are, and what they do: `metadata/features.py`. INVALID_UPDATE_VERSION for a level that is not
+    supported and for one that is lower without the permission to go down, INVALID_REQUEST for a feature that comes twice.
 Versions
-    v1 validate only, kinds of downgrade. v2 one error for all updates (KIP-1022), before that one for each.
+    v0 a downgrade is allowed or not. v1 validate only, kinds of downgrade. v2 all or none, and one error for all (KIP-1022);
+    before, each feature is changed or refused by itself.
 Not done
-    Features, and so metadata.version: Kafka's tools show none.
-Source: FeatureControlManager.updateFeatures; KIP-584, KIP-1022.
+    Features of what is not served: transactions, share and streams groups, Kafka's own quorum.
+Source: ControllerApis.updateFeatures, FeatureControlManager.updateFeatures; KIP-584, KIP-778, KIP-1022.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.metadata.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -28,15 +30,20 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.UPDATE_FEATURES
 
-_UPGRADE_TYPES: Final = (1, 2, 3)
 _ONE_ERROR_VERSION: Final = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Answer; nothing ever changes."""
-    errors = {update.feature: _refusal(broker.controller.broker_id, update) for update in request.feature_updates}
-    if context.api_version >= _ONE_ERROR_VERSION:
-        first = next((error for error in errors.values() if error is not None), None)
+async def handle(broker: Broker, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Have the controller change them, and answer when that is durable."""
+    updates = [_update(update, context.api_version) for update in request.feature_updates]
+    if len({update.feature for update in updates}) != len(updates):
+        return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="A feature is there more than once.")
+    all_or_none = context.api_version >= _ONE_ERROR_VERSION
+    errors = await broker.controller.update_features(
+        updates, all_or_none=all_or_none, validate_only=request.validate_only and context.api_version >= 1
+    )
+    if all_or_none:
+        first = next((error for error in errors if error is not None), None)
         if first is None:
             return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
         message = f"The update failed for all features since the following feature had an error: {first.message}"
@@ -46,23 +53,16 @@ def handle(broker: Broker, context: RequestContext, request: UpdateFeaturesReque
         error_message=None,
         results=[
             UpdatableFeatureResult(
-                feature=feature,
+                feature=update.feature,
                 error_code=ErrorCode.NONE if error is None else error.code,
                 error_message=None if error is None else error.message,
             )
-            for feature, error in errors.items()
+            for update, error in zip(updates, errors, strict=True)
         ],
     )
 
 
-def _refusal(broker_id: int, update: FeatureUpdateKey) -> KafkaError | None:
-    level = update.max_version_level
-    if update.upgrade_type not in _UPGRADE_TYPES:
-        reason = "The controller does not support the given upgrade type."
-    elif level < 0:
-        reason = "A feature version cannot be less than 0."
-    elif level > 0:
-        reason = f"Local controller {broker_id} does not support this feature."
-    else:
-        return None
-    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {update.feature}. {reason}")
+def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    if version >= 1:
+        return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+    return FeatureUpdate(update.feature, update.max_version_level, SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE)

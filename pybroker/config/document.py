@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS
+from pybroker.config.group_configs import GROUP_CONFIGS
 from pybroker.config.group_settings import FAMILIES
 from pybroker.config.setting import INT_MAX, LONG_MAX, Effect, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, SECTIONS
@@ -69,7 +70,7 @@ def _markdown_lines() -> Iterator[str]:
     yield from ("", "## Groups and client metrics", "", *_GROUPS, "")
     yield from ("| Property | Type | Default | Meaning |", "|---|---|---|---|")
     for setting in (*GROUP_CONFIGS.values(), *CLIENT_METRICS_CONFIGS.values()):
-        yield _row(setting._replace(effect=Effect.LATER), ())
+        yield _row(setting, ())
     yield from ("", "## Accepted unread", "", "So that a file written for Kafka can stay as it is.", "")
     yield from ("| Names | What they are for | Effect |", "|---|---|---|")
     for family in FAMILIES:

@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs, and those of groups and client metrics.
+"""Settings that change while the broker runs, and those of client metrics.
 
 A broker's settings in force are, strongest first: its own dynamic ones, the dynamic defaults of all brokers, what it was started
 with, the table's defaults. `in_force` makes a new `BrokerConfig` of them; who reads settings is given the new one.
@@ -6,17 +6,43 @@ with, the table's defaults. `in_force` makes a new `BrokerConfig` of them; who r
 A dynamic setting that no table knows is taken and kept, as in Kafka, where a plugin may read it; its value is never shown again,
 since it may be a secret.
 
-Source: DynamicBrokerConfig, DynamicConfig.Broker, GroupConfig, ClientMetricsConfigs; KIP-226, KIP-848, KIP-714.
+Source: DynamicBrokerConfig, DynamicConfig.Broker, ClientMetricsConfigs; KIP-226, KIP-714.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.setting import LONG_MAX, ConfigError, Effect, Kind, Setting, Update, at_least, between
+from pybroker.config.setting import LONG_MAX, Check, ConfigError, Effect, Kind, Setting, Update, at_least, between
 from pybroker.config.table import BROKER_SETTINGS
+
+_CLIENT_SELECTORS: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+class UnfitRequestError(ConfigError):
+    """What Kafka calls an invalid request, not an invalid configuration."""
+
+
+def _is_client_pattern(text: str) -> bool:
+    selector, *patterns = text.split("=")
+    try:
+        return len(patterns) == 1 and selector.strip() in _CLIENT_SELECTORS and re.compile(patterns[0].strip()) is not None
+    except re.error:
+        return False
+
+
+def _are_client_patterns(values: tuple[str, ...]) -> bool:
+    return all(map(_is_client_pattern, values))
 
 
 def _rate(name: str, doc: str) -> Setting:
@@ -33,21 +59,19 @@ DYNAMIC_ONLY_SETTINGS: Final = {
 }
 """Settings of a broker that no file can have, set by Kafka's tools while replicas move."""
 
-GROUP_CONFIGS: Final = {
-    setting.name: setting
-    for setting in (
-        Setting("consumer.heartbeat.interval.ms", Kind.INT, 5000, "Heartbeat interval of a member, in ms.", at_least(1)),
-        Setting("consumer.session.timeout.ms", Kind.INT, 45_000, "Session timeout of a member, in ms.", at_least(1)),
-    )
-}
-"""Settings of a consumer group; the broker's of the same name with `group.` in front give the defaults and the bounds."""
-
 CLIENT_METRICS_CONFIGS: Final = {
     setting.name: setting
     for setting in (
-        Setting("interval.ms", Kind.INT, 300_000, "How often to push, in ms.", between(100, 3_600_000)),
-        Setting("match", Kind.LIST, (), "Which clients push."),
-        Setting("metrics", Kind.LIST, (), "Prefixes of the names to push."),
+        Setting("interval.ms", Kind.INT, 300_000, "How often to push, in ms.", between(100, 3_600_000), Effect.LATER),
+        Setting(
+            "match",
+            Kind.LIST,
+            (),
+            "Which clients push.",
+            Check("a list of SELECTOR=REGULAR EXPRESSION", _are_client_patterns),
+            Effect.LATER,
+        ),
+        Setting("metrics", Kind.LIST, (), "Prefixes of the names to push.", None, Effect.LATER),
     )
 }
 
@@ -68,7 +92,8 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
         if setting is None:
             continue
         if setting.update is Update.READ_ONLY:
-            raise ConfigError(name, setting.shown(text), "cannot be changed while the broker runs")
+            answer = f"Cannot update these configs dynamically: Set({name})"
+            raise ConfigError(name, setting.shown(text), "cannot be changed while the broker runs", answer)
         value = setting.parse(text)
         if value is not None and name in BROKER_SETTINGS:
             changed[setting.attribute] = value
@@ -78,39 +103,18 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
     return BrokerConfig(**{**values, **changed}, origins=static.origins)
 
 
-def check_group_configs(broker: BrokerConfig, values: Mapping[str, str]) -> None:
-    """Raises ConfigError for an unknown name, a bad value, and one outside of the broker's bounds."""
-    parsed = {name: _known(GROUP_CONFIGS, name, text, "group").parse(text) for name, text in values.items()}
-    for name, lowest, highest in (
-        (
-            "consumer.heartbeat.interval.ms",
-            broker.group_consumer_min_heartbeat_interval_ms,
-            broker.group_consumer_max_heartbeat_interval_ms,
-        ),
-        (
-            "consumer.session.timeout.ms",
-            broker.group_consumer_min_session_timeout_ms,
-            broker.group_consumer_max_session_timeout_ms,
-        ),
-    ):
-        value = parsed.get(name)
-        if isinstance(value, int) and not lowest <= value <= highest:
-            raise ConfigError(name, value, f"must be between {lowest} and {highest}")
-    heartbeat_ms = parsed.get("consumer.heartbeat.interval.ms", broker.group_consumer_heartbeat_interval_ms)
-    session_ms = parsed.get("consumer.session.timeout.ms", broker.group_consumer_session_timeout_ms)
-    assert isinstance(heartbeat_ms, int)
-    assert isinstance(session_ms, int)
-    if session_ms <= heartbeat_ms:
-        raise ConfigError("consumer.session.timeout.ms", session_ms, f"must be above the heartbeat interval ({heartbeat_ms})")
-
-
 def check_client_metrics_configs(values: Mapping[str, str]) -> None:
-    """Raises ConfigError for an unknown name and a bad value."""
+    """Raises UnfitRequestError for an unknown name and an interval out of bounds, ConfigError for any other bad value."""
     for name, text in values.items():
-        _known(CLIENT_METRICS_CONFIGS, name, text, "client metrics").parse(text)
-
-
-def _known(table: Mapping[str, Setting], name: str, text: str, of: str) -> Setting:
-    if name not in table:
-        raise ConfigError(name, text, f"unknown {of} config name")
-    return table[name]
+        setting = CLIENT_METRICS_CONFIGS.get(name)
+        if setting is None:
+            reason = "unknown client metrics config name"
+            raise UnfitRequestError(name, text, reason, f"Unknown client metrics configuration: {name}")
+        try:
+            setting.parse(text)
+        except ConfigError as error:
+            if name == "match":
+                bad = next(pattern for pattern in text.split(",") if not _is_client_pattern(pattern))
+                raise ConfigError(name, text, error.reason, f"Illegal client matching pattern: {bad}") from None
+            answer = f"Invalid value {text} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            raise UnfitRequestError(name, text, error.reason, answer) from None

@@ -23,13 +23,22 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(Exception):
-    """A property whose value cannot be used. The message names the property and the value; a person reads it."""
+    """A property whose value cannot be used. The message names the property and the value; a person reads it.
 
-    def __init__(self, key: str, value: object, reason: str) -> None:
+    `answer` is what a client is told, in Kafka's words, which tools show and some programs look for.
+    """
+
+    def __init__(self, key: str, value: object, reason: str, answer: str | None = None) -> None:
         super().__init__(f"{key}={'' if value is None else value}: {reason}")
         self.key = key
         self.value = value
         self.reason = reason
+        self.answer = invalid_value(key, value, reason) if answer is None else answer
+
+
+def invalid_value(key: str, value: object, words: str) -> str:
+    """Kafka's sentence about a value; `words` say what is wrong with it."""
+    return f"Invalid value {value} for configuration {key}: {words}"
 
 
 class Kind(Enum):
@@ -62,35 +71,49 @@ class Update(Enum):
 
 
 class Check(NamedTuple):
-    """Which values of the right type are accepted. `text` completes the sentence "must be"."""
+    """Which values of the right type are accepted. `text` completes the sentence "must be".
+
+    `words` are Kafka's about a value that is not accepted; None where Kafka has no such check.
+    """
 
     text: str
     accepts: Callable[[Any], bool]
+    words: Callable[[Any], str] | None = None
 
 
 def at_least(low: float) -> Check:
     """A number from `low` up."""
-    return Check(f"at least {low}", lambda value: value >= low)
+    return Check(f"at least {low}", lambda value: value >= low, lambda _: f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Check:
     """A number from `low` to `high`, both included."""
-    return Check(f"between {low} and {high}", lambda value: low <= value <= high)
+
+    def words(value: float) -> str:
+        return f"Value must be at least {low}" if value < low else f"Value must be no more than {high}"
+
+    return Check(f"between {low} and {high}", lambda value: low <= value <= high, words)
 
 
 def between_or(low: int, high: int, special: int) -> Check:
     """A number from `low` to `high`, or the one special value outside of it."""
-    return Check(f"between {low} and {high}, or {special}", lambda value: low <= value <= high or value == special)
+    return Check(
+        f"between {low} and {high}, or {special}",
+        lambda value: low <= value <= high or value == special,
+        lambda _: f"Value must be between {low} and {high} or equal to {special}",
+    )
 
 
 def one_of(*names: str) -> Check:
     """One of the names, case counts."""
-    return Check(f"one of {', '.join(names)}", lambda value: value in names)
+    text = ", ".join(names)
+    return Check(f"one of {text}", lambda value: value in names, lambda _: f"String must be one of: {text}")
 
 
 def all_of(*names: str) -> Check:
     """A list without an entry other than the names."""
-    return Check(f"a list of {', '.join(names)}", lambda value: set(value) <= set(names))
+    text = ", ".join(names)
+    return Check(f"a list of {text}", lambda value: set(value) <= set(names), lambda _: f"String must be one of: {text}")
 
 
 NOT_EMPTY: Final = Check("not empty", bool)
@@ -119,8 +142,16 @@ class Setting(NamedTuple):
             return None
         value = self._convert(text)
         if self.check is not None and not self.check.accepts(value):
-            raise ConfigError(self.name, self.shown(text), f"must be {self.check.text}")
+            raise ConfigError(self.name, self.shown(text), f"must be {self.check.text}", self._answer(value))
         return value
+
+    def _answer(self, value: Value) -> str:
+        """What a client is told of a value that the check refuses."""
+        assert self.check is not None
+        words = f"must be {self.check.text}" if self.check.words is None else self.check.words(value)
+        if isinstance(value, tuple):  # Kafka tells the first bad element
+            value = next((one for one in value if not self.check.accepts((one,))), ",".join(value))
+        return invalid_value(self.name, self.shown(self.format(value)), words)
 
     def shown(self, text: str) -> str:
         """The text as a message may show it: never a password."""
@@ -144,7 +175,7 @@ class Setting(NamedTuple):
             return self._integer(text, _BITS[kind])
         if kind is Kind.BOOLEAN:
             if text.lower() not in ("true", "false"):
-                raise ConfigError(self.name, text, "must be true or false")
+                raise self._not_of_its_kind(text, "must be true or false", "Expected value to be either true or false")
             return text.lower() == "true"
         if kind is Kind.DOUBLE:
             try:
@@ -152,7 +183,7 @@ class Setting(NamedTuple):
             except ValueError:
                 value = float("nan")
             if value != value:  # noqa: PLR0124  # NaN
-                raise ConfigError(self.name, text, "must be a number")
+                raise self._not_of_its_kind(text, "must be a number", self._not_a_number)
             return value
         if kind is Kind.LIST:
             return tuple(_COMMA.split(text)) if text else ()
@@ -160,11 +191,18 @@ class Setting(NamedTuple):
 
     def _integer(self, text: str, bits: int) -> int:
         if _INTEGER.fullmatch(text) is None:
-            raise ConfigError(self.name, text, "must be a whole number")
+            raise self._not_of_its_kind(text, "must be a whole number", self._not_a_number)
         value = int(text)
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            raise ConfigError(self.name, text, f"must fit into {bits} bits")
+            raise self._not_of_its_kind(text, f"must fit into {bits} bits", self._not_a_number)
         return value
+
+    @property
+    def _not_a_number(self) -> str:
+        return f"Not a number of type {self.kind.name}"
+
+    def _not_of_its_kind(self, text: str, reason: str, words: str) -> ConfigError:
+        return ConfigError(self.name, text, reason, invalid_value(self.name, text, words))
 
 
 _BITS: Final = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}

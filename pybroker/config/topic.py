@@ -65,7 +65,7 @@ class TopicConfig:
         fit for the message of an INVALID_CONFIG answer.
         """
         for name in overrides.keys() - TOPIC_SETTINGS.keys():
-            raise ConfigError(name, overrides[name], "unknown topic config name")
+            raise ConfigError(name, overrides[name], "unknown topic config name", f"Unknown topic config name: {name}")
         values: dict[str, Any] = {}
         for name, setting in TOPIC_SETTINGS.items():
             text = overrides.get(name)
@@ -77,8 +77,12 @@ class TopicConfig:
                 values[name] = values["message_timestamp_difference_max_ms"]
         config = cls(**values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            reason = f"must not be above max.compaction.lag.ms ({config.max_compaction_lag_ms})"
-            raise ConfigError("min.compaction.lag.ms", config.min_compaction_lag_ms, reason)
+            low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+            answer = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+            raise ConfigError("min.compaction.lag.ms", low, f"must not be above max.compaction.lag.ms ({high})", answer)
+        if config.remote_storage_enable:
+            answer = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+            raise ConfigError("remote.storage.enable", "true", "there is no remote storage", answer)
         return config
 
 

@@ -24,7 +24,11 @@ def _is_replica_list(value: Any) -> bool:
     return value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in value)
 
 
-THROTTLED_REPLICAS: Final = Check("* or a list of partition:broker", _is_replica_list)
+THROTTLED_REPLICAS: Final = Check(
+    "* or a list of partition:broker",
+    _is_replica_list,
+    lambda _: "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],...",
+)
 
 
 class Synonym(NamedTuple):
@@ -182,7 +186,8 @@ _TABLE: Final = (
     ),
     _topic(
         "remote.storage.enable", Kind.BOOLEAN, False,
-        "Keep old segments of the topic in remote storage.", None, effect=Effect.LATER,
+        "Keep old segments of the topic in remote storage; true is refused, as by a Kafka without remote storage.", None,
+        effect=Effect.LATER,
     ),
     _topic(
         "retention.bytes", Kind.LONG, -1,

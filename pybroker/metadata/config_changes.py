@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.config.dynamic import (
     CLIENT_METRICS_CONFIGS,
-    GROUP_CONFIGS,
+    UnfitRequestError,
     check_client_metrics_configs,
-    check_group_configs,
     dynamic_setting,
     in_force,
 )
+from pybroker.config.group_configs import GROUP_CONFIGS, check_group_configs
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import TOPIC_SETTINGS
@@ -155,7 +155,7 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
     try:
         TopicConfig.resolve(current, values)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error
 
 
 def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
@@ -166,7 +166,7 @@ def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: 
         for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
             TopicConfig.resolve(config, configs)  # the broker's defaults must go together with what topics say
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.answer) from error
 
 
 def _check_other(static: BrokerConfig, kind: str, values: Mapping[str, str]) -> None:
@@ -176,5 +176,7 @@ def _check_other(static: BrokerConfig, kind: str, values: Mapping[str, str]) -> 
         else:
             assert kind == CLIENT_METRICS_KIND, kind
             check_client_metrics_configs(values)
+    except UnfitRequestError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.answer) from error
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error

@@ -1,4 +1,4 @@
-"""The one place that changes the cluster: brokers come and go, topics are created, changed and deleted, settings too.
+"""The one place that changes the cluster: brokers come and go, topics, settings and features are created, changed and deleted.
 
 Idea
     An operation plans its changes from the current image, commits them to the store with the revisions that it saw, and plans
@@ -36,6 +36,7 @@ from pybroker.config.setting import ConfigError
 from pybroker.metadata import names
 from pybroker.metadata.config_changes import ConfigChange, plan_config_changes
 from pybroker.metadata.entries import CLUSTER_ID_KEY, apply_changes, broker_key, encode_broker, encode_topic, topic_key
+from pybroker.metadata.features import FeatureUpdate, plan_feature_updates
 from pybroker.metadata.image import (
     BROKER_KIND,
     BrokerRegistration,
@@ -138,6 +139,16 @@ class Controller:
         """Let distinct topics grow, all that can in one commit; an error or None for each of `wanted`."""
         return await self._uninterrupted.run(
             self._carry_out(lambda: plan_more_partitions(self.image, self._random, wanted), validate_only=validate_only)
+        )
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, all_or_none: bool, validate_only: bool = False
+    ) -> Sequence[KafkaError | None]:
+        """Set the levels of distinct features in one commit; an error or None for each of `updates`."""
+        return await self._uninterrupted.run(
+            self._carry_out(
+                lambda: plan_feature_updates(self.image, updates, all_or_none=all_or_none), validate_only=validate_only
+            )
         )
 
     async def _carry_out(self, make_plan: Callable[[], Plan], *, validate_only: bool) -> Sequence[KafkaError | None]:

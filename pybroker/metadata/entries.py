@@ -4,7 +4,8 @@
     brokers/<id>         JSON: endpoints {listener: [host, port]}, rack
     topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs
     configs/<kind>/<name>
-                         JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics
+                         JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
+                         kind "feature", with an empty name, the levels of features
     producer-ids/next    the first producer id that no broker has been given, decimal
 
 JSON, because a person who repairs a cluster can read it, and because an old broker can skip what a newer one added.

@@ -85,7 +85,7 @@ class TopicPlanner:
         try:
             TopicConfig.resolve(self._config, overrides)
         except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error
         return overrides
 
     def _placed(self, topic: NewTopic) -> list[tuple[int, ...]]:

@@ -27,7 +27,6 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 )
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest
-from pybroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.api.records import batch
 from tests.api.whole import NOW_MS, Whole
 
@@ -184,21 +183,6 @@ async def test_no_partition_is_being_moved(tmp_path: Path) -> None:
     for topics in (None, [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0])]):
         answer = await whole.ask(ListPartitionReassignmentsRequest(topics=topics), 0)
         assert (answer.error_code, answer.topics) == (0, [])
-
-
-@pytest.mark.parametrize("version", versions(57))
-async def test_there_are_no_features(tmp_path: Path, version: int) -> None:
-    whole = await started(tmp_path)
-    off, on = FeatureUpdateKey(feature="off", max_version_level=0), FeatureUpdateKey(feature="on", max_version_level=1)
-    answer = await whole.ask(UpdateFeaturesRequest(feature_updates=[off]), version)
-    assert answer.error_code == 0
-    answer = await whole.ask(UpdateFeaturesRequest(feature_updates=[off, on]), version)
-    if version < 2:
-        assert answer.error_code == 0
-        assert [(one.feature, one.error_code) for one in answer.results] == [("off", 0), ("on", ErrorCode.INVALID_UPDATE_VERSION)]
-    else:
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert "feature on" in answer.error_message
 
 
 async def test_no_telemetry_is_wanted(tmp_path: Path) -> None:

@@ -152,8 +152,11 @@ async def test_single_settings_of_a_topic_change(tmp_path: Path, version: int) -
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", ("foo", SET, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "45000"), ErrorCode.INVALID_REQUEST),
-        (METRICS, "m", ("interval.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
-        (METRICS, "m", ("foo", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", ("interval.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", ("match", SET, "name=a.*"), ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", ("match", SET, "client_id=(["), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("remote.storage.enable", SET, "true"), ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", ("foo", SET, "1"), ErrorCode.INVALID_REQUEST),
         (99, "x", ("foo", SET, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -279,9 +282,17 @@ async def test_groups_client_metrics_and_what_is_listed(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     name = "consumer.session.timeout.ms"
-    assert await described(whole, GROUP, "g/1", name) == ("45000", 5, [])
+    of_broker = ("group.consumer.session.timeout.ms", "45000", 5)
+    assert await described(whole, GROUP, "g/1", name) == ("45000", 5, [of_broker])
+    assert await described(whole, GROUP, "g/1", "share.isolation.level") == (
+        "read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)],
+    )  # fmt: skip
     assert await change(whole, GROUP, "g/1", (name, SET, "50000")) == 0
-    assert await described(whole, GROUP, "g/1", name) == ("50000", 8, [(name, "50000", 8)])
+    assert await described(whole, GROUP, "g/1", name) == ("50000", 8, [(name, "50000", 8), of_broker])
+    assert await change(whole, GROUP, "g/1", ("share.auto.offset.reset", SET, "by_duration:PT5M")) == 0
+    assert await described(whole, GROUP, "g/1", "share.auto.offset.reset") == (
+        "by_duration:PT5M", 8, [("share.auto.offset.reset", "by_duration:PT5M", 8), ("share.auto.offset.reset", "latest", 5)],
+    )  # fmt: skip
     assert await change(whole, METRICS, "m", ("metrics", APPEND, "a.b"), ("interval.ms", SET, "1000")) == 0
     assert await described(whole, METRICS, "m", "metrics") == ("a.b", 7, [])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.dynamic import check_client_metrics_configs, check_group_configs, in_force
+from pybroker.config.dynamic import check_client_metrics_configs, in_force
+from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
 
 STATIC = BrokerConfig(node_id=3, log_segment_bytes=500, origins={"log.segment.bytes": "file"})
@@ -52,6 +53,12 @@ def test_values_that_do_not_go_together() -> None:
         {"consumer.session.timeout.ms": "60001"},
         {"consumer.heartbeat.interval.ms": "15001"},
         {"consumer.heartbeat.interval.ms": "x"},
+        {"consumer.assignment.interval.ms": "15001"},
+        {"share.session.timeout.ms": "60001"},
+        {"share.heartbeat.interval.ms": "4999"},
+        {"share.record.lock.duration.ms": "14999"},
+        {"share.auto.offset.reset": "by_duration:P"},
+        {"streams.num.standby.replicas": "3"},
     ],
 )
 def test_bad_settings_of_groups(values: dict[str, str]) -> None:

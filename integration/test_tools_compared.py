@@ -1,0 +1,67 @@
+"""Kafka's command line tools, 3.9 and 4.x, print about a pybroker what they print about Apache Kafka in the same state."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from integration.broker import BrokerProcess
+from integration.tools_story import GOLDEN, OVERRIDES, Golden, told
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
+)
+
+NOT_YET = {
+    "SaslHandshake", "SaslAuthenticate",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
+    "DescribeTransactions", "ListTransactions",
+    "DescribeAcls", "CreateAcls", "DeleteAcls",
+    "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
+    "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials",
+    "DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
+    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
+    "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+    "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+    "ReadShareGroupStateSummary",
+    "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    "eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version", "transaction.version",
+}  # fmt: skip
+"""APIs and features that Kafka tells of, and we do not: what docs/clients.md leaves out."""
+MORE = {"GetTelemetrySubscriptions", "PushTelemetry", "InitProducerId"}
+"""Those that Kafka has only when it is given a plugin for them, and one of which it keeps the newest version back (KIP-939)."""
+NEWER = {"metadata.version", "group.version"}
+"""Features of ours that are those of Kafka 4, not of 3.9."""
+
+
+def name_of(line: str) -> str:
+    found = re.match(r"\t(\w+)\(\d+\): |Feature: (\S+)", line)
+    return (found[1] or found[2]) if found else line
+
+
+def served(page: list[str], left_out: set[str]) -> list[str]:
+    return [line for line in page if name_of(line) not in left_out]
+
+
+@pytest.mark.parametrize("release", sorted({golden.tools for golden in GOLDEN}))
+def test_tools_print_what_they_print_about_kafka(
+    release: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    """What 4.x tools print is as about Kafka 3.9, or where 3.9 cannot answer them, as about 4.x."""
+    broker = start_broker(OVERRIDES)
+    kafkas: list[Golden] = [golden for golden in GOLDEN if golden.tools == release]
+    pages = [golden.pages() for golden in kafkas]
+    differences = []
+    for index, (step, ours) in enumerate(told(release, broker.bootstrap, tmp_path)):
+        theirs = [page[index] for page in pages]
+        assert {page[0] for page in theirs} == {step.line}, "the story was changed: python -m integration.tools_story"
+        if step.line.startswith("$< "):
+            left_out = NOT_YET | MORE | (NEWER if release.startswith("3.") else set())
+            ours, theirs = served(ours, left_out), [served(page, left_out) for page in theirs[-1:]]
+        if ours not in theirs:
+            differences.append("\n".join([*ours, "--- Kafka:", *theirs[0][1:]]))
+    assert not differences, "\n\n".join(differences)

@@ -1,0 +1,214 @@
+"""A story told with Kafka's command line tools, and what they print in it.
+
+`golden/tools_story.txt` is what they are asked. `golden/tools-RELEASE-kafka-RELEASE.txt` is what the tools of a release then
+print about Apache Kafka of a release, but for what no two runs have in common (`normal`). Kafka 3.9.2 is whom we follow; 4.x
+tells what the newer tools see of what is not in 3.9. To make these again:
+
+    python -m integration.tools_story
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from integration.broker import BrokerProcess
+from integration.tool_runner import ToolRunner
+
+FOLDER: Final = Path(__file__).parent / "golden"
+STORY: Final = FOLDER / "tools_story.txt"
+WAIT_S: Final = 60
+
+NORMAL: Final[tuple[tuple[str, str], ...]] = (
+    (r"127\.0\.0\.1:\d+", "<broker>"),
+    (r"(TopicId: |TOPIC-ID: )[\w-]{22}", r"\1<id>"),
+    (r"\b(\w+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", r"\1-<uuid>"),
+    (r'"timestamp":\d+', '"timestamp":<now>'),
+    (r'"avg_throughput":[\d.]+', '"avg_throughput":<speed>'),
+    (r'("logDir":|"log_dirs":\[)"/[^"]*"', r'\1"<directory>"'),
+    (r"127\.0\.0\.1 \d+ *", "127.0.0.1 <port> "),
+    (r'"size":[1-9]\d*', '"size":<bytes>'),
+    (r"^(Cluster ID: ).*", r"\1<id>"),
+    (r"^(__consumer_offsets:\d+:)[1-9]\d*", r"\1<some>"),
+    (r"(\): )\d+(?: to \d+)? (\[usable: )", r"\1\2"),  # of an API's versions those count that both sides know
+    (r"Epoch: \d+", "Epoch: <count>"),
+)
+
+
+MARK: Final = re.compile(r"(\$[~<]?|[>&]|##) ")
+"""How a step's line begins, and no line that a tool prints."""
+
+
+def normal(text: str) -> list[str]:
+    """The lines of a tool, without what differs from run to run, Java's stack traces, and help about its options."""
+    lines = []
+    for line in text.splitlines():
+        if re.match(r"Option +Description$", line):
+            break
+        if re.match(r"\s+at [\w.$]+|\s+\.\.\. \d+ (more|common frames)", line):
+            continue
+        for pattern, replacement in NORMAL:
+            line = re.sub(pattern, replacement, line)
+        if (match := re.match(r"(Invalid state list .* Valid states are: )(.*)", line)) is not None:
+            line = match[1] + ", ".join(sorted(match[2].split(", ")))  # a set, and its elements' hashes differ from run to run
+        lines.append(line.rstrip())
+    return lines
+
+
+class Step(NamedTuple):
+    """One run of a tool, or one deed of a client."""
+
+    line: str
+    """As it stands in the story, and in what was told."""
+
+    given: str = ""
+
+
+def steps(release: str) -> Iterator[Step]:
+    """The steps for the tools of a release."""
+    generation, lines = release.partition(".")[0], STORY.read_text().splitlines()
+    for index, line in enumerate(lines):
+        if (match := re.fullmatch(r"@(\d) (.*)", line)) is not None:
+            if match[1] != generation:
+                continue
+            line = match[2]
+        if not line or line.startswith(("# ", "#  ", "<")) or line == "#":
+            continue
+        given = []
+        for follower in lines[index + 1 :]:
+            if not follower.startswith("< "):
+                break
+            given.append(f"{follower[2:]}\n")
+        yield Step(line, "".join(given))
+
+
+class Story:
+    """Tells it to one broker. Owns the JVM of the tools and the clients.
+
+    `settle_s` is waited after every change: Kafka's broker learns of one from its controller a little later.
+    """
+
+    def __init__(self, release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> None:
+        self._bootstrap, self._folder, self._settle_s = bootstrap, folder, settle_s
+        self._tools = ToolRunner(release, folder)
+        self._members: dict[str, Consumer] = {}
+        self._deeds: dict[str, Callable[..., None]] = {"produce": self._produce, "join": self._join, "leave": self._leave}
+
+    def tell(self, step: Step) -> list[str]:
+        """Do a step and return its lines: itself, and what was printed."""
+        mark, _, rest = step.line.partition(" ")
+        if mark in ("$", "$~", "$<"):
+            return [step.line, *self._run(shlex.split(rest), step.given, in_order=mark != "$~")]
+        if mark == ">":
+            name, _, text = rest.partition(" ")
+            (self._folder / name).write_text(f"{text}\n")
+        elif mark == "&":
+            deed, *arguments = rest.split()
+            self._deeds[deed](*arguments)
+        else:
+            assert mark == "##", step.line
+        return [step.line]
+
+    def _run(self, words: list[str], given: str, *, in_order: bool) -> list[str]:
+        tool, *arguments = words
+        if tool in ("features", "transactions"):  # before the word for what to do
+            arguments = ["--bootstrap-server", self._bootstrap, *arguments]
+        else:
+            arguments = [*arguments, "--bootstrap-server", self._bootstrap]
+        ran = self._tools.run(tool, *arguments, given=given)
+        if {"--alter", "--create", "--delete"}.intersection(arguments):
+            time.sleep(self._settle_s)
+        out, err = normal(ran.out), normal(ran.err)
+        lines = [*(out if in_order else sorted(out)), *(f"! {line}" for line in err)]
+        return [*lines, *([f"exit {ran.code}"] if ran.code else [])]
+
+    def _produce(self, topic: str, partition: str, count: str, first_ms: str, step_ms: str) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap})
+        for number in range(int(count)):
+            at = int(first_ms) + number * int(step_ms)
+            producer.produce(topic, b"value %d" % number, partition=int(partition), timestamp=at)
+            assert producer.flush(WAIT_S) == 0  # a batch each
+
+    def _join(self, group: str, name: str, topic: str, **more: str) -> None:
+        settings = {"group.id": group, "client.id": name, "auto.offset.reset": "earliest", "enable.partition.eof": "true"}
+        consumer = self._members[name] = Consumer({"bootstrap.servers": self._bootstrap, **settings, **more})
+        consumer.subscribe([topic])
+        ended: set[int] = set()
+        deadline = time.monotonic() + WAIT_S
+        while not ended or len(ended) < len(consumer.assignment()):
+            assert time.monotonic() < deadline, f"{name} has not read everything"
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
+        consumer.commit(asynchronous=False)
+
+    def _leave(self, name: str) -> None:
+        self._members.pop(name).close()
+
+    def close(self) -> None:
+        for name in list(self._members):
+            self._leave(name)
+        self._tools.close()
+
+
+def told(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
+    """Tell the whole story with the tools of a release: each step with its lines."""
+    story = Story(release, bootstrap, folder, settle_s)
+    try:
+        for step in steps(release):
+            yield step, story.tell(step)
+    finally:
+        story.close()
+
+
+class Golden(NamedTuple):
+    """What the tools of one release print about Apache Kafka of another."""
+
+    tools: str
+    broker: str
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"tools-{self.tools}-kafka-{self.broker}.txt"
+
+    def pages(self) -> list[list[str]]:
+        """The lines of each step."""
+        pages: list[list[str]] = []
+        for line in self.path.read_text().splitlines():
+            if MARK.match(line):
+                pages.append([])
+            pages[-1].append(line)
+        return pages
+
+
+GOLDEN: Final = (Golden("3.9.2", "3.9.2"), Golden("4.3.1", "3.9.2"), Golden("4.3.1", "4.3.1"))
+OVERRIDES: Final = {"group.initial.rebalance.delay.ms": "0"}
+
+
+def main() -> None:
+    """Tell it to Apache Kafka, a new broker each time, and keep what the tools print."""
+    for golden in GOLDEN:
+        os.environ["PYBROKER_TEST_COMMAND"] = f"{sys.executable} -m benchmarks.kafka_peer start --release {golden.broker}"
+        with tempfile.TemporaryDirectory() as folder:
+            broker = BrokerProcess(Path(folder) / "broker", OVERRIDES)
+            try:
+                broker.start()
+                pages = [page for _, page in told(golden.tools, broker.bootstrap, Path(folder), settle_s=0.3)]
+            finally:
+                broker.close()
+        golden.path.write_text("".join(f"{line}\n" for page in pages for line in page))
+        print(f"{golden.path}: {len(pages)} steps")
+
+
+if __name__ == "__main__":
+    main()
