@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -73,12 +74,14 @@ class Update(Enum):
 class Check(NamedTuple):
     """Which values of the right type are accepted. `text` completes the sentence "must be".
 
-    `words` are Kafka's about a value that is not accepted; None where Kafka has no such check.
+    `words` are Kafka's about a value that is not accepted, `{name}` in them is the property; None where Kafka has no such check.
+    Of a list with a `by_element` check they are about its first bad element.
     """
 
     text: str
     accepts: Callable[[Any], bool]
     words: Callable[[Any], str] | None = None
+    by_element: bool = False
 
 
 def at_least(low: float) -> Check:
@@ -113,7 +116,9 @@ def one_of(*names: str) -> Check:
 def all_of(*names: str) -> Check:
     """A list without an entry other than the names."""
     text = ", ".join(names)
-    return Check(f"a list of {text}", lambda value: set(value) <= set(names), lambda _: f"String must be one of: {text}")
+    return Check(
+        f"a list of {text}", lambda value: set(value) <= set(names), lambda _: f"String must be one of: {text}", by_element=True
+    )
 
 
 NOT_EMPTY: Final = Check("not empty", bool)
@@ -149,9 +154,12 @@ class Setting(NamedTuple):
         """What a client is told of a value that the check refuses."""
         assert self.check is not None
         words = f"must be {self.check.text}" if self.check.words is None else self.check.words(value)
-        if isinstance(value, tuple):  # Kafka tells the first bad element
-            value = next((one for one in value if not self.check.accepts((one,))), ",".join(value))
-        return invalid_value(self.name, self.shown(self.format(value)), words)
+        text = self.format(value)
+        if isinstance(value, tuple):
+            text = f"[{', '.join(value)}]"
+            if self.check.by_element:
+                text = next(one for one in value if not self.check.accepts((one,)))
+        return invalid_value(self.name, self.shown(text), words.replace("{name}", self.name))
 
     def shown(self, text: str) -> str:
         """The text as a message may show it: never a password."""
@@ -166,7 +174,7 @@ class Setting(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         if isinstance(value, float):
-            return repr(value).upper().replace("E+", "E")  # as Java prints it
+            return _as_java(value)
         return str(value)
 
     def _convert(self, text: str) -> Value:
@@ -203,6 +211,14 @@ class Setting(NamedTuple):
 
     def _not_of_its_kind(self, text: str, reason: str, words: str) -> ConfigError:
         return ConfigError(self.name, text, reason, invalid_value(self.name, text, words))
+
+
+def _as_java(value: float) -> str:
+    """A double as Java prints it: in digits from 0.001 to below ten million, else with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value in (float("inf"), float("-inf")):
+        return repr(value)
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
 
 
 _BITS: Final = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}

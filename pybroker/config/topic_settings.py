@@ -15,8 +15,11 @@ from pybroker.config.setting import LONG_MAX, Check, Effect, Kind, Setting, Upda
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("compact", "delete")
+_VERSION: Final = re.compile(r"(0\.(8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.[0-9]+)?(-IV[0-9]+)?")
 MESSAGE_FORMAT_VERSION: Final = Check(
-    "a Kafka version such as 3.0-IV1", lambda value: re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?(-IV[0-9]+)?", value) is not None
+    "a Kafka version such as 3.0-IV1",
+    lambda value: _VERSION.fullmatch(value) is not None,
+    lambda value: f"Version {value} is not a valid version",
 )
 
 
@@ -27,7 +30,10 @@ def _is_replica_list(value: Any) -> bool:
 THROTTLED_REPLICAS: Final = Check(
     "* or a list of partition:broker",
     _is_replica_list,
-    lambda _: "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],...",
+    lambda _: (
+        "{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    ),
 )
 
 

@@ -1,0 +1,164 @@
+"""Our table of settings beside Kafka's own definitions: names, types, defaults, what is refused, and in which words.
+
+Kafka 3.9 counts, for groups 4.3, which has settings of theirs first. What differs stands here with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kafka_peer import classpath
+from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS
+from pybroker.config.group_configs import GROUP_CONFIGS
+from pybroker.config.setting import ConfigError, Setting, Update
+from pybroker.config.table import BROKER_SETTINGS, family_of
+from pybroker.config.topic_settings import TOPIC_SETTINGS
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
+)
+
+PROGRAM = Path(__file__).parent / "ConfigDefinitions.java"
+TEXTS = (
+    "", "-131073", "-131072", "-3", "-2", "-1", "0", "1", "2", "3", "4", "9", "10", "13", "14", "17", "18", "22", "23", "99",
+    "100", "1000", "3600001", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "0.5", "1.5", "2.0",
+    "true", "TRUE", "yes", "abc", "delete", "compact", "compact,delete", "compact,shred", "zstd", "rar", "uncompressed",
+    "CreateTime", "LogAppendTime", "1:2", "1:2,3:x", "*", "3.0-IV1", "latest", "read_committed",
+)  # fmt: skip
+"""Each is tried on each setting."""
+
+OURS = {
+    "cluster.id": "Kafka's is made by a tool before the first start",
+    "metadata.store": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
+    "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
+}  # fmt: skip
+"""Properties of a broker that Kafka does not have."""
+
+OTHER_DEFAULTS = {
+    "group.consumer.assignors": "the names as of 4.x, instead of Java's classes",
+    "group.consumer.migration.policy": "as 4.x",
+    "group.coordinator.rebalance.protocols": "as 4.x: both kinds of groups are served",
+    "group.initial.rebalance.delay.ms": "no wait: documented",
+    "listener.security.protocol.map": "the same in another order",
+    "log.dir": "not where a reboot empties it: documented",
+    "node.id": "Kafka has none, and does not start without",
+    "offsets.topic.replication.factor": "one broker is enough: documented",
+}
+OTHER_TYPES = dict.fromkeys(("log.dirs", "controller.listener.names"), "a list that Kafka takes as a text and splits later")
+
+NULL = "an empty text is the null that the default is"
+EARLIER = "refused when the table is read, by Kafka when it is used"
+OTHER_CHECKS = {
+    **dict.fromkeys(
+        ("log.flush.interval.ms", "log.retention.minutes", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"), NULL
+    ),
+    **dict.fromkeys(
+        ("num.replica.alter.log.dirs.threads", "alter.config.policy.class.name", "create.topic.policy.class.name"), NULL
+    ),
+    **dict.fromkeys(("broker.id", "node.id", "default.replication.factor", "listeners", "log.dir"), EARLIER),
+    **dict.fromkeys(("leader.imbalance.per.broker.percentage", "offsets.commit.required.acks"), EARLIER),
+    **dict.fromkeys(("offsets.topic.compression.codec", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"), EARLIER),
+    **dict.fromkeys(("interval.ms", "match"), EARLIER),  # the settings of client metrics
+    "group.consumer.assignors": "the two that there are, no classes",
+    "group.consumer.migration.policy": "in our words",
+    "group.coordinator.append.linger.ms": "-1 as in 4.x",
+    "group.coordinator.rebalance.protocols": "streams, as in 4.x",
+    "share.auto.offset.reset": "in our words",
+}
+
+_OF_LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+NOT_DYNAMIC = dict.fromkeys(_OF_LISTENERS, "listeners are opened at the start only")
+
+
+@lru_cache
+def kafka(release: str) -> dict[str, Any]:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath(release), str(PROGRAM), *TEXTS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def refusal(setting: Setting, text: str) -> str | None:
+    try:
+        setting.parse(text)
+    except ConfigError as error:
+        return error.answer
+    return None
+
+
+def differences(ours: Mapping[str, Setting], theirs: Mapping[str, Any]) -> Iterator[str]:
+    for name in ours.keys() & theirs.keys():
+        setting, wanted = ours[name], theirs[name]
+        if setting.kind.value != wanted["type"] and name not in OTHER_TYPES:
+            yield f"{name} is a {setting.kind.value}, Kafka's a {wanted['type']}"
+        default = setting.format(setting.default)
+        if default != (wanted["default"] or "") and name not in OTHER_DEFAULTS:
+            yield f"{name} is {default!r} by default, Kafka's {wanted['default']!r}"
+        for text, words in zip(TEXTS, wanted["refusals"], strict=True):
+            if (answer := refusal(setting, text)) != words and name not in OTHER_CHECKS:
+                yield f"{name}={text}: {answer!r}, Kafka says {words!r}"
+
+
+def named(theirs: Mapping[str, Any]) -> set[str]:
+    return {name for name, one in theirs.items() if not one["internal"]}
+
+
+def test_settings_of_topics() -> None:
+    theirs = kafka("3.9.2")["topic"]
+    assert named(theirs) == TOPIC_SETTINGS.keys()
+    assert list(differences(TOPIC_SETTINGS, theirs)) == []
+
+
+def test_settings_of_topics_since() -> None:
+    """4.x has no new ones, and changed these; docs/configuration.md says that 3.9 counts."""
+    theirs = kafka("4.3.1")["topic"]
+    assert named(theirs) <= TOPIC_SETTINGS.keys()
+    changed = {one.split()[0].split("=")[0] for one in differences(TOPIC_SETTINGS, theirs)}
+    assert changed == {"message.timestamp.after.max.ms", "segment.bytes"}
+
+
+def test_settings_of_groups() -> None:
+    theirs = kafka("4.3.1")["group"]
+    assert named(theirs) == GROUP_CONFIGS.keys()
+    assert list(differences(GROUP_CONFIGS, theirs)) == []
+
+
+@pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
+def test_settings_of_client_metrics(release: str) -> None:
+    theirs = kafka(release)["metrics"]
+    assert named(theirs) == CLIENT_METRICS_CONFIGS.keys()
+    assert list(differences(CLIENT_METRICS_CONFIGS, theirs)) == []
+
+
+def test_settings_of_brokers() -> None:
+    theirs = kafka("3.9.2")["broker"]
+    assert BROKER_SETTINGS.keys() - theirs.keys() == OURS.keys()
+    assert list(differences(BROKER_SETTINGS, theirs)) == []
+
+
+@pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
+def test_every_name_of_a_brokers_setting_is_known(release: str) -> None:
+    names = named(kafka(release)["broker"])
+    assert [name for name in sorted(names) if name not in BROKER_SETTINGS and family_of(name) is None] == []
+
+
+def test_dynamic_settings_of_brokers() -> None:
+    """Of the settings that have a row. Those that are accepted unread may be set while the broker runs as well."""
+    theirs = set(kafka("3.9.2")["dynamic"])
+    rows = {**BROKER_SETTINGS, **DYNAMIC_ONLY_SETTINGS}
+    ours = {name for name, setting in rows.items() if setting.update is Update.CLUSTER_WIDE}
+    assert ours <= theirs
+    assert theirs & rows.keys() - ours == NOT_DYNAMIC.keys()
+
+
+def test_reasons_are_for_what_there_is() -> None:
+    known = {**BROKER_SETTINGS, **TOPIC_SETTINGS, **GROUP_CONFIGS, **CLIENT_METRICS_CONFIGS}
+    assert {*OURS, *OTHER_DEFAULTS, *OTHER_TYPES, *OTHER_CHECKS, *NOT_DYNAMIC} <= known.keys()
