@@ -10,7 +10,11 @@ import click
 
 from pybroker import __version__
 
-_COMMANDS: Final = {"config": "pybroker.cli.config_command", "start": "pybroker.cli.start"}
+_COMMANDS: Final = {
+    "apis": "pybroker.cli.apis_command",
+    "config": "pybroker.cli.config_command",
+    "start": "pybroker.cli.start",
+}
 
 
 class RunError(click.ClickException):

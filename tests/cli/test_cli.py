@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker import __version__
+from pybroker.api import document as apis
 from pybroker.broker import StartError
 from pybroker.cli.main import cli
 from pybroker.config import document
@@ -72,6 +73,7 @@ def test_the_table_is_printed() -> None:
     assert invoke("config", "list").output == document.listing()
     assert invoke("config", "properties").output == document.server_properties()
     assert invoke("config", "document").output == document.markdown()
+    assert invoke("apis").output == apis.markdown()
 
 
 def test_start_hands_the_configuration_to_the_broker(broker: FakeBroker, tmp_path: Path) -> None:
