@@ -69,22 +69,22 @@ def commit(
         rebalance.restart_session(result, group, member)
     codes: Codes = {}
     limit = shard.settings.offset_metadata_max_bytes
-    for topic_partition, offset in new.items():
-        metadata = offset.metadata or ""
-        if len(metadata) > limit:
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    for topic_partition, (offset, leader_epoch, metadata, commit_ms) in new.items():
+        if metadata and _utf16_length(metadata) > limit:
             codes[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         codes[topic_partition] = ErrorCode.NONE
-        committed = CommittedOffset(
-            offset.offset,
-            offset.leader_epoch,
-            metadata,
-            now_ms if offset.commit_ms == NO_TIMESTAMP else offset.commit_ms,
-            NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms,
-        )
+        since_ms = now_ms if commit_ms == NO_TIMESTAMP else commit_ms
+        committed = CommittedOffset(offset, leader_epoch, metadata or "", since_ms, expire_ms)
         result.records.append(offset_record(committer.group_id, *topic_partition, committed))
     result.response = codes
     return result
+
+
+def _utf16_length(text: str) -> int:
+    """As Java counts: characters beyond the first 65,536 are two."""
+    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
 def _commit_refusal(group: ClassicGroup | None, committer: Committer) -> ErrorCode:

@@ -30,8 +30,7 @@ from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import TimerTask
-from pybroker.records.batch import Record
-from pybroker.records.build import build_batch
+from pybroker.records.entries import build_entries
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -320,18 +319,18 @@ def _batches(
     """The records as one batch, or as several of about BATCH_BYTES."""
     made: list[tuple[list[CoordinatorRecord], memoryview]] = []
     taken: list[CoordinatorRecord] = []
-    lines: list[Record] = []
+    pairs: list[tuple[bytes, bytes | None]] = []
     size = 0
     for record in records:
         key, value = to_bytes(record)
         taken.append(record)
-        lines.append(Record(len(lines), now_ms, key, value))
+        pairs.append((key, value))
         size += len(key) + len(value or b"")
         if size >= BATCH_BYTES and not is_atomic:
-            made.append((taken, memoryview(build_batch(lines, compression=compression))))
-            taken, lines, size = [], [], 0
-    if lines:
-        made.append((taken, memoryview(build_batch(lines, compression=compression))))
+            made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+            taken, pairs, size = [], [], 0
+    if pairs:
+        made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
     return made
 
 

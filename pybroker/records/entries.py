@@ -1,15 +1,20 @@
-"""Keys and values of a batch alone, for who reads millions of records: five times as fast as `BatchView.records`."""
+"""Keys and values of a batch alone, for who reads or writes a great many: several times as fast as `BatchView.records` and
+`build_batch`, which give and take all that a record has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.records.build import assemble_batch
+from pybroker.records.compression import compress
 from pybroker.records.errors import InvalidRecordError
-from pybroker.records.varint import read_varint
+from pybroker.records.varint import append_varint, read_varint
 
 if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
+    from pybroker.records.compression import CompressionType
 
 Entry = tuple[bytes | None, bytes | None]
 
@@ -66,3 +71,43 @@ def entries(batch: BatchView) -> Iterator[Entry]:
         raise InvalidRecordError("a record ends inside a variable-length number") from None
     if position != section_end:
         raise InvalidRecordError(f"{section_end - position} bytes after the last of {batch.record_count} records")
+
+
+def build_entries(pairs: Sequence[tuple[bytes, bytes | None]], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
+    """One batch of these, all of the same time, with offsets from 0 on; the batch is the caller's."""
+    section: list[bytes] = []
+    for number, (key, value) in enumerate(pairs):
+        key_size = len(key)
+        size = _VARINTS[key_size] if key_size < _SMALL else _varint(key_size)
+        at = _VARINTS[number] if number < _SMALL else _varint(number)
+        if value is None:
+            body = b"".join((_ATTRIBUTES_AND_TIME, at, size, key, _NULL_AND_NO_HEADERS))
+        else:
+            value_size = len(value)
+            second = _VARINTS[value_size] if value_size < _SMALL else _varint(value_size)
+            body = b"".join((_ATTRIBUTES_AND_TIME, at, size, key, second, value, b"\0"))
+        body_size = len(body)
+        section.append(_VARINTS[body_size] if body_size < _SMALL else _varint(body_size))
+        section.append(body)
+    payload = b"".join(section)
+    return assemble_batch(
+        compress(compression, payload) if compression else payload,
+        base_offset=0,
+        last_offset_delta=len(pairs) - 1,
+        attributes=compression,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        record_count=len(pairs),
+    )
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+_SMALL: Final = 256
+_VARINTS: Final = tuple(map(_varint, range(_SMALL)))
+_ATTRIBUTES_AND_TIME: Final = b"\0\0"
+_NULL_AND_NO_HEADERS: Final = b"\x01\0"  # a length of -1, and no headers

@@ -199,6 +199,14 @@ async def test_a_text_that_is_too_long_only_prolongs_the_session(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "code"), [("x" * 10, E.NONE), ("é" * 10, E.NONE), ("😀" * 5, E.NONE), ("😀" * 6, E.OFFSET_METADATA_TOO_LARGE)]
+)
+async def test_the_length_of_a_text_is_javas(text: str, code: ErrorCode, tmp_path: Path) -> None:
+    whole, member_id = await populated(tmp_path)
+    assert code_of(await whole.ask(commit(member_id, committed_metadata=text), 9)) is code
+
+
 async def test_what_is_compared_would_show_a_change(tmp_path: Path) -> None:
     whole, member_id = await populated(tmp_path)
     before = everything(whole)

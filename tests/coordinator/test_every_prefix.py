@@ -99,7 +99,8 @@ class Story:
         if not is_static:
             await self.leave(group, number)
             self.promise()
-        dies = self.random.random() < 0.2  # before it brings its assignment
+        state, generation, members = self.groups.get(group, ("Empty", 0, {}))
+        dies = state == "Empty" and self.random.random() < 0.2  # before it brings its assignment
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(6))
         joined = await self.whole.ask(
             JoinGroupRequest(
@@ -109,9 +110,8 @@ class Story:
             5 if is_static else 3,
         )  # fmt: skip
         assert joined.error_code == 0
-        state, generation, members = self.groups.get(group, ("Empty", 0, {}))
         instance = "i" if is_static else None
-        if state == "Stable":  # promised by this answer, be it alive or not
+        if state == "Stable":  # promised by this answer
             ((_, (_, assignment)),) = members.items()
             self.groups[group] = (state, generation, {joined.member_id: (instance, assignment)})
             assert joined.generation_id == generation

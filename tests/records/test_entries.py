@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.records.batch import HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.records.entries import entries
+from pybroker.records.entries import build_entries, entries
 from pybroker.records.errors import InvalidRecordError
 
 FIELD = st.none() | st.binary(max_size=200)
@@ -22,6 +22,16 @@ def test_they_are_the_records(fields: list[tuple[int, bytes | None, bytes | None
     records = [Record(offset, *rest) for offset, rest in enumerate(fields)]
     (batch,) = batches(build_batch(records, compression=codec))
     assert list(entries(batch)) == [(record.key, record.value) for record in records]
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)), min_size=1, max_size=300),
+    st.integers(0, 2**40),
+    st.sampled_from([CompressionType.NONE, CompressionType.GZIP]),
+)
+def test_they_are_built_as_records_are(pairs: list[tuple[bytes, bytes | None]], now_ms: int, codec: CompressionType) -> None:
+    expected = build_batch([Record(number, now_ms, *pair) for number, pair in enumerate(pairs)], compression=codec)
+    assert build_entries(pairs, timestamp_ms=now_ms, compression=codec) == expected
 
 
 BATCH = build_batch([Record(0, 5, b"key", b"value"), Record(1, 6, b"k" * 70, b"v" * 300)])
