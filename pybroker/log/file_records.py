@@ -185,10 +185,13 @@ class FileRecords(SendPart):
 
     def copied(self, bytes_max: int) -> bytes | None:
         """All of the slice, unsent, if it is no larger than `bytes_max` and in memory; else None, and it is sent as a part."""
-        if self.size > bytes_max or self.file.coldness(self.size, self.position) is not None:
+        size, file = self.size, self.file
+        is_young = file.is_growing and self.position >= file.size - HOT_TAIL
+        if size > bytes_max or (not is_young and file.coldness(size, self.position) is not None):
             return None
         try:
-            return self.file.pread(self.size, self.position)
+            data = file.filesystem.pread(file.fd, size, self.position)
+            return data if len(data) == size else file.pread(size, self.position)
         except OSError:
             return None  # it will fail the same when it is sent, and end the connection as it should
 

@@ -9,6 +9,7 @@ Source: RequestChannel.RequestMetrics.
 from __future__ import annotations
 
 from pybroker.metrics.histogram import Histogram
+from pybroker.metrics.kernels import observe_request
 
 
 class RequestMetrics:
@@ -50,11 +51,9 @@ class RequestMetrics:
     def answered(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
         """Count an answer of `size` bytes, 0 where there is none, and where its time went."""
         self.response_bytes += size
-        self.queue_ns.observe(queue_ns)
-        self.local_ns.observe(local_ns)
-        self.remote_ns.observe(remote_ns)
-        self.send_ns.observe(send_ns)
-        self.total_ns.observe(queue_ns + local_ns + remote_ns + send_ns)
+        observe_request(
+            self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
+        )
 
     def error(self, name: str, count: int = 1) -> None:
         """Count answers with the error of this name."""

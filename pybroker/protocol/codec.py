@@ -193,7 +193,7 @@ def encode(message: object, version: int) -> list[Part]:
 
     Raises EncodeError.
     """
-    return _encoded(message, version, _encoder_of(message, version)[0], None)
+    return _encoded(message, version, None)
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
@@ -201,8 +201,14 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
 
     Raises EncodeError.
     """
-    encoder, pack_head = _encoder_of(message, version)
-    return _encoded(message, version, encoder, pack_head(correlation_id))
+    try:
+        encoder, pack_head = message.__schema__.encoders[version]  # type: ignore[attr-defined]
+    except (KeyError, AttributeError):
+        encoder, pack_head = _encoder_of(message, version)
+    try:
+        return encoder(message, pack_head(correlation_id))  # type: ignore[no-any-return]  # as the schema says
+    except _UNFIT as error:
+        raise _misfit(message, version, error) from error
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
@@ -216,7 +222,7 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
     head = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id, -1 if client_id is None else len(client)) + client
     if schema.flexible.has(version):
         head += b"\0"
-    return _encoded(message, version, _encoder_of(message, version)[0], head)
+    return _encoded(message, version, head)
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:
@@ -237,11 +243,16 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
     return correlation_id, decode(cls, version, frame, position)
 
 
-def _encoded(message: object, version: int, encoder: Encoder, head: bytes | None) -> list[Part]:
+def _encoded(message: object, version: int, head: bytes | None) -> list[Part]:
+    encoder, _ = _encoder_of(message, version)
     try:
         return encoder(message, head)
     except _UNFIT as error:
-        raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
+        raise _misfit(message, version, error) from error
+
+
+def _misfit(message: object, version: int, error: Exception) -> EncodeError:
+    return EncodeError(f"{type(message).__name__} v{version}: {error}")
 
 
 def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:

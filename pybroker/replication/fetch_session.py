@@ -32,6 +32,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import (
     NO_OFFSET,
@@ -53,6 +54,8 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
+
+_NO_ERROR: Final = ErrorCode.NONE  # looking up an enum's member costs more than the answer
 
 TopicNames = Callable[["TopicId"], str | None]
 
@@ -212,7 +215,7 @@ class SessionlessContext(FetchContext):
 
     def answer(self, results: FetchResults) -> FetchAnswer:
         """Everything."""
-        return FetchAnswer(ErrorCode.NONE, NO_SESSION_ID, results)
+        return new_tuple(FetchAnswer, (_NO_ERROR, NO_SESSION_ID, results))
 
 
 class FullContext(FetchContext):
