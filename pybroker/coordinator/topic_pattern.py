@@ -4,6 +4,8 @@ Kafka uses RE2, whose time grows with pattern times text. Python's `re` parses o
 after the other, and a client could stop the broker with `(a+)+b`. A pattern becomes a small automaton that is in many states at
 once. What an automaton cannot do (references to groups, looking around, possessive parts) is refused, as RE2 does.
 
+Where the two languages differ, RE2's counts; see `re2_syntax`.
+
 Cost
     Length of the text times number of states, which is at most MAX_STATES.
 
@@ -14,8 +16,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+from pybroker.coordinator.re2_syntax import PatternError, as_python
 
 MAX_STATES: Final = 10_000
 MAX_LENGTH: Final = 10_000
@@ -25,11 +29,7 @@ _REFUSED_FLAGS: Final = re.LOCALE | re.VERBOSE
 
 Accepts = Callable[[str], bool]
 _State = tuple[str, Any, list[int]]
-"""`char` with what it accepts, `start`, `end`, `free` or `done`; then the next states."""
-
-
-class PatternError(Exception):
-    """What is wrong with a pattern, for people."""
+"""`char` with what it accepts, an assertion's name, `free` or `done`; then the next states."""
 
 
 class TopicPattern:
@@ -39,7 +39,7 @@ class TopicPattern:
         if len(pattern) > MAX_LENGTH:
             raise PatternError("it is too long")
         try:
-            tree = _parser.parse(pattern)
+            tree = _parser.parse(as_python(pattern))
         except (re.error, RecursionError, OverflowError) as error:
             raise PatternError(str(error)) from error
         if tree.state.flags & _REFUSED_FLAGS:
@@ -53,17 +53,17 @@ class TopicPattern:
 
     def matches(self, text: str) -> bool:
         """Whether the whole of `text` matches."""
-        current = self._reach([self._first], 0, len(text))
+        current = self._reach([self._first], 0, text)
         for at, char in enumerate(text):
             following = [
                 after for state in current if (kind := self._states[state])[0] == "char" and kind[1](char) for after in kind[2]
             ]
             if not following:
                 return False
-            current = self._reach(following, at + 1, len(text))
+            current = self._reach(following, at + 1, text)
         return 0 in current
 
-    def _reach(self, states: Iterable[int], at: int, length: int) -> set[int]:
+    def _reach(self, states: Iterable[int], at: int, text: str) -> set[int]:
         reached: set[int] = set()
         left = list(states)
         while left:
@@ -72,7 +72,7 @@ class TopicPattern:
                 continue
             reached.add(state)
             kind, _, following = self._states[state]
-            if kind == "free" or (kind == "start" and at == 0) or (kind == "end" and at == length):
+            if kind == "free" or _ASSERTIONS.get(kind, _never)(text, at):
                 left += following
         return reached
 
@@ -103,10 +103,8 @@ class TopicPattern:
                 return self._repeat(lowest, highest, inner, after, flags)
             case "AT":
                 where = str(argument)
-                if where in {"AT_BEGINNING", "AT_BEGINNING_STRING"}:
-                    return self._add("start", None, [after])
-                if where in {"AT_END", "AT_END_STRING"}:
-                    return self._add("end", None, [after])
+                if where in _ASSERTIONS:
+                    return self._add(where, None, [after])
         raise PatternError(f"{operator.lower()} is not supported")
 
     def _repeat(self, lowest: int, highest: Any, inner: Any, after: int, flags: int) -> int:
@@ -159,3 +157,30 @@ def _one_of(kind: str, what: Any) -> Accepts:
         chars = _CATEGORIES[name.removeprefix("NOT_")]
         return lambda char: (char in chars) is not name.startswith("NOT_")
     raise PatternError(f"{kind.lower()} is not supported")
+
+
+def _is_start(_text: str, at: int) -> bool:
+    return at == 0
+
+
+def _is_end(text: str, at: int) -> bool:
+    return at == len(text)
+
+
+def _is_boundary(text: str, at: int) -> bool:
+    return (at > 0 and text[at - 1] in _WORD) is not (at < len(text) and text[at] in _WORD)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return not _is_boundary(text, at)
+
+
+def _never(_text: str, _at: int) -> bool:
+    return False
+
+
+_ASSERTIONS: Final[Mapping[str, Callable[[str, int], bool]]] = {
+    "AT_BEGINNING": _is_start, "AT_BEGINNING_STRING": _is_start, "AT_END": _is_end, "AT_END_STRING": _is_end,
+    "AT_BOUNDARY": _is_boundary, "AT_NON_BOUNDARY": _is_inside,
+}  # fmt: skip
+"""Whether they hold between the characters of a text before and behind a place."""

@@ -1,0 +1,97 @@
+r"""From RE2's language of regular expressions to Python's, as far as they differ.
+
+    RE2                    Python
+    [[:alpha:]]            [A-Za-z]; also [:^alpha:] is refused
+    \Q...\E                its characters, escaped
+    \z                     \Z, which RE2 does not know
+    (?<name>...)           (?P<name>...)
+    the flag U             nothing: greedy or not is all the same where the whole text must match
+    x{,3}                  x\{,3}: no repetition
+    (?#...), \N, \u, \U    refused, as RE2 does
+
+RE2 knows, and this does not: classes of Unicode (\pL), \C, and flags in the middle of a group. They are refused.
+
+Source: RE2's documented syntax; RE2/J.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CLASSES: Final = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\x0b\f\r ", "upper": "A-Z",
+    "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+_ONLY_PYTHON: Final = frozenset({r"\Z", r"\N", r"\u", r"\U"})
+_FLAGS: Final = frozenset("imsU")
+
+_OUTSIDE: Final = re.compile(
+    r"""\\Q(?P<quoted>.*?)(?:\\E|$)
+    |(?P<escape>\\.)
+    |(?P<begin>\[\^?\]?)
+    |\(\?(?P<on>[A-Za-z]*)(?P<off>-[A-Za-z]+)?(?P<head>[:)])
+    |(?P<comment>\(\?\#)
+    |(?P<name>\(\?<(?![=!]))
+    |(?P<brace>\{,)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_INSIDE: Final = re.compile(
+    r"""\\Q(?P<quoted>.*?)(?:\\E|$)
+    |(?P<escape>\\.)
+    |\[:(?P<posix>\^?\w*):\]
+    |(?P<bracket>\[)
+    |(?P<end>\])
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class PatternError(Exception):
+    """What is wrong with a pattern, for people."""
+
+
+def as_python(pattern: str) -> str:
+    """The same for Python's parser, which finds most that is wrong. Raises PatternError."""
+    out: list[str] = []
+    at, is_inside = 0, False
+    while found := (_INSIDE if is_inside else _OUTSIDE).match(pattern, at):
+        at = found.end()
+        kind = found.lastgroup
+        is_inside = kind == "begin" or (is_inside and kind != "end")
+        out.append(_translated(kind or "", found))
+    return "".join(out)
+
+
+def _translated(kind: str, found: re.Match[str]) -> str:
+    match kind:
+        case "quoted":
+            return re.escape(found[kind])
+        case "escape" if found[kind] in _ONLY_PYTHON:
+            raise PatternError(f"bad escape {found[kind]}")
+        case "escape":
+            return r"\Z" if found[kind] == r"\z" else found[kind]
+        case "posix":
+            if found[kind] not in _CLASSES:
+                raise PatternError(f"[:{found[kind]}:] is not supported")
+            return _CLASSES[found[kind]]
+        case "bracket" | "brace":
+            return "\\" + found[kind]
+        case "head":
+            return _head(found["on"], (found["off"] or "")[1:], found["head"])
+        case "comment":
+            raise PatternError("comments are not supported")
+        case "name":
+            return "(?P<"
+    return found[kind]
+
+
+def _head(on: str, off: str, end: str) -> str:
+    if not set(on + off) <= _FLAGS:
+        raise PatternError(f"flags {on}{off} are not supported")
+    on, off = on.replace("U", ""), off.replace("U", "")
+    if end == ")" and not on:
+        return ""
+    return f"(?{on}{'-' if off else ''}{off}{end}"
