@@ -23,8 +23,9 @@ from pybroker.coordinator.consumer_records import (
     target_record,
     topics_record,
 )
+from pybroker.coordinator.re2_syntax import PatternError
 from pybroker.coordinator.reconciliation import next_step
-from pybroker.coordinator.topic_pattern import PatternError, TopicPattern
+from pybroker.coordinator.topic_pattern import TopicPattern
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
