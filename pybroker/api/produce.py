@@ -34,6 +34,7 @@ from pybroker.protocol.messages.produce import (
 )
 from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+from pybroker.replication.quick_append import produce_one
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_ID_VERSION: Final = 13
+_ANSWERED: Final = frozenset({-1, 1})  # the acks that have an answer
+
+_RESPONSE: Final = ProduceResponse()
+_TOPIC: Final = TopicProduceResponse()
+_PARTITION: Final = PartitionProduceResponse()
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the answer, in the request's order."""
@@ -51,6 +57,11 @@ Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Future[ProduceResponse] | None:
     """Append; see the module."""
     version = context.api_version
+    if len(request.topic_data) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:
+        topic = request.topic_data[0]
+        answered = produce_one(broker.replica_manager, topic, _RESPONSE, _TOPIC, _PARTITION, _partition)
+        if answered is not None:
+            return answered
     entries: dict[TopicPartition, memoryview] = {}
     refused: ProduceResults = {}
     is_unauthorized = False

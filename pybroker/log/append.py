@@ -61,10 +61,7 @@ def append_as_leader(
             rules.is_compacted,
         )
         if accepted is not None:
-            last_offset_delta, max_timestamp, producer_id = accepted
-            if producer_id < 0:
-                return _append_plain(log, records, first_offset + last_offset_delta, max_timestamp, leader_epoch, now_ms)
-            return _append(log, records, [BatchView(records)], now_ms, origin)
+            return append_accepted(log, records, accepted, leader_epoch, now_ms)
     validated = validate_and_assign(
         records,
         first_offset=first_offset,
@@ -96,11 +93,13 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def _append_plain(  # noqa: PLR0917  (the hot path: a call by name costs more)
-    log: Log, data: memoryview, last_offset: int, max_timestamp: int, leader_epoch: int, now_ms: int
-) -> LogAppendInfo:
-    """What `_append` does, for the one batch of a producer without an id."""
-    first_offset, next_offset = log.log_end_offset, last_offset + 1
+def append_accepted(log: Log, data: memoryview, accepted: tuple[int, int, int], leader_epoch: int, now_ms: int) -> LogAppendInfo:
+    """Write a client's batch that `accept_batch` gave the log end offset. Raises what `append_as_leader` does."""
+    last_offset_delta, max_timestamp, producer_id = accepted
+    if producer_id >= 0:
+        return _append(log, data, [BatchView(data)], now_ms, _CLIENT)
+    first_offset = log.log_end_offset
+    last_offset, next_offset = first_offset + last_offset_delta, first_offset + last_offset_delta + 1
     record_count, size, config = next_offset - first_offset, len(data), log.config
     try:
         entries = log.epochs.entries

@@ -30,8 +30,8 @@ def accept_batch(
     """The whole check of what a producer mostly sends, and its offset and leader epoch written into it where it lies.
 
     That is: one batch of magic 2 from offset 0 on in a writable buffer, not compressed, its checksum, sizes, counts, offsets
-    and max timestamp right, no control records, all timestamps from `now_ms - before_max_ms` to `now_ms + after_max_ms`, with
-    keys if the topic `is_compacted`. Returns last offset delta, max timestamp and producer id.
+    and max timestamp right, no transaction, no control records, all timestamps from `now_ms - before_max_ms` to
+    `now_ms + after_max_ms`, with keys if the topic `is_compacted`. Returns last offset delta, max timestamp and producer id.
 
     None for everything else, be it right or wrong, and then nothing was changed.
     """

@@ -209,7 +209,7 @@ cdef enum:  # a batch's header; see `batch`
     BASE_SEQUENCE_AT = 53
     RECORD_COUNT_AT = 57
     HEADER_SIZE = 61
-    REWRITTEN_BITS = 0x2F  # codec, log append time, control
+    UNUSUAL_BITS = 0x3F  # codec, log append time, transactional, control
 
 ctypedef const uint8_t *Bytes
 
@@ -653,7 +653,7 @@ cdef inline bint has_plain_header(Bytes p, int64_t size, int64_t bytes_max) noex
     cdef int64_t count
     if size < HEADER_SIZE or size > bytes_max or p[MAGIC_AT] != 2 or get_int32(p + BATCH_LENGTH_AT) != size - 12:
         return False
-    if get_int64(p) != 0 or p[ATTRIBUTES_AT + 1] & REWRITTEN_BITS:
+    if get_int64(p) != 0 or p[ATTRIBUTES_AT + 1] & UNUSUAL_BITS:
         return False
     count = get_int32(p + RECORD_COUNT_AT)
     if count <= 0 or get_int32(p + LAST_OFFSET_DELTA_AT) != count - 1:

@@ -20,6 +20,7 @@ from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    TRANSACTIONAL_BIT,
     set_offset_and_epoch,
 )
 from pybroker.records.errors import CorruptRecordError, record_fault
@@ -36,7 +37,7 @@ _INT32: Final = struct.Struct(">i")
 _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
 _INT64: Final = struct.Struct(">q")
 
-_REWRITTEN_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT
+_UNUSUAL_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 # Keep in step with RECORD_FAULTS.
 _CUT_NUMBER: Final = 0
@@ -174,7 +175,7 @@ def accept_batch(  # noqa: PLR0917
         base_offset
         or length + LOG_OVERHEAD != len(view)
         or magic != MAGIC
-        or attributes & _REWRITTEN_BITS
+        or attributes & _UNUSUAL_BITS
         or count <= 0
         or last_delta != count - 1
         or (sequence < 0 <= producer_id)

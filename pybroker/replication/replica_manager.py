@@ -296,8 +296,7 @@ class ReplicaManager:
                     records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
                 )
             except Exception as error:
-                failed = results[topic_partition] = self._failed_append(partition, error)
-                self._count_failed_produce(topic, len(records) if failed.error_code in _TOO_LARGE else 0)
+                results[topic_partition] = self.failed_append(partition, records, error)
                 continue
             first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
             for counters in self._metrics.of_topic(topic):
@@ -341,13 +340,8 @@ class ReplicaManager:
         for counters in self._metrics.of_topic(topic):
             counters.produce_message_conversions += record_count
 
-    def _count_failed_produce(self, topic: str, bytes_rejected: int) -> None:
-        for counters in self._metrics.of_topic(topic):
-            counters.produce_requests += 1
-            counters.failed_produce_requests += 1
-            counters.bytes_rejected += bytes_rejected
-
-    def _failed_append(self, partition: Partition, error: Exception) -> PartitionProduceResult:
+    def failed_append(self, partition: Partition, records: memoryview, error: Exception) -> PartitionProduceResult:
+        """Count an append that failed, and say how."""
         if isinstance(error, KafkaError):
             code, message = error.code, error.message if error.message != error.code.message else None
         elif isinstance(error, OSError):
@@ -356,6 +350,10 @@ class ReplicaManager:
         else:
             logger.error("append to %s failed", partition.topic_partition, exc_info=error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        for counters in self._metrics.of_topic(partition.topic_partition.topic):
+            counters.produce_requests += 1
+            counters.failed_produce_requests += 1
+            counters.bytes_rejected += len(records) if code in _TOO_LARGE else 0
         return PartitionProduceResult(
             code,
             log_start_offset=-1 if code in _NOTHING_KNOWN else partition.log.log_start_offset,

@@ -1,0 +1,187 @@
+"""A produce request that is answered by one native call, and the same request on the general way: one behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybroker.api import produce
+from pybroker.metrics.broker_metrics import TopicMetrics
+from pybroker.model import TopicPartition
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.codec import encode_request
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.replication.partition import Partition
+from pybroker.replication.quick_append import IS_NATIVE, produce_one
+from tests.api.records import batch
+from tests.api.whole import NOW_MS, Whole, collected
+from tests.log.test_append_ways import state
+
+needs_native = pytest.mark.skipif(not IS_NATIVE, reason="the extension was not built")
+
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "small": {"segment_bytes": "1000", "index_interval_bytes": "150", "max_message_bytes": "400", "flush_messages": "5"},
+    "young": {"segment_ms": "40", "message_timestamp_after_max_ms": "30", "message_timestamp_before_max_ms": "100"},
+    "stamped": {"message_timestamp_type": "LogAppendTime"},
+    "compacted": {"cleanup_policy": "compact"},
+}
+NAMES = [*TOPICS, "__consumer_offsets", "unknown"]
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> PartitionProduceData:
+    values = [b"v" * size for size in draw(st.lists(st.integers(0, 150), min_size=1, max_size=3))]
+    fields: dict[str, int] = {}
+    if draw(st.booleans()):
+        fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": draw(st.integers(0, 4))}
+    records: bytearray | None = bytearray(batch(*values, timestamp=NOW_MS + draw(st.integers(-120, 60)), **fields))
+    fault = draw(st.sampled_from(["", "", "", "", "", "null", "damage", "transaction", "cut"]))
+    if fault == "null":
+        records = None
+    elif fault == "damage":
+        records[draw(st.integers(0, len(records) - 1))] ^= 4
+    elif fault == "transaction":
+        records[22] |= 0x10
+    elif fault == "cut":
+        del records[draw(st.integers(0, len(records))) :]
+    return PartitionProduceData(index=draw(st.sampled_from([0, 0, 0, 1, 7])), records=records)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[ProduceRequest, int]:
+    count = draw(st.sampled_from([1, 1, 1, 2]))
+    topics = [
+        TopicProduceData(
+            name=draw(st.sampled_from(NAMES)),
+            partition_data=draw(st.lists(partitions(), min_size=1, max_size=draw(st.integers(1, 2)))),
+        )
+        for _ in range(count)
+    ]
+    return ProduceRequest(acks=draw(st.sampled_from([1, 1, 1, -1, 0, 2])), timeout_ms=100, topic_data=topics), draw(
+        st.sampled_from([3, 5, 7, 8, 9, 12])
+    )
+
+
+def fetch(name: str) -> FetchRequest:
+    wanted = [FetchTopic(topic=name, partitions=[FetchPartition(partition=0, fetch_offset=1 << 40, partition_max_bytes=1 << 20)])]
+    return FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=wanted)
+
+
+def answer(whole: Whole, request: ProduceRequest, version: int) -> object:
+    """All bytes of the answer, or that the connection is closed."""
+    parts = encode_request(request, version, 77, "test")
+    frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+    try:
+        answered = whole.dispatcher(whole.connection, frame)
+    except ProtocolViolation as error:
+        return str(error)
+    return answered if answered is None else collected(answered)
+
+
+def numbers(metrics: TopicMetrics) -> list[int]:
+    return [getattr(metrics, name) for name in TopicMetrics.__slots__]
+
+
+def everything(whole: Whole) -> object:
+    counted = {name: numbers(topic) for name, topic in whole.metrics.topics.items()}
+    found = {
+        topic_partition: (state(partition.log), partition.high_watermark_metadata)
+        for topic_partition, partition in whole.replicas.partitions.items()
+    }
+    return numbers(whole.metrics.all_topics), counted, whole.metrics.requests[0].errors, found
+
+
+async def started(directory: str | Path) -> Whole:
+    whole = await Whole(Path(directory)).start()
+    for name, configs in TOPICS.items():
+        await whole.create(name, partitions=2, **configs)
+    return whole
+
+
+async def parked(whole: Whole, name: str) -> asyncio.Future[Any]:
+    end = whole.replicas.partitions[TopicPartition(name, 0)].log.log_end_offset
+    asked = fetch(name)
+    asked.topics[0].partitions[0].fetch_offset = end
+    waiting = whole.send(asked, 11)
+    assert isinstance(waiting, asyncio.Future)
+    return waiting
+
+
+@needs_native
+@given(sent=st.lists(st.tuples(requests(), st.integers(0, 30)), min_size=1, max_size=15))
+@settings(deadline=None, max_examples=60)
+def test_both_ways_answer_and_do_the_same(sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
+    async def compare(first: str, second: str) -> None:
+        quick, general = await started(first), await started(second)
+        for (request, version), later_ms in sent:
+            for whole in (quick, general):
+                whole.pass_time(later_ms)
+            name = request.topic_data[0].name
+            waits = [await parked(whole, name) for whole in (quick, general)] if name in TOPICS else []
+            one = answer(quick, request, version)
+            with mock.patch.object(produce, "produce_one", return_value=None):
+                other = answer(general, request, version)
+            assert one == other
+            await asyncio.sleep(0)
+            assert len({waiting.done() for waiting in waits}) < 2
+            for waiting in waits:
+                waiting.cancel()
+            assert everything(quick) == everything(general)
+
+    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+        asyncio.run(compare(first, second))
+
+
+@needs_native
+async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=100,
+        topic_data=[TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * 100))])],
+    )
+    answer(whole, request, 7)  # the first one begins the leader's epoch
+    with mock.patch.object(Partition, "append_records_to_leader", side_effect=AssertionError):
+        for version in (3, 7, 9, 12):
+            for _ in range(100):
+                (topic,) = (await whole.ask(request, version)).responses
+                assert topic.partition_responses[0].error_code == 0
+    assert whole.replicas.partitions[TopicPartition("plain", 0)].high_watermark == 401
+
+
+@pytest.mark.parametrize("is_quick", [pytest.param(True, marks=needs_native), False])
+async def test_a_disk_that_fails_is_answered_and_counted(tmp_path: Path, is_quick: bool) -> None:
+    whole = await started(tmp_path)
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=100,
+        topic_data=[TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * 100))])],
+    )
+    answer(whole, request, 7)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = whole.replicas.partitions[TopicPartition("plain", 0)].log
+    log.segments.active.file._pwrite = full
+    way = produce_one if is_quick else lambda *_: None
+    with mock.patch.object(produce, "produce_one", way):
+        (topic,) = (await whole.ask(request, 9)).responses
+    (partition,) = topic.partition_responses
+    assert (partition.error_code, partition.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert "offline" in partition.error_message
+    assert log.log_directory.is_offline
+    counted = whole.metrics.topics["plain"]
+    assert (counted.produce_requests, counted.failed_produce_requests) == (2, 1)
