@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic_group import ClassicGroup, GroupState
 from pybroker.coordinator.consumer_group import ConsumerGroup
 from pybroker.coordinator.consumer_records import group_tombstones
-from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, group_tombstone, offset_tombstone
+from pybroker.coordinator.records import NO_TIMESTAMP, group_tombstone, offset_tombstone
 from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult
 
 if TYPE_CHECKING:
@@ -44,30 +44,32 @@ def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
 
 def _expire_offsets(shard: GroupShard, group: ClassicGroup | ConsumerGroup, records: list[CoordinatorRecord], now_ms: int) -> int:
     """Returns how many offsets stay."""
+    topics = shard.offsets.get(group.group_id)
+    if topics is None:
+        return 0
+    counts, since_ms = _counts_since(group)
+    newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
     left = 0
-    retention_ms = shard.settings.offsets_retention_ms
-    for topic, partitions in shard.offsets.get(group.group_id, {}).items():
-        is_subscribed = group.is_subscribed_to(topic)
+    for topic, partitions in topics.items():
+        if not counts or group.is_subscribed_to(topic):
+            left += len(partitions)
+            continue
         for partition, committed in partitions.items():
-            if not is_subscribed and _is_expired(group, committed, retention_ms, now_ms):
+            if committed.expire_ms != NO_TIMESTAMP:
+                is_expired = now_ms >= committed.expire_ms
+            else:
+                is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
+            if is_expired:
                 records.append(offset_tombstone(group.group_id, topic, partition))
             else:
                 left += 1
     return left
 
 
-def _is_expired(group: ClassicGroup | ConsumerGroup, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
-    since_ms: int | None
-    if (
-        isinstance(group, ConsumerGroup)
-        or group.protocol_type is None
-        or (group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None)
-    ):
-        since_ms = committed.commit_ms
-    elif group.state is GroupState.EMPTY:
-        since_ms = committed.commit_ms if group.state_since_ms is None else group.state_since_ms
-    else:
-        return False
-    if committed.expire_ms != NO_TIMESTAMP:
-        return now_ms >= committed.expire_ms
-    return now_ms - since_ms >= retention_ms
+def _counts_since(group: ClassicGroup | ConsumerGroup) -> tuple[bool, int | None]:
+    """Whether time counts at all for the group's offsets, and since when; None for each one's commit."""
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+        return True, None
+    if group.state is GroupState.EMPTY:
+        return True, group.state_since_ms
+    return group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None, None

@@ -61,6 +61,8 @@ logger = logging.getLogger(__name__)
 HASHES_MAX: Final = 10_000
 """Groups whose hashes are kept."""
 
+CLEAN_UP_STEPS: Final = 100
+
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
@@ -119,6 +121,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._controller = controller
         self._hashes: dict[str, int] = {}  # by group: each letter of a name costs 0.1 us in every request
+        self._loaded = 0  # shards, since the start
         settings = group_settings(config, new_member_id)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeSettings(
@@ -175,15 +178,17 @@ class GroupCoordinator:
         result = first_operation(shard, self._partition_count, now_ms)
         for group in shard.consumer_groups.values():
             consumer_sessions.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
-        result.timers.append(self._next_clean_up())
+        # A thousandth of the interval after each other, so that not all of them hold the loop up at once.
+        interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
+        result.timers.append(self._next_clean_up(self._loaded % CLEAN_UP_STEPS * interval_ms // 1000))
         return result
 
     def _partition_count(self, topic: str) -> int:
         image = self._controller.image.topics.get(topic)
         return 0 if image is None else len(image.partitions)
 
-    def _next_clean_up(self) -> TimerChange:
-        return TimerChange("clean up", self._config.offsets_retention_check_interval_ms, self._clean_up)
+    def _next_clean_up(self, more_ms: int = 0) -> TimerChange:
+        return TimerChange("clean up", self._config.offsets_retention_check_interval_ms + more_ms, self._clean_up)
 
     def _clean_up(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = expiry.clean_up(shard, now_ms)
