@@ -3,7 +3,14 @@
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("metrics._native", "protocol._native", "records._native", "records._columns", "replication._append", "replication._native")
+MODULES = (
+    "metrics._native",
+    "protocol._native",
+    "records._native",
+    "records._columns",
+    "replication._append",
+    "replication._native",
+)
 
 setup(
     ext_modules=cythonize(
