@@ -85,6 +85,21 @@ def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.Record
     return pa.RecordBatch.from_arrays([maker.array(field) for field in schema], schema=schema)
 
 
+def within(batch: pa.RecordBatch, rows: Rows, first_ms: int | None, end_ms: int | None) -> pa.RecordBatch:
+    """The rows of these times alone; the batch itself where that is all of them."""
+    if first_ms is None and end_ms is None:
+        return batch
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    count, _, (buffer, least, greatest), *_ = rows.columns
+    first_ms, end_ms = 0 if first_ms is None else first_ms, MICROS_MAX_MS if end_ms is None else end_ms
+    if least >= first_ms and greatest < end_ms:
+        return batch
+    times = pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(buffer)])
+    return batch.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
+
+
 class _Maker:
     def __init__(self, rows: Rows, tp: TopicPartition) -> None:
         import pyarrow as pa  # noqa: PLC0415

@@ -3,12 +3,17 @@
 path                  the data directory; several (log.dirs) separated by commas, or load([...])
 topic                 names separated by commas            without either every topic but Kafka's own
 topicPattern          a regular expression that a whole name matches
+partitions            numbers separated by commas
 columns               which columns, separated by commas; a schema given to the reader says the same
 isolation             read_committed (default) | read_uncommitted
 until                 highWatermark (default): as the broker last wrote it to its checkpoint, every
                       `replica.high.watermark.checkpoint.interval.ms` | logEnd: the last whole batch, for a single replica
 startingOffsets       earliest (default) | latest | {"topic": {"0": 5, "1": -2}}, where -2 is earliest and -1 latest
 endingOffsets         latest (default) | the same JSON; batch reads only
+startingTimestamp     only records from this time (ms) on
+endingTimestamp       only records before this time (ms)
+pushFilters           false (default) | true: let Spark hand over the filters of a query. Spark 4.2.0 keeps them with the
+                      DataFrame, so that a second query of it gets the rows of the first: a frame for one query only
 failOnDataLoss        true (default): offsets that are gone end the job | false: it goes on without them, and says so
 checkCrcs             true (default) | false: do not try the checksums of batches
 splitBytes            about how much of a segment one Spark task reads (64 MB)
@@ -36,11 +41,15 @@ _NAMES: Final = (
     "paths",
     "topic",
     "topicPattern",
+    "partitions",
     "columns",
     "isolation",
     "until",
     "startingOffsets",
     "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "pushFilters",
     "failOnDataLoss",
     "checkCrcs",
     "splitBytes",
@@ -67,18 +76,25 @@ class Options:
     directories: tuple[str, ...]
     topics: frozenset[str] | None
     topic_pattern: re.Pattern[str] | None
+    partitions: frozenset[int] | None
     columns: tuple[str, ...] | None
     is_committed_only: bool
     is_until_log_end: bool
     starting: Bound
     ending: Bound
+    first_timestamp: int | None
+    end_timestamp: int | None
+    is_pushing: bool
     is_data_loss_failure: bool
     are_checksums_checked: bool
     split_bytes: int
     offsets_per_trigger_max: int | None
 
-    def takes(self, topic: str) -> bool:
-        """Whether the options ask for this topic."""
+    def takes(self, tp: TopicPartition) -> bool:
+        """Whether the options ask for this partition."""
+        return (self.partitions is None or tp.partition in self.partitions) and self._takes_topic(tp.topic)
+
+    def _takes_topic(self, topic: str) -> bool:
         if self.topics is not None:
             return topic in self.topics
         if self.topic_pattern is not None:
@@ -99,11 +115,15 @@ def parse(given: Mapping[str, str]) -> Options:
         directories=_directories(values),
         topics=None if topics is None else frozenset(_words(topics)),
         topic_pattern=None if pattern is None else _pattern(pattern),
+        partitions=_partitions(values),
         columns=tuple(_words(values["columns"])) if "columns" in values else None,
         is_committed_only=_choice(values, "isolation", "read_committed", "read_uncommitted"),
         is_until_log_end=not _choice(values, "until", "highWatermark", "logEnd"),
         starting=_bound("startingOffsets", values.get("startingoffsets", "earliest")),
         ending=_bound("endingOffsets", values.get("endingoffsets", "latest")),
+        first_timestamp=_number(values, "startingTimestamp", None),
+        end_timestamp=_number(values, "endingTimestamp", None),
+        is_pushing=not _choice(values, "pushFilters", "false", "true"),
         is_data_loss_failure=_choice(values, "failOnDataLoss", "true", "false"),
         are_checksums_checked=_choice(values, "checkCrcs", "true", "false"),
         split_bytes=_number(values, "splitBytes", SPLIT_BYTES) or SPLIT_BYTES,
@@ -136,6 +156,15 @@ def _directories(values: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise PipelineError('which data directory? spark.read.format("pybroker").load("/var/lib/pybroker")')
     return tuple(path.removeprefix("file://").removeprefix("file:").rstrip("/") or "/" for path in paths)
+
+
+def _partitions(values: Mapping[str, str]) -> frozenset[int] | None:
+    if "partitions" not in values:
+        return None
+    words = _words(values["partitions"])
+    if not words or not all(word.isascii() and word.isdigit() for word in words):
+        raise PipelineError(f"partitions are numbers separated by commas, not {values['partitions']}")
+    return frozenset(map(int, words))
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.datasource.files import Segment, SegmentLookup
@@ -52,6 +52,15 @@ def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[
     return ranges
 
 
+def _with_times(options: Options, constraints: Constraints) -> Constraints:
+    """The constraints, narrowed by the times that the options give."""
+    if options.first_timestamp is not None:
+        constraints = replace(constraints, min_timestamp=max(constraints.min_timestamp, options.first_timestamp))
+    if options.end_timestamp is not None:
+        constraints = replace(constraints, max_timestamp=min(constraints.max_timestamp, options.end_timestamp - 1))
+    return constraints
+
+
 def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
     """The offset that a bound is in this partition."""
     offset = bound.of(snapshot.tp)
@@ -62,6 +71,7 @@ def plan_partition(
     snapshot: PartitionSnapshot, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
 ) -> Iterator[SegmentRange]:
     """The ranges of [start, end) of one partition. Raises PipelineError when the log begins later and that is a failure."""
+    constraints = _with_times(options, constraints)
     if start < min(end, snapshot.start_offset):
         lost(snapshot.tp, start, min(end, snapshot.start_offset), "the log begins later, by retention or DeleteRecords", options)
     start = max(start, snapshot.start_offset, constraints.first_offset)

@@ -66,7 +66,7 @@ def places(options: Options) -> list[Place]:
             if place.tp in found:
                 raise PipelineError(f"{place.tp} lies in {found[place.tp].directory} and in {place.directory}")
             found[place.tp] = place
-    missing = sorted((options.topics or set()) - {tp.topic for tp in found})
+    missing = sorted((options.topics or set()) - seen_topics)
     if missing:
         raise PipelineError(f"no topic {', '.join(missing)} in {', '.join(options.directories)}: {_known(seen_topics)}")
     if options.topic_pattern is not None and not found:
@@ -94,7 +94,7 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
             continue
         tp = TopicPartition(match[1], int(match[2]))
         seen_topics.add(tp.topic)
-        if not options.takes(tp.topic):
+        if not options.takes(tp):
             continue
         if watermarks is None and not options.is_until_log_end:
             raise PipelineError(

@@ -15,6 +15,7 @@ from pybroker.pipeline.datasource.options import Options, parse
 from pybroker.pipeline.datasource.plan import plan_batch
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.datasource.stream import StreamPlanner
+from pybroker.records.columns import TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,8 @@ class PybrokerDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        return PybrokerReader(parse(self.options), schema)
+        options = parse(self.options)
+        return (PushingReader if options.is_pushing else PybrokerReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (PySpark's name)
         """For `spark.readStream`."""
@@ -54,13 +56,16 @@ class _Table:
         self.options = options
         self.schema = schema
         self.wanted = arrow.check((field.name, field.dataType.simpleString()) for field in schema.fields)
+        self.times = (options.first_timestamp, options.end_timestamp)
+        if any(time is not None for time in self.times):
+            self.wanted |= TIMESTAMP
 
     def rows(self, one: SegmentRange | None) -> Iterator[pa.RecordBatch]:
         """Arrow record batches; none without a range, as Spark has one task even if there is nothing to read."""
         if one is not None:
             schema = to_arrow_schema(self.schema, timezone="UTC")
             for rows in RangeReader(self.wanted, self.options).read(one):
-                yield arrow.record_batch(rows, one.tp, schema)
+                yield arrow.within(arrow.record_batch(rows, one.tp, schema), rows, *self.times)
 
 
 class PybrokerReader(DataSourceReader):
@@ -70,6 +75,18 @@ class PybrokerReader(DataSourceReader):
         self._table = _Table(options, schema)
         self._constraints = Constraints()
 
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each range of a segment."""
+        return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range."""
+        return self._table.rows(partition.value)
+
+
+class PushingReader(PybrokerReader):
+    """With the query's filters. Spark refuses a reader that has the method where pushing down is switched off."""
+
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Take what names and indexes can answer; return what Spark is to look at still."""
         for one in filters:
@@ -78,14 +95,6 @@ class PybrokerReader(DataSourceReader):
             value = getattr(inner, "value", None)
             if len(inner.attribute) != 1 or not self._constraints.push(inner.attribute[0], kind, value):
                 yield one
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """One for each range of a segment."""
-        return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
-        return self._table.rows(partition.value)
 
 
 class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
