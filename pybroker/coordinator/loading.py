@@ -120,7 +120,8 @@ def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
 
 def _replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
     """Replay a batch; types that mean nothing here are counted in `skipped`."""
-    names, group_id, topic = b"", "", ""
+    names: bytes | None = None
+    group_id = topic = ""
     for key, value in entries(batch):
         if key is None:
             continue

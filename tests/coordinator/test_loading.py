@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.coordinator import loading
+from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
 from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -47,7 +48,14 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     assert await offset(whole) == 4
 
 
-@pytest.mark.parametrize(("key", "value"), [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00")])
+OFFSET = to_bytes(offset_record("g", "t", 0, CommittedOffset(5, -1, "", NOW_MS)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00"), (b"\x00\x01", OFFSET[1]),
+     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1])],
+)  # fmt: skip
 async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: bytes, value: bytes | None) -> None:
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)
@@ -58,6 +66,26 @@ async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: byte
     assert response.error_code == ErrorCode.NOT_COORDINATOR
     response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
     assert response.error_code == 0
+
+
+async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None:
+    """As only compaction or Kafka writes them: names that change within the batch, tombstones among them."""
+    whole = await broker(tmp_path)
+    records = [
+        offset_record(GROUP, "t", 0, CommittedOffset(1, -1, "", NOW_MS)),
+        offset_record(GROUP, "t", 1, CommittedOffset(2, -1, "", NOW_MS)),
+        offset_record("i", "t", 1, CommittedOffset(30, -1, "", NOW_MS)),  # the same partition of the topic of offsets
+        offset_tombstone(GROUP, "t", 1),
+        offset_record(GROUP, "t", 0, CommittedOffset(400, 3, "text", NOW_MS)),
+    ]
+    append(whole, build_batch([Record(at, NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
+    whole.serve()
+    (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
+    assert shard.offsets == {
+        GROUP: {"t": {0: CommittedOffset(400, 3, "text", NOW_MS)}},
+        "i": {"t": {1: CommittedOffset(30, -1, "", NOW_MS)}},
+    }
+    assert shard.groups.keys() == {GROUP, "i"}
 
 
 async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
