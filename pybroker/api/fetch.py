@@ -19,36 +19,36 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
+from pybroker.api.fetch_partition import ZSTD_VERSION, answer_partition, count_partition
 from pybroker.model import TopicId, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pybroker.protocol.wire import JOIN_BYTES_MAX
 from pybroker.replication import kernels
 from pybroker.replication.fetch_data import (
     ClientMetadata,
+    FetchIsolation,
     FetchPartition,
     FetchPartitionData,
     FetchResults,
     SessionKey,
     fetch_params,
 )
-from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID, SessionlessContext
+from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
     from pybroker.api.context import Broker, RequestContext
-    from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.replication.fetch_session import FetchContext
 
-_STORAGE_ERROR_VERSION: Final = 6
-_ZSTD_VERSION: Final = 10
 _RACK_VERSION: Final = 11
 _TOPIC_ID_VERSION: Final = 13
 _REPLICA_STATE_VERSION: Final = 15
 _READ_COMMITTED: Final = 1
+_UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _COPIED_BYTES_MAX: Final = 64 << 10
 """Small slices of an answer are copied into it until they are so many bytes: cheaper than sending each as a piece of its own."""
 
@@ -60,6 +60,11 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     """Read; see the module."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
+    is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
+    if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
+        answered = _at_once(broker, version, request)
+        if answered is not None:
+            return answered
     session = _session(broker, version, request, is_from_follower=replica_id >= 0)
     wanted = session.partitions
     erroneous: FetchResults = []
@@ -92,6 +97,25 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     return deferred.answer()
 
 
+def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchResponse | None:
+    """The answer to a request as most are, if there is enough to read and nothing about it is unusual."""
+    bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
+    responses = kernels.read_at_once(
+        broker.replica_manager.partitions,
+        request.topics,
+        _names(broker) if version >= _TOPIC_ID_VERSION else None,
+        _COMMITTED if request.isolation_level == _READ_COMMITTED else _UNCOMMITTED,
+        bytes_max,
+        min(request.min_bytes, bytes_max) if request.max_wait_ms > 0 else 0,
+        broker.metrics,
+        _TOPIC,
+        _PARTITION,
+        JOIN_BYTES_MAX,
+        _COPIED_BYTES_MAX,
+    )
+    return None if responses is None else FetchResponse(responses=responses)
+
+
 def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
     topics = request.topics
     uses_ids = version >= _TOPIC_ID_VERSION
@@ -99,8 +123,6 @@ def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_fol
     partitions = kernels.wanted_partitions(topics, names)
     if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
-    if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID:
-        return SessionlessContext(partitions)
     forgotten: list[SessionKey] = [
         (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
         for topic in request.forgotten_topics_data
@@ -143,93 +165,11 @@ def _response(broker: Broker, version: int, session: FetchContext, results: Fetc
     conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
 
     def answer_one(wanted: FetchPartition, data: FetchPartitionData) -> PartitionData:
-        _count(broker.metrics, wanted, data)
-        return _partition(broker, version, conversion, wanted, data)
+        count_partition(broker.metrics, wanted, data)
+        return answer_partition(broker, version, conversion, wanted, data)
 
-    is_plain = version >= _ZSTD_VERSION
+    is_plain = version >= ZSTD_VERSION
     responses = kernels.answered_topics(
         said.results, broker.metrics, is_plain, answer_one, _TOPIC, _PARTITION, JOIN_BYTES_MAX, _COPIED_BYTES_MAX
     )
     return FetchResponse(error_code=said.error_code, session_id=said.session_id, responses=responses)
-
-
-def _partition(
-    broker: Broker, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
-) -> PartitionData:
-    code = data.error_code
-    if code:
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # the other is unknown to clients of that time, and retried by none
-        return _refused(wanted, code, data)
-    records = data.records
-    answered = PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=data.high_watermark,
-        last_stable_offset=data.last_stable_offset,
-        log_start_offset=data.log_start_offset,
-        preferred_read_replica=data.preferred_read_replica,
-        records=b"" if records is None else records,
-    )
-    if data.aborted_transactions is not None:
-        answered.aborted_transactions = [
-            messages.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in data.aborted_transactions
-        ]
-    else:
-        answered.aborted_transactions = None
-    if data.diverging_epoch is not None:
-        answered.diverging_epoch = messages.EpochEndOffset(
-            epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset
-        )
-    if version < _ZSTD_VERSION:
-        partition = broker.replica_manager.partitions.get(wanted.topic_partition)
-        config = None if partition is None else partition.log.config
-        if config is not None and config.compression_type == "zstd":
-            return _refused(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if conversion is not None:
-            if config is not None and not config.message_downconversion_enable:
-                return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
-            if records is not None:
-                converted = conversion.convert(wanted.topic_partition.topic, records, wanted.fetch_offset, data.cut_batch_size)
-                if isinstance(converted, ErrorCode):
-                    return _refused(wanted, converted)
-                answered.records = converted
-    return answered
-
-
-def _count(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:
-    """Count what one partition of an answer carries, for all topics and for its own."""
-    size = 0 if data.records is None else data.records.size
-    name, code = wanted.topic, data.error_code
-    # Names that no topic has must not fill the memory with counters.
-    for counters in (
-        (metrics.all_topics,) if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else metrics.of_topic(name)
-    ):
-        counters.fetch_requests += 1
-        counters.bytes_out += size
-        if code:
-            counters.failed_fetch_requests += 1
-
-
-_NEVER_READ: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
-"""Errors with which Kafka answers before it reads; its list of aborted transactions is empty then, and null for all others."""
-_NO_DATA: Final = FetchPartitionData()
-
-
-def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData = _NO_DATA) -> PartitionData:
-    return PartitionData(
-        partition_index=wanted.partition,
-        error_code=code,
-        high_watermark=data.high_watermark,
-        last_stable_offset=data.last_stable_offset,
-        log_start_offset=data.log_start_offset,
-        aborted_transactions=[] if code in _NEVER_READ else None,
-        records=b"",
-    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchTopic, PartitionData
-from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
+from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.partition import Partition
 
 def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], str | None] | None) -> list[FetchPartition]:
@@ -34,4 +34,22 @@ def answered_topics(
 
     `answer_one` knows every case, and counts it; with `is_plain` it is asked for errors, aborted transactions and diverging
     epochs only. The blanks are objects of the classes to answer with.
+    """
+
+def read_at_once(
+    partitions: Mapping[TopicPartition, Partition],
+    topics: Sequence[FetchTopic],
+    names: Callable[[TopicId], str | None] | None,
+    isolation: FetchIsolation,
+    bytes_left: int,
+    bytes_needed: int,
+    metrics: BrokerMetrics,
+    blank_topic: FetchableTopicResponse,
+    blank_partition: PartitionData,
+    copied_max: int,
+    copied_sum_max: int,
+) -> list[FetchableTopicResponse] | None:
+    """The three loops in one go, for a client without a session, if all that it asks for is usual, and at least `bytes_needed`.
+
+    Else None, and nothing was counted: the request is handled as any other. That is always what the pure twin says.
     """

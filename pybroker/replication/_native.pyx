@@ -189,6 +189,34 @@ cdef object read_usual(object partition, object wanted, object isolation, long l
     return data
 
 
+def read_at_once(
+    dict partitions, topics, names, isolation, long long bytes_left, long long bytes_needed,
+    metrics, blank_topic, blank_partition, Py_ssize_t copied_max, Py_ssize_t copied_sum_max,
+):
+    """The three loops in one go if all that is asked for is usual and enough; else None, and nothing was counted."""
+    cdef long long bytes_max, bytes_read = 0
+    cdef bint min_one_batch = True
+    cdef list results = []
+    wanted_all = wanted_partitions(topics, names)
+    if not wanted_all or (len(wanted_all) > 1 and len({wanted.topic_partition for wanted in wanted_all}) < len(wanted_all)):
+        return None
+    for wanted in wanted_all:
+        bytes_max = min(bytes_left, <long long>wanted.max_bytes)
+        data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, bytes_max, min_one_batch)
+        if data is None:
+            return None
+        results.append((wanted, data))
+        records = data.records
+        if records is not None:
+            min_one_batch = False
+            bytes_max = records.size
+            bytes_read += bytes_max
+            bytes_left = max(0, bytes_left - bytes_max)
+    if bytes_read < bytes_needed:
+        return None
+    return answered_topics(results, metrics, True, None, blank_topic, blank_partition, copied_max, copied_sum_max)
+
+
 def answered_topics(
     results, metrics, bint is_plain, answer_one, blank_topic, blank_partition, Py_ssize_t copied_max, Py_ssize_t copied_sum_max
 ):

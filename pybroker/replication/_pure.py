@@ -101,3 +101,8 @@ def answered_topics(  # noqa: PLR0917  (a call by position is a third of a call 
             topics.append(new_topic(topic=wanted.topic or "", topic_id=wanted.topic_id))
         topics[-1].partitions.append(answered)
     return topics
+
+
+def read_at_once(*_arguments: object) -> list[FetchableTopicResponse] | None:
+    """See `_native.pyi`: the loops one after the other are as quick in Python."""
+    return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.replication import _pure
 
-__all__ = ["IS_NATIVE", "answered_topics", "read_partitions", "wanted_partitions"]
+__all__ = ["IS_NATIVE", "answered_topics", "read_at_once", "read_partitions", "wanted_partitions"]
 
 if TYPE_CHECKING:
     from pybroker.replication import _native as _kernels
@@ -25,5 +25,6 @@ else:
 IS_NATIVE = _kernels is not _pure
 
 wanted_partitions = _kernels.wanted_partitions
+read_at_once = _kernels.read_at_once
 read_partitions = _kernels.read_partitions
 answered_topics = _kernels.answered_topics

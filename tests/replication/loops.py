@@ -19,6 +19,6 @@ def use(name: str) -> Iterator[None]:
     """Run the loops of this module."""
     module = import_module(f"pybroker.replication.{name}")
     with pytest.MonkeyPatch.context() as patch:
-        for function in ("answered_topics", "read_partitions", "wanted_partitions"):
+        for function in ("answered_topics", "read_at_once", "read_partitions", "wanted_partitions"):
             patch.setattr(kernels, function, getattr(module, function))
         yield
