@@ -39,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker shared by the tests with Spark, which give their topics names of their own."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("spark_broker"))
+    broker = BrokerProcess(tmp_path_factory.mktemp("spark_broker"), {"log.retention.ms": "-1"})  # generated times may be old
     try:
         broker.start()
         yield broker

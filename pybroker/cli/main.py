@@ -13,6 +13,7 @@ from pybroker import __version__
 _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
     "config": "pybroker.cli.config_command",
+    "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
 }
 

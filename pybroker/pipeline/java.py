@@ -86,7 +86,7 @@ def _candidates() -> list[tuple[str, Path]]:
 def version_of(executable: Path) -> str | None:
     """What a Java says its version is; None when it does not run."""
     try:
-        command = [executable, "-version"]
+        command = [str(executable), "-version"]
         run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None

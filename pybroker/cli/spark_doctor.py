@@ -1,0 +1,28 @@
+"""`pybroker spark doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+from pybroker.cli.main import RunError
+from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+
+@click.command("doctor")
+@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The broker to try; else one is started for it.")
+@spark_options
+def command(*, where: SparkOptions, bootstrap: str | None) -> None:
+    """Show what Spark runs on here, and send records to a broker and back."""
+    from pybroker.pipeline import doctor  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
+
+    try:
+        doctor.describe(click.echo, where.jars)
+    except PipelineError as error:
+        raise RunError(str(error)) from error
+    with job("doctor", where) as spark, contextlib.ExitStack() as stack:
+        click.echo(f"Spark      {spark.version} at {where.master}")
+        address = bootstrap or stack.enter_context(doctor.own_broker())
+        click.echo(f"round trip {doctor.round_trip(spark, address)}")

@@ -1,0 +1,76 @@
+"""What all commands of `pybroker spark` have in common: where Spark runs, and how an end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pybroker.cli.main import RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as a shell has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where and how Spark runs."""
+
+    master: str
+    jars: Path | None
+    conf: dict[str, str]
+
+
+def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --master, --jars and --conf to a command; they come as the argument `where`."""
+
+    def command(*, master: str, jars: Path | None, conf: tuple[str, ...], **others: Any) -> Any:
+        settings = {}
+        for option in conf:
+            name, separator, value = option.partition("=")
+            if not separator or not name.strip():
+                raise click.UsageError(f"--conf {option}: must be NAME=VALUE")
+            settings[name.strip()] = value
+        return function(where=SparkOptions(master, jars, settings), **others)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in (
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
+        click.option("--jars", type=click.Path(path_type=Path), help="A folder with the jars of Spark's Kafka connector."),
+        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or spark://HOST:PORT."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
+    """A session for one job. What goes wrong ends as one line on stderr and exit code 1, Ctrl-C as 130."""
+    from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415 (only when a job runs)
+    from pybroker.pipeline.explain import explain  # noqa: PLC0415
+    from pybroker.pipeline.session import spark_session  # noqa: PLC0415
+
+    spark = None
+    try:
+        spark = spark_session(f"pybroker {name}", master=where.master, jars=where.jars, conf=where.conf)
+        yield spark
+    except PipelineError as error:
+        raise RunError(str(error)) from error
+    except KeyboardInterrupt as error:
+        click.echo(f"{name}: stopped; the same command goes on where it was", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from error
+    except click.exceptions.ClickException:
+        raise
+    except Exception as error:
+        raise RunError(explain(error)) from error
+    finally:
+        if spark is not None:
+            spark.stop()

@@ -1,0 +1,159 @@
+"""What a job asks a cluster beside the records: its topics, how far their logs reach, whether it is there at all."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+ANSWER_TIMEOUT_S: Final = 15.0
+_RETRY_PAUSE_S: Final = 0.5
+NO_LOG: Final = logging.getLogger("pybroker.pipeline.client")
+NO_LOG.addHandler(logging.NullHandler())
+NO_LOG.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The offsets that a partition has: from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
+class Cluster:
+    """The cluster behind `host:port[,host:port]`. Every method raises PipelineError when it does not answer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        try:
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415 (an extra)
+        except ImportError as error:
+            raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
+        self.bootstrap = bootstrap
+        self._admin: AdminClient = AdminClient(client_settings(bootstrap), logger=NO_LOG)
+
+    def id(self) -> str:
+        """The identity of the cluster."""
+        return str(
+            self._ask("its identity", lambda: self._admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S).result().cluster_id)
+        )
+
+    def topics(self) -> dict[str, int]:
+        """All topics that are not internal, with their numbers of partitions."""
+        found = self._ask("its topics", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+        return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
+
+    def chosen_topics(self, names: Iterable[str], pattern: str | None) -> dict[str, int]:
+        """The topics with these names, or else those that match. Raises PipelineError when one, or any, is missing."""
+        there = self.topics()
+        if pattern is None:
+            missing = [name for name in names if name not in there]
+            if missing:
+                raise PipelineError(f"no topic {', '.join(missing)} at {self.bootstrap}")
+            return {name: there[name] for name in names}
+        try:
+            matching = {name: count for name, count in there.items() if re.fullmatch(pattern, name)}
+        except re.error as error:
+            raise PipelineError(f"{pattern!r} is no regular expression: {error}") from error
+        if not matching:
+            raise PipelineError(f"no topic at {self.bootstrap} matches {pattern!r}")
+        return matching
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The identities of topics: a topic that was deleted and made again has another."""
+        from confluent_kafka import TopicCollection  # noqa: PLC0415
+
+        wanted = TopicCollection(list(names))
+        futures = self._admin.describe_topics(wanted, request_timeout=ANSWER_TIMEOUT_S)
+        return {name: str(self._ask(f"topic {name}", lambda f=future: f.result().topic_id)) for name, future in futures.items()}
+
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Make a topic and wait until it is there; nothing happens when it is there already."""
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
+        from confluent_kafka.admin import NewTopic  # noqa: PLC0415
+
+        new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(settings or {}))
+        future = self._admin.create_topics([new], request_timeout=ANSWER_TIMEOUT_S)[name]
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PipelineError(f"cannot make topic {name} at {self.bootstrap}: {error.args[0].str()}") from error
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while name not in self.topics():
+            if time.monotonic() > deadline:
+                raise PipelineError(f"topic {name} was made at {self.bootstrap} but does not appear")
+            time.sleep(0.05)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        future = self._admin.delete_topics([name], request_timeout=ANSWER_TIMEOUT_S)[name]
+        self._ask(f"to delete topic {name}", future.result)
+
+    def topic_setting(self, topic: str, name: str) -> str:
+        """The value of a topic's setting."""
+        from confluent_kafka.admin import ConfigResource, ResourceType  # noqa: PLC0415
+
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        [future] = self._admin.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
+        return str(self._ask(f"the settings of topic {topic}", lambda: future.result()[name].value))
+
+    def extents(self, topics: Mapping[str, int]) -> dict[tuple[str, int], Extent]:
+        """How far the log of every partition reaches, by topic and partition."""
+        from confluent_kafka import TopicPartition  # noqa: PLC0415
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+
+        partitions = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+        if not partitions:
+            return {}
+        found: dict[str, dict[tuple[str, int], int]] = {}
+        for which, spec in (("start", OffsetSpec.earliest()), ("end", OffsetSpec.latest())):
+            futures = self._admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=ANSWER_TIMEOUT_S)
+            found[which] = {
+                (tp.topic, tp.partition): int(self._ask("its offsets", lambda f=future: f.result().offset))
+                for tp, future in futures.items()
+            }
+        return {key: Extent(start, found["end"][key]) for key, start in found["start"].items()}
+
+    def is_there(self) -> bool:
+        """Whether anyone answers, within a few seconds."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            self._admin.list_topics(timeout=3.0)
+        except KafkaException:
+            return False
+        return True
+
+    def wait_until_there(self, seconds: float) -> None:
+        """Wait for a cluster that is away. Raises PipelineError when it does not come back in time."""
+        deadline = time.monotonic() + seconds
+        while not self.is_there():
+            if time.monotonic() > deadline:
+                raise PipelineError(f"no broker at {self.bootstrap} for {seconds:g} s; run the same command again to go on")
+            time.sleep(_RETRY_PAUSE_S)
+
+    def _ask(self, what: str, question: Any) -> Any:
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            return question()
+        except KafkaException as error:
+            raise PipelineError(f"{self.bootstrap} does not tell {what}: {error.args[0].str()}") from error
+
+
+def client_settings(bootstrap: str) -> dict[str, Any]:
+    """Settings of the client that all uses of it share: quiet, since what fails is said by the job."""
+    return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _ignore}
+
+
+def _ignore(_error: object) -> None:
+    """The client's own news of connections that fail; it tries again by itself."""
