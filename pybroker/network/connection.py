@@ -139,9 +139,17 @@ class Connection(asyncio.BufferedProtocol):
         self.context.received_ns = self.active_ns = self._owner.now_ns()
         self._owner.active(self)
         self.counters.bytes_in += nbytes
-        self._receiver.received(nbytes)
-        if self._parked is not None or self._sender.is_blocked:
-            self._receiver.leave_scratch()  # at most the size of the next request
+        receiver = self._receiver
+        is_busy = self._parked is not None or self._sender.is_blocked
+        if not is_busy and (frame := receiver.only_frame(nbytes)) is not None:
+            try:
+                self._handle_only(frame)
+            except Exception as error:
+                self._failed(error)
+            return
+        receiver.received(nbytes)
+        if is_busy:
+            receiver.leave_scratch()  # at most the size of the next request
             self._mute_data_behind()
             return
         try:
@@ -266,6 +274,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             logger.error("Closing %s after an unexpected error. This is a bug.", self.context, exc_info=error)
             self.abort()
+
+    def _handle_only(self, frame: memoryview) -> None:
+        """A turn of one request that is all there is."""
+        response = self._owner.handler(self.context, frame)
+        self.counters.requests += 1
+        if type(response) is bytes:
+            self._sender.write(response)
+        elif response is not None:
+            self._answer(response)
+        if self._mute or self._is_ending:
+            self._settle()
 
     def _turn(self) -> None:
         """Take requests until there is none, one is in work, or others should have their turn."""

@@ -67,6 +67,7 @@ class Receiver:
         "_end",
         "_frame_size",
         "_is_queued",
+        "_is_untouched",
         "_kept",
         "_listener",
         "_pool",
@@ -95,6 +96,7 @@ class Receiver:
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
         self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
         self._is_queued = False  # whether the admission counts its first request
+        self._is_untouched = False  # what is received now begins a request, at the start of the scratch
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = 0  # for the admission
 
@@ -113,12 +115,14 @@ class Receiver:
 
     def get_buffer(self, is_busy: bool) -> memoryview:
         """Where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in work."""
+        self._is_untouched = False
         if self._kept is not None:
             return self._source[self._end :]
         prefix = self._prefix
         admission = self._admission
         if not is_busy and self._pool.used <= self._ahead_used_max and admission.queued_requests < admission.queued_requests_max:
             if not prefix:
+                self._is_untouched = self._frame_size < 0 and not self._is_queued and self._refused is None
                 return self._scratch
             self._scratch[: len(prefix)] = prefix
             return self._scratch[len(prefix) :]
@@ -134,6 +138,22 @@ class Receiver:
         self._position = 0
         self._end = len(self._prefix) + count
         self._prefix = b""
+
+    def only_frame(self, count: int) -> memoryview | None:
+        """The one request that is all of the `count` bytes that came into the buffer of `get_buffer`; else None: call `received`.
+
+        What clients send that wait for each answer. Borrowed like that of `next_frame`; nothing is left behind it.
+        """
+        if not self._is_untouched or self._pool.used >= self._pool.size:
+            return None
+        scratch = self._scratch
+        if (
+            count <= PREFIX.size
+            or _unpack_size(scratch)[0] != count - PREFIX.size
+            or count - PREFIX.size > self._request_bytes_max
+        ):
+            return None
+        return scratch[PREFIX.size : count]
 
     def next_frame(self) -> memoryview | None:
         """The next complete request without its prefix; None: more bytes, or memory, are needed, and the scratch is left.

@@ -123,6 +123,11 @@ class Sender:
         if self._chunks_bytes >= JOINED_BYTES:
             self.flush()
 
+    def write(self, response: bytes) -> None:
+        """Send `response` now; nothing was added."""
+        self._counters.bytes_out += len(response)
+        self._output.write(response)
+
     def flush(self) -> None:
         """Hand over what `add` collected."""
         chunks = self._chunks
