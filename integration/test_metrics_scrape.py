@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.kafka_peer import free_port
@@ -57,3 +59,29 @@ def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProce
 def test_there_is_no_page_unless_it_is_asked_for(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     assert "metrics" not in broker.log_text.lower()
+
+
+def test_librdkafka_asks_once_which_metrics_are_wanted(start_broker: Callable[..., BrokerProcess]) -> None:
+    port = free_port()
+    broker = start_broker({"metrics.listener": f"127.0.0.1:{port}"})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def asked(request: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        counts = [
+            sample.value
+            for family in families
+            for sample in family.samples
+            if request in sample.labels.values() and re.fullmatch(r"kafka_network_requestmetrics_requests.*_total", sample.name)
+        ]
+        return sum(counts)
+
+    deadline = time.monotonic() + 30
+    while not asked("GetTelemetrySubscriptions"):
+        assert time.monotonic() < deadline, "it never asked"
+        admin.list_topics(timeout=30)
+    for _ in range(300):  # a client that asked without a pause would have asked about as often
+        admin.list_topics(timeout=30)
+    assert asked("Metadata") >= 300
+    assert asked("GetTelemetrySubscriptions") <= 2

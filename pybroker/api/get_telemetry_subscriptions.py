@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions (key 71), v0: which metrics the broker wants from a client. None.
 
 Behaviour
-    A client that has no id yet gets one. It learns that nothing is wanted, and asks again after an hour, the longest interval
-    that Kafka's own settings allow; it never pushes. What was set for client metrics by AlterConfigs is kept and not used.
+    A client that has no id yet gets one. It learns that nothing is wanted, and asks again after five minutes, Kafka's default;
+    it never pushes. What was set for client metrics by AlterConfigs is kept and not used.
     Kafka without a receiver of metrics does not list this API at all. Both are the same to clients, which try it once they see
     it (Java, librdkafka) and are quiet when nothing is wanted.
 Versions
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
 
-PUSH_INTERVAL_MS: Final = 3_600_000
+PUSH_INTERVAL_MS: Final = 300_000
+"""Not longer: librdkafka counts it as microseconds in 32 bits, and from 2,147 s on it asks again without a pause."""
 TELEMETRY_BYTES_MAX: Final = 1_048_576
 NOTHING_WANTED_ID: Final = 0
 _CODECS: Final = (4, 3, 1, 2)
