@@ -1,0 +1,167 @@
+"""Kafka's tools of 4.x on groups of KIP-848: what they print is what they print of Apache Kafka's own (checked with 4.3.1)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kafka_peer import classpath
+from integration.broker import BrokerProcess
+from integration.clients import create_topic, unique
+from integration.test_groups_consumer_protocol import QUICK, Readers, produce
+from integration.test_java_tools import LOG4J2
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
+)
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+PARTITIONS = 6
+Tool = Callable[..., list[str]]
+
+
+@pytest.fixture
+def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    return start_broker(QUICK)
+
+
+@pytest.fixture
+def tool(broker: BrokerProcess, tmp_path: Path) -> Tool:
+    """`tool(class, *arguments)` -> the words of each line, one space between them."""
+    (tmp_path / "log4j2.xml").write_text(LOG4J2)
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
+    java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
+
+    def run(name: str, *arguments: str) -> list[str]:
+        command = [*java, name, "--bootstrap-server", broker.bootstrap, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        lines = (line.strip() for line in done.stdout.splitlines())
+        return [re.sub(r"\s+", " ", line) for line in lines if line and not line.startswith("SLF4J")]
+
+    return run
+
+
+@pytest.fixture
+def readers(broker: BrokerProcess) -> Iterator[Readers]:
+    made = Readers(broker.bootstrap)
+    yield made
+    for consumer in [*made.all]:
+        made.stop(consumer)
+
+
+EACH = range(PARTITIONS)
+OFFSETS = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+MEMBERS = "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS"
+VERBOSE_MEMBERS = f"{MEMBERS} CURRENT-EPOCH CURRENT-ASSIGNMENT TARGET-EPOCH TARGET-ASSIGNMENT"
+ALL = "TOPIC:0,1,2,3,4,5"
+ERRORS = "org.apache.kafka.common.errors"
+SUBSCRIBED = (
+    f"Error: {ERRORS}.GroupSubscribedToTopicException: Deleting offsets of a topic is forbidden while the consumer group is"
+    " actively subscribed to it."
+)
+
+
+class Told:
+    """What the tool says of one group. Names are replaced, and epochs by E: Kafka begins to count one later."""
+
+    def __init__(self, tool: Tool, names: dict[str, str]) -> None:
+        self._tool, self._names = tool, names
+
+    def __call__(self, *arguments: str) -> list[str]:
+        group = next(value for value, name in self._names.items() if name == "GROUP")
+        text = "\n".join(self._tool(GROUPS, *arguments, *(() if "--list" in arguments else ("--group", group))))
+        for value, name in self._names.items():
+            text = text.replace(value, name)
+        text = re.sub(r" \d+ (TOPIC:[\d,]+) \d+", r" E \1 E", text)
+        text = re.sub(r"(Stable|Empty) \d+ \d+ (\d)", r"\1 E E \2", text)
+        lines = text.splitlines()
+        head = 1 + next((n for n, line in enumerate(lines) if line.startswith(("GROUP", "TOPIC"))), 0)
+        return [*lines[:head], *sorted(lines[head:])]
+
+
+def test_a_group_is_told_of(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
+    topic = unique("told")
+    create_topic(broker.bootstrap, topic, PARTITIONS)
+    produce(broker.bootstrap, topic, range(60))
+    one = readers.start(topic, client_id="one", group_instance_id="i")
+    readers.until(lambda: len(readers.seen) == 60, "all is read")
+    one.commit(asynchronous=False)
+    produce(broker.bootstrap, topic, range(60, 66))
+    told = Told(tool, {readers.group: "GROUP", topic: "TOPIC", one.memberid(): "MEMBER", broker.bootstrap: "ADDRESS"})
+    assert told("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 11 1 MEMBER /127.0.0.1 one" for n in EACH)]
+    assert told("--describe", "--verbose") == [
+        OFFSETS.replace("CURRENT", "LEADER-EPOCH CURRENT"),
+        *(f"GROUP TOPIC {n} 0 10 11 1 MEMBER /127.0.0.1 one" for n in EACH),
+    ]
+    assert told("--describe", "--members") == [MEMBERS, "GROUP MEMBER i /127.0.0.1 one 6"]
+    assert told("--describe", "--members", "--verbose") == [VERBOSE_MEMBERS, f"GROUP MEMBER i /127.0.0.1 one 6 E {ALL} E {ALL}"]
+    state = ["GROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS", "GROUP ADDRESS (1) uniform Stable 1"]
+    assert told("--describe", "--state") == state
+    assert told("--describe", "--state", "--verbose") == [
+        state[0].replace("#MEMBERS", "GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS"),
+        "GROUP ADDRESS (1) uniform Stable E E 1",
+    ]
+    assert told("--list", "--state") == ["GROUP STATE", "GROUP Stable"]
+    assert told("--list", "--type") == ["GROUP TYPE", "GROUP Consumer"]
+    assert told("--delete") == [
+        "Error: Deletion of some consumer groups failed:",
+        f"* Group 'GROUP' could not be deleted due to: {ERRORS}.GroupNotEmptyException: The group is not empty.",
+    ]
+    assert told("--delete-offsets", "--topic", topic) == [
+        "Error: Encountered some partition-level error, see the follow-up details.",
+        "TOPIC PARTITION STATUS",
+        *(f"TOPIC {n} {SUBSCRIBED}" for n in EACH),
+    ]
+    readers.start(topic, client_id="two", group_protocol="classic")
+    readers.until(lambda: readers.shares() == [3, 3], "both have a share")
+    head, *lines = told("--describe", "--members", "--verbose")
+    assert head == f"{VERBOSE_MEMBERS} UPGRADED"
+    assert sorted((line.split()[-7], line.split()[-1]) for line in lines) == [("one", "true"), ("two", "false")]
+
+
+def test_an_empty_group_is_told_of_and_deleted(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
+    topic = unique("told")
+    create_topic(broker.bootstrap, topic, PARTITIONS)
+    produce(broker.bootstrap, topic, range(60))
+    one = readers.start(topic)
+    readers.until(lambda: len(readers.seen) == 60, "all is read")
+    one.commit(asynchronous=False)
+    readers.stop(one)
+    told = Told(tool, {readers.group: "GROUP", topic: "TOPIC", broker.bootstrap: "ADDRESS"})
+    assert told("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 10 0 - - -" for n in EACH)]
+    assert told("--describe", "--state")[1] == "GROUP ADDRESS (1) uniform Empty 0"
+    reset = told("--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
+    assert reset == ["GROUP TOPIC PARTITION NEW-OFFSET", *(f"GROUP TOPIC {n} 0" for n in EACH)]
+    assert told("--delete-offsets", "--topic", topic) == [
+        "Request succeeded for deleting offsets from group GROUP.",
+        "TOPIC PARTITION STATUS",
+        *(f"TOPIC {n} Successful" for n in EACH),
+    ]
+    assert told("--delete") == ["Deletion of requested consumer groups ('GROUP') was successful."]
+    assert told("--describe") == [
+        f"Error: Executing consumer group command failed due to {ERRORS}.GroupIdNotFoundException: Group GROUP not found."
+    ]
+
+
+def test_settings_of_a_group(broker: BrokerProcess, tool: Tool) -> None:
+    group = ["--entity-type", "groups", "--entity-name", "g"]
+    add = ["--alter", *group, "--add-config"]
+    done = "Completed updating config for group g."
+    assert tool(CONFIGS, *add, "consumer.session.timeout.ms=7000,consumer.heartbeat.interval.ms=400") == [done]
+    for refused in ("consumer.session.timeout.ms=999", "consumer.heartbeat.interval.ms=199", "consumer.session.timeout.ms=60001"):
+        assert tool(CONFIGS, *add, refused) == [], "says it on stderr"
+    broker.stop()
+    broker.start()
+    described = [line for line in tool(CONFIGS, "--describe", *group) if line.startswith("consumer.")]
+    assert [line.partition(" ")[0] for line in described] == [
+        "consumer.heartbeat.interval.ms=400", "consumer.session.timeout.ms=7000"
+    ]  # fmt: skip
+    assert tool(CONFIGS, "--alter", *group, "--delete-config", "consumer.session.timeout.ms") == [done]
+    described = [line for line in tool(CONFIGS, "--describe", *group) if line.startswith("consumer.")]
+    assert [line.partition(" ")[0] for line in described] == ["consumer.heartbeat.interval.ms=400"]
