@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (key 69), v0-1: state, members and assignments of KIP-848 groups.
 
 Behaviour
-    Answered from what is durable. A group that nobody knows, or of the classic protocol, is GROUP_ID_NOT_FOUND, with a text.
+    Answered from what is durable. A group that nobody knows, or of the classic protocol, is GROUP_ID_NOT_FOUND, with a text. All
+    are UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
 Versions
     v1 kind of the members.
 Not done
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.describe_groups import GROUP_OPERATIONS
+from pybroker.metadata.features import serves_consumer_groups
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import (
@@ -38,7 +40,7 @@ def handle(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:
     """Describe each group."""
-    if not broker.config.has_consumer_groups:
+    if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
         code = ErrorCode.UNSUPPORTED_VERSION
         refused = [DescribedGroup(group_id=name, error_code=code, error_message=code.message) for name in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=refused)

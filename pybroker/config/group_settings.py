@@ -136,7 +136,7 @@ FAMILIES: Final = (
     Family("group.consumer.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
     Family("group.consumer.min.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
     Family("group.consumer.max.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
-    Family("group.consumer.regex.refresh.interval.ms", "Consumer groups of KIP-848.", _LATER),
+    Family("group.consumer.regex.refresh.interval.ms", "Regular expressions are matched again at once when topics change."),
     Family("transaction.two.phase.commit.enable", "Transactions that others commit.", _LATER),
     Family("add.partitions.to.txn.retry.backoff.", "Retries inside Kafka's broker."),
     Family("cordoned.log.dirs", "Directories that get no new partitions.", _LATER),
