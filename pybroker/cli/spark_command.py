@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 _JOBS: Final = {
+    "archive": "pybroker.cli.spark_archive",
     "doctor": "pybroker.cli.spark_doctor",
     "generate": "pybroker.cli.spark_generate",
 }

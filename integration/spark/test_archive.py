@@ -1,0 +1,253 @@
+"""The archive: every record once, every field kept, whatever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.clients import unique
+from pybroker.pipeline import generate
+from pybroker.pipeline.archive.files import read as read_files
+from pybroker.pipeline.archive.job import ArchiveOptions, run
+from pybroker.pipeline.archive.manifest import Archive
+from pybroker.pipeline.archive.verify import verify
+from pybroker.pipeline.cluster import Cluster
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.generate import GenerateOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from integration.broker import BrokerProcess
+
+pytestmark = pytest.mark.spark
+
+START_MS = 1_790_000_000_000
+FIELDS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+
+def make(spark: SparkSession, bootstrap: str, count: int, **changes: object) -> str:
+    """A topic with records of three days, keys, headers and nulls."""
+    defaults = {"topic": unique("archived"), "size": 60, "partitions": 3, "keys": 30, "headers": 2, "tombstones": 9}
+    times = {"start_ms": START_MS, "step_ms": 200_000_000 / count}
+    made = GenerateOptions(bootstrap=bootstrap, count=count, **(defaults | times | changes))  # type: ignore[arg-type]
+    assert generate.run(spark, made).records == count
+    return made.topic
+
+
+def as_tuples(rows: list[object]) -> list[tuple[object, ...]]:
+    return sorted(
+        (
+            (
+                *(getattr(row, name) for name in FIELDS[:5]),
+                *(None if getattr(row, name) is None else bytes(getattr(row, name)) for name in ("key", "value")),
+                None if row.headers is None else tuple((header.key, bytes(header.value)) for header in row.headers),  # type: ignore[attr-defined]
+            )
+            for row in rows
+        ),
+        key=lambda row: row[:3],
+    )
+
+
+def in_the_log(spark: SparkSession, bootstrap: str, topic: str) -> list[tuple[object, ...]]:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return as_tuples(reader.option("includeHeaders", True).load().select(*FIELDS).collect())
+
+
+def in_the_archive(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
+    """What is in the files that are there, whatever the manifest says."""
+    files = sorted(path.resolve().glob("topic=*/date=*/*.parquet"))
+    return as_tuples(read_files(spark, files, path.resolve()).select(*FIELDS).collect())
+
+
+def test_every_field_of_every_record_is_kept_and_what_is_new_comes_next(
+    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    topic = make(spark, spark_broker.bootstrap, 2000)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "archive", topics=(topic,), batch_records=1500)
+    assert run(spark, options).records == 2000
+    assert in_the_archive(spark, options.path) == in_the_log(spark, spark_broker.bootstrap, topic)
+    make(spark, spark_broker.bootstrap, 500, topic=topic)
+    assert run(spark, options).records == 500
+    log = in_the_log(spark, spark_broker.bootstrap, topic)
+    assert in_the_archive(spark, options.path) == log
+    assert run(spark, options).records == 0
+    # one file for each day of each partition, as small ones were joined
+    files = list(Archive.read(options.path).contents.files.values())
+    assert len(files) == len({(file.date, file.partition) for file in files}) == 9
+    said = json.loads((options.path / "_pybroker/manifest.json").read_text())["partitions"][topic]
+    assert {int(partition): (found["first"], found["last"], found["count"]) for partition, found in said.items()} == {
+        number: (0, offsets[-1], len(offsets)) for number in range(3) for offsets in [[row[2] for row in log if row[1] == number]]
+    }
+    assert verify(spark, options.path).records == 2500
+
+
+def test_a_changed_file_is_found(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+    topic = make(spark, spark_broker.bootstrap, 300, partitions=1)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "archive", topics=(topic,), compact_after=0)
+    run(spark, options)
+    first, second, *_ = sorted(options.path.glob("topic=*/date=*/*.parquet"))
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(PipelineError, match="does not hold the records that the manifest says"):
+        verify(spark, options.path)
+    first.write_bytes(content[: len(content) // 2])
+    with pytest.raises(PipelineError) as caught:
+        verify(spark, options.path)
+    assert "\n" not in str(caught.value)
+    first.unlink()
+    with pytest.raises(PipelineError, match="is missing, though the manifest names it"):
+        verify(spark, options.path)
+
+
+def test_another_topic_a_gone_checkpoint_and_a_topic_made_again_are_refused(
+    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    topic = make(spark, spark_broker.bootstrap, 50, partitions=1)
+    other = make(spark, spark_broker.bootstrap, 50, partitions=1)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "archive", topics=(topic,))
+    run(spark, options)
+    wrong = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=options.path, topics=(other,))
+    with pytest.raises(PipelineError, match=f"is an archive of {topic}: archive other topics to another folder"):
+        run(spark, wrong)
+    missing = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "new", topics=("nowhere",))
+    with pytest.raises(PipelineError, match=r"no topic nowhere at 127\.0\.0\.1"):
+        run(spark, missing)
+    checkpoint = options.path / "_pybroker/checkpoint"
+    checkpoint.rename(tmp_path / "away")
+    with pytest.raises(PipelineError, match="checkpoint is gone: what comes next is not known"):
+        run(spark, options)
+    (tmp_path / "away").rename(checkpoint)
+    assert run(spark, options).records == 0
+    cluster = Cluster(spark_broker.bootstrap)
+    cluster.delete_topic(topic)
+    deadline = time.monotonic() + 60
+    while topic in cluster.topics():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    make(spark, spark_broker.bootstrap, 50, partitions=1, topic=topic)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made again"):
+        run(spark, options)
+
+
+def test_records_that_are_gone_stop_it_unless_it_is_told_to_go_on(
+    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    from kafka.admin import KafkaAdminClient  # noqa: PLC0415
+    from kafka.structs import TopicPartition  # noqa: PLC0415
+
+    topic = make(spark, spark_broker.bootstrap, 100, partitions=1, keys=0)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "archive", topics=(topic,))
+    run(spark, options)
+    make(spark, spark_broker.bootstrap, 100, topic=topic, keys=0)
+    admin = KafkaAdminClient(bootstrap_servers=spark_broker.bootstrap)
+    admin.delete_records({TopicPartition(topic, 0): 130})
+    admin.close()
+    news = rf"30 records were deleted before they were archived: {topic}-0 from 100 to 129; --allow-loss goes on without them"
+    with pytest.raises(PipelineError, match=news):
+        run(spark, options)
+    allowed = ArchiveOptions(bootstrap=options.bootstrap, path=options.path, topics=(topic,), is_loss_allowed=True)
+    result = run(spark, allowed)
+    assert (result.records, result.lost) == (70, 30)
+    assert [row[2] for row in in_the_archive(spark, options.path)] == [*range(100), *range(130, 200)]
+
+
+def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
+    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    topic = make(spark, spark_broker.bootstrap, 6000)
+    path = tmp_path / "archive"
+    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+    job = ["--topic", topic, "--batch-records", "250", "--compact-after", "20"]
+    command = [sys.executable, "-m", "pybroker", "spark", "archive", str(path), *where, *job]
+    kills, moment = 0, random.Random(1)
+    for _ in range(4):
+        before = _commits(path)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
+        try:
+            _wait(lambda process=process, before=before: process.poll() is not None or _commits(path) > before)  # type: ignore[misc]
+            time.sleep(moment.random())  # somewhere in the batches that follow
+            kills += process.poll() is None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert kills >= 3
+    run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "records archived in" in run.stdout
+    assert in_the_archive(spark, path) == in_the_log(spark, spark_broker.bootstrap, topic)
+    assert verify(spark, path).records == 6000
+
+
+def test_ctrl_c_stops_a_continuous_run_that_goes_on_later(
+    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    topic = make(spark, spark_broker.bootstrap, 1000)
+    path = tmp_path / "archive"
+    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--pattern", topic]
+    command = [sys.executable, "-m", "pybroker", "spark", "archive", str(path), *where, "--every", "0.1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        _wait(lambda: process.poll() is not None or _commits(path) > 0)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "archive: stopped; the same command goes on where it was"
+    make(spark, spark_broker.bootstrap, 200, topic=topic)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, pattern=topic)
+    run(spark, options)
+    assert in_the_archive(spark, path) == in_the_log(spark, spark_broker.bootstrap, topic)
+
+
+def test_a_broker_that_goes_away_is_waited_for_and_its_end_is_one_line(
+    spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = own_broker({"log.retention.ms": "-1"})
+    topic = make(spark, broker.bootstrap, 1000)
+    path = tmp_path / "archive"
+    options = ArchiveOptions(bootstrap=broker.bootstrap, path=path, topics=(topic,), batch_records=200, retry_s=1)
+    archive_commit = Archive.commit
+
+    def commit_and_kill(self: Archive, *arguments: object, **named: object) -> None:
+        archive_commit(self, *arguments, **named)  # type: ignore[arg-type]
+        if broker.is_running and self.contents.commit == 1:
+            broker.kill()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "commit", commit_and_kill)
+        patch.setattr("pybroker.pipeline.archive.job._POLL_MS", 3000)
+        with pytest.raises(PipelineError, match=r"no broker at .* for 1 s; run the same command again to go on") as caught:
+            run(spark, options)
+    assert "\n" not in str(caught.value)
+    verify(spark, path)
+    broker.start()
+    assert run(spark, options).records > 0
+    assert in_the_archive(spark, path) == in_the_log(spark, broker.bootstrap, topic)
+
+
+def _commits(path: Path) -> int:
+    """A number that grows with each commit."""
+    numbers = [int(file.stem) for file in (path / "_pybroker/commits").glob("*.json") if file.stem.isdigit()]
+    return 1 + max(numbers, default=-1)
+
+
+def _wait(condition: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,69 @@
+"""`pybroker spark archive`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+
+@click.command("archive")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The cluster to read from.")
+@click.option("--topic", "topics", multiple=True, help="What to archive; may be repeated.")
+@click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
+@click.option("--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, a batch so often.")
+@click.option("--batch-records", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most, in a batch.")
+@click.option("--compact-after", default=64, show_default=True, help="Join small files when there are so many; 0: never.")
+@click.option("--file-mb", default=128, show_default=True, type=click.IntRange(min=1), help="Size of files that are joined.")
+@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before they were archived.")
+@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@click.option("--verify", is_flag=True, help="Instead, compare all files with the manifest.")
+@spark_options
+def command(
+    *,
+    where: SparkOptions,
+    path: Path,
+    bootstrap: str | None,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    interval_s: float | None,
+    batch_records: int,
+    compact_after: int,
+    file_mb: int,
+    allow_loss: bool,
+    retry_s: float,
+    verify: bool,
+) -> None:
+    """Copy topics to Parquet files under PATH, every record once; what is new since the last time."""
+    if verify:
+        from pybroker.pipeline.archive import verify as verification  # noqa: PLC0415 (only when it runs)
+
+        with job("archive", where) as spark:
+            found = verification.verify(spark, path)
+        click.echo(f"{found.records:,} records in {found.files:,} files are as the manifest says")
+        return
+    if bootstrap is None:
+        raise click.UsageError("--bootstrap-server is needed")
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give either --topic or --pattern")
+    from pybroker.pipeline.archive import job as archive  # noqa: PLC0415 (only when it runs)
+
+    options = archive.ArchiveOptions(
+        bootstrap=bootstrap,
+        path=path,
+        topics=topics,
+        pattern=pattern,
+        interval_s=interval_s,
+        batch_records=batch_records,
+        compact_after=compact_after,
+        file_bytes=file_mb << 20,
+        is_loss_allowed=allow_loss,
+        retry_s=retry_s,
+    )
+    with job("archive", where) as spark:
+        result = archive.run(spark, options)
+    lost = f"; {result.lost:,} were deleted before they could be" if result.lost else ""
+    click.echo(f"{result.records:,} records archived in {result.seconds:.1f} s, {result.files:,} files in all{lost}")

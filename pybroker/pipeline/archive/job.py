@@ -1,0 +1,244 @@
+"""`archive`: topics to Parquet, once or continuously, every record exactly once."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.archive.compaction import compact, small_files
+from pybroker.pipeline.archive.files import NAMES, examine
+from pybroker.pipeline.archive.manifest import Archive, Identity
+from pybroker.pipeline.cluster import Cluster, Extent
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.explain import AWAY, explain, whole_text
+from pybroker.pipeline.progress import Progress, Standing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_ATTEMPTS: Final = 5
+_POLL_MS: Final = 30_000
+_WRITER_CONF: Final = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": "32",  # so that rows stay in the order of their offsets, unsorted
+    "spark.sql.streaming.stopTimeout": "30s",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """What to archive, and where."""
+
+    bootstrap: str
+    path: Path
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """A regular expression that whole names of topics match, instead of `topics`."""
+    interval_s: float | None = None
+    """Seconds between batches of a continuous run; None ends when all that was there at the start is archived."""
+    batch_records: int = 1_000_000
+    """At most so many records in a batch, which is the unit that is done anew after a kill."""
+    compact_after: int = 64
+    """Small files are joined when there are so many, and at the end; 0 never."""
+    file_bytes: int = 128 << 20
+    """The size of files that are joined: half of it is small."""
+    is_loss_allowed: bool = False
+    """Go on when records were deleted before they could be archived."""
+    retry_s: float = 60.0
+    """How long to wait for a cluster that went away."""
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == (self.pattern is not None):
+            raise PipelineError("either topics or a pattern must be given")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """What was added."""
+
+    records: int
+    files: int
+    """In the archive now."""
+    seconds: float
+    lost: int
+    """Records that had been deleted before they could be archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: SparkSession
+    options: ArchiveOptions
+    cluster: Cluster
+    archive: Archive
+
+
+def run(spark: SparkSession, options: ArchiveOptions) -> ArchiveResult:
+    """Archive what is new. Raises PipelineError; the archive is then whole, and the next run goes on."""
+    session = spark.newSession()
+    for name, value in _WRITER_CONF.items():
+        session.conf.set(name, value)
+    cluster = Cluster(options.bootstrap)
+    topics = cluster.chosen_topics(options.topics, options.pattern)
+    archive = Archive.write(options.path)
+    try:
+        _identify(cluster, archive, options, topics)
+        if archive.contents.batch >= 0 and not archive.checkpoint.is_dir():
+            raise PipelineError(f"{archive.checkpoint} is gone: what comes next is not known, archive to a new folder")
+        job = _Run(session, options, cluster, archive)
+        lost = _check_loss(job)
+        before, began = _count(archive), time.monotonic()
+        try:
+            with Progress("archive", lambda: _standing(job, before), interval_s=5.0):
+                _stream(job)
+                if options.compact_after:
+                    compact(session, archive, options.file_bytes)
+        finally:
+            archive.snapshot()
+        return ArchiveResult(_count(archive) - before, len(archive.contents.files), time.monotonic() - began, lost)
+    finally:
+        archive.close()
+
+
+def _stream(job: _Run) -> None:
+    """Run the query to its end, again after each time that the cluster was away."""
+    attempts, commit = 0, job.archive.contents.commit
+    while True:
+        query = _start(job)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+            raise
+        except Exception as error:
+            _check_loss(job)
+            text = whole_text(error)
+            away = AWAY.search(text) is not None or not job.cluster.is_there()
+            attempts = 0 if job.archive.contents.commit > commit else attempts + 1
+            if not away or attempts >= _ATTEMPTS:
+                raise PipelineError(explain(error)) from error
+            job.cluster.wait_until_there(job.options.retry_s)
+            commit = job.archive.contents.commit
+        else:
+            return
+
+
+def _start(job: _Run) -> StreamingQuery:
+    options = job.options
+    source = {
+        "kafka.bootstrap.servers": options.bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.default.api.timeout.ms": str(_POLL_MS),
+        "kafkaConsumer.pollTimeoutMs": str(_POLL_MS),
+        "includeHeaders": "true",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false" if options.is_loss_allowed else "true",
+        "maxOffsetsPerTrigger": str(options.batch_records),
+    }
+    source["subscribe" if options.pattern is None else "subscribePattern"] = options.pattern or ",".join(options.topics)
+    records = job.spark.readStream.format("kafka").options(**source).load()
+    writer = (
+        records.selectExpr("*", "cast(null as string) codec", "cast(timestamp as date) date")
+        .select(*NAMES)
+        .writeStream.option("checkpointLocation", str(job.archive.checkpoint))
+        .foreachBatch(lambda batch, number: _add(job, batch, number))
+    )
+    if options.interval_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{options.interval_s} seconds").start()
+
+
+def _add(job: _Run, batch: DataFrame, number: int) -> None:
+    """Write one batch and commit it; one that is in the archive already comes again after a kill at the wrong moment."""
+    archive, options = job.archive, job.options
+    if number <= archive.contents.batch:
+        return
+    staging = archive.new_staging()
+    batch.write.partitionBy("topic", "date").parquet(str(staging))
+    written = sorted(staging.glob("topic=*/date=*/*.parquet"))
+    if written:
+        archive.commit(staging, examine(job.spark, written, staging), batch=number)
+    if options.compact_after and len(small_files(archive, options.file_bytes)) >= options.compact_after:
+        compact(job.spark, archive, options.file_bytes)
+
+
+def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topics: dict[str, int]) -> None:
+    ids = cluster.topic_ids(topics)
+    now = Identity(cluster.id(), tuple(sorted(options.topics)), options.pattern, ids, topics)
+    before = archive.identity()
+    if before is not None:
+        if (before.topics, before.pattern) != (now.topics, now.pattern):
+            there = before.pattern if before.pattern is not None else ", ".join(before.topics)
+            raise PipelineError(f"{options.path} is an archive of {there}: archive other topics to another folder")
+        if before.cluster != now.cluster:
+            raise PipelineError(f"{options.path} is an archive of cluster {before.cluster}, {options.bootstrap} is {now.cluster}")
+        for topic, known in before.topic_ids.items():
+            if topic in ids and ids[topic] != known:
+                raise PipelineError(f"topic {topic} was deleted and made again since it was archived to {options.path}")
+        now = Identity(now.cluster, now.topics, now.pattern, before.topic_ids | ids, before.partitions | topics)
+    if now != before:
+        archive.identify(now)
+
+
+def _check_loss(job: _Run) -> int:
+    """How many records were deleted before they could be archived. Raises PipelineError when that is not allowed."""
+    following = next_offsets(job.archive.checkpoint)
+    if not following or not job.cluster.is_there():
+        return 0
+    topics = {topic: 1 + max(partition for name, partition in following if name == topic) for topic, _ in following}
+    there = job.cluster.topics()
+    extents = job.cluster.extents({topic: count for topic, count in topics.items() if there.get(topic, 0) >= count})
+    lost, news = loss(following, extents)
+    if lost and not job.options.is_loss_allowed:
+        raise PipelineError(f"{news}; --allow-loss goes on without them")
+    return lost
+
+
+def loss(following: dict[tuple[str, int], int], extents: dict[tuple[str, int], Extent]) -> tuple[int, str]:
+    """Offsets that are wanted next against those that there are: how many are gone, and that in words. Raises PipelineError."""
+    lost, where = 0, []
+    for (topic, partition), offset in sorted(following.items()):
+        extent = extents.get((topic, partition))
+        if extent is None:
+            continue
+        if extent.end < offset:
+            raise PipelineError(
+                f"{topic}-{partition} ends at offset {extent.end}, but was archived to {offset}: it is another log"
+            )
+        if extent.start > offset:
+            lost += extent.start - offset
+            where.append(f"{topic}-{partition} from {offset} to {extent.start - 1}")
+    return lost, f"{lost} records were deleted before they were archived: {', '.join(where)}"
+
+
+def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """What comes after the last batch that is done, by Spark's checkpoint; empty before the first. Raises PipelineError."""
+    done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
+    if not done:
+        return {}
+    path = checkpoint / "offsets" / str(max(done))
+    try:
+        said = json.loads(path.read_text().splitlines()[-1])
+        return {(topic, int(partition)): int(offset) for topic, found in said.items() for partition, offset in found.items()}
+    except (OSError, ValueError, IndexError, AttributeError) as error:
+        raise PipelineError(f"{path} is not the checkpoint of an archive") from error
+
+
+def _count(archive: Archive) -> int:
+    return sum(file.count for file in list(archive.contents.files.values()))
+
+
+def _standing(job: _Run, before: int) -> Standing:
+    files = list(job.archive.contents.files.values())
+    last: dict[tuple[str, int], int] = {}
+    for file in files:
+        last[file.topic, file.partition] = max(file.last, last.get((file.topic, file.partition), -1))
+    extents = job.cluster.extents(job.cluster.chosen_topics(job.options.topics, job.options.pattern))
+    lag = sum(max(0, extent.end - max(extent.start, last.get(key, -1) + 1)) for key, extent in extents.items())
+    rows = sum(file.count for file in files) - before
+    return Standing(rows, rows + lag, sum(file.size for file in files))

@@ -1,0 +1,257 @@
+"""What an archive holds, kept so that a kill at any moment leaves it whole.
+
+    topic=T/date=D/*.parquet       the records; only whole files that a commit names
+    _pybroker/identity.json        the format, the cluster and the topics
+    _pybroker/manifest.json        all files and, of each partition, first and last offset, count and checksum, up to a commit
+    _pybroker/commits/N.json       what each later commit added and removed
+    _pybroker/staging/             files being written
+    _pybroker/checkpoint/          Spark's: which offsets belong to which batch
+
+A commit is one file that appears whole; files are moved to their place after it. Opening the archive ends the moves that were cut
+short and deletes what no commit names. A batch is committed once: one that comes again, because the kill was between this commit
+and that of Spark, is known by its number.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pybroker.pipeline.archive.files import ArchivedFile, joined, name_of
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT: Final = 1
+_SNAPSHOT_EVERY: Final = 100
+_MIXED: Final = "topic=*/date=*/*.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose records an archive holds."""
+
+    cluster: str
+    topics: tuple[str, ...]
+    """The names that were asked for; empty with a pattern."""
+    pattern: str | None
+    topic_ids: dict[str, str]
+    partitions: dict[str, int] = field(default_factory=dict)
+    """How many each topic had when it was last looked at."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What the commits add up to."""
+
+    files: dict[str, ArchivedFile] = field(default_factory=dict)
+    batch: int = -1
+    """The last batch of Spark that is in."""
+    commit: int = -1
+
+    def partitions(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """First and last offset, count and checksum of each partition of each topic."""
+        grouped: dict[tuple[str, int], list[ArchivedFile]] = {}
+        for file in self.files.values():
+            grouped.setdefault((file.topic, file.partition), []).append(file)
+        totals: dict[str, dict[str, dict[str, Any]]] = {}
+        for (topic, partition), files in sorted(grouped.items()):
+            totals.setdefault(topic, {})[str(partition)] = {
+                "first": min(file.first for file in files),
+                "last": max(file.last for file in files),
+                "count": sum(file.count for file in files),
+                "checksum": joined(file.checksum for file in files),
+            }
+        return totals
+
+
+@final
+class Archive:
+    """A folder with an archive. Open it with `write` to change it, which one process at a time can."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.hidden = self.root / "_pybroker"
+        self.checkpoint = self.hidden / "checkpoint"
+        self.contents = Contents()
+        self._commits = self.hidden / "commits"
+        self._staging = self.hidden / "staging"
+        self._lock: int | None = None
+
+    @classmethod
+    def write(cls, root: Path) -> Archive:
+        """Open, or begin, an archive to add to; mends what a kill has left. Raises PipelineError."""
+        archive = cls(root)
+        if root.is_dir() and not archive.hidden.exists() and any(root.iterdir()):
+            raise PipelineError(f"{root} is not empty and no archive: its manifest is missing")
+        try:
+            archive._commits.mkdir(parents=True, exist_ok=True)
+            archive._lock = os.open(archive.hidden / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise PipelineError(f"{root}: {error.strerror}") from error
+        try:
+            fcntl.flock(archive._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            archive.close()
+            raise PipelineError(f"another job is writing to {root}") from error
+        archive.contents = archive._load()
+        archive.mend()
+        return archive
+
+    @classmethod
+    def read(cls, root: Path) -> Archive:
+        """Open an archive to read. Raises PipelineError when there is none or it is of another format."""
+        archive = cls(root)
+        if not root.is_dir():
+            raise PipelineError(f"{root}: no such directory")
+        if not archive.hidden.is_dir():
+            raise PipelineError(f"{root} is no archive: its manifest is missing")
+        archive.contents = archive._load()
+        archive.identity()
+        for file in archive.contents.files.values():
+            if not (archive.root / file.path).exists():
+                raise PipelineError(f"{root / file.path} is missing, though the manifest names it")
+        return archive
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def identity(self) -> Identity | None:
+        """Whose records these are; None in a new archive. Raises PipelineError when its format is another."""
+        path = self.hidden / "identity.json"
+        if not path.exists():
+            return None
+        said = _json(path)
+        if said.get("format") != FORMAT:
+            raise PipelineError(f"{self.root} has the format {said.get('format')!r}, this version knows {FORMAT}")
+        try:
+            topics, ids = tuple(said["topics"]), dict(said["topic_ids"])
+            return Identity(said["cluster"], topics, said["pattern"], ids, dict(said["partitions"]))
+        except (KeyError, TypeError) as error:
+            raise PipelineError(f"{path} is not of an archive of this version") from error
+
+    def identify(self, identity: Identity) -> None:
+        """Say whose records these are."""
+        said = {
+            "format": FORMAT,
+            "cluster": identity.cluster,
+            "topics": list(identity.topics),
+            "pattern": identity.pattern,
+            "topic_ids": identity.topic_ids,
+            "partitions": identity.partitions,
+        }
+        _write_json(self.hidden / "identity.json", said)
+
+    def new_staging(self) -> Path:
+        """A folder to write files to that are to be committed."""
+        self._staging.mkdir(exist_ok=True)
+        return self._staging / uuid.uuid4().hex
+
+    def commit(self, staging: Path, added: Sequence[ArchivedFile], removed: Iterable[str] = (), batch: int | None = None) -> None:
+        """Make staged files part of the archive, in one step. The paths of `added` are from `staging`."""
+        number = self.contents.commit + 1
+        moves, files = {}, []
+        for file in added:
+            placed = ArchivedFile(**{**file.to_json(), "path": name_of(file, number)})
+            moves[placed.path] = str((staging / file.path).relative_to(self.hidden))
+            files.append(placed)
+        said = {"batch": batch, "added": [file.to_json() for file in files], "removed": list(removed), "moves": moves}
+        _write_json(self._commits / f"{number:012}.json", said)
+        self._apply(said, number)
+        self._move(said)
+        shutil.rmtree(staging, ignore_errors=True)
+        if (number + 1) % _SNAPSHOT_EVERY == 0:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Write the manifest anew, and drop the commits that it covers."""
+        contents = self.contents
+        said = {
+            "format": FORMAT,
+            "commit": contents.commit,
+            "batch": contents.batch,
+            "partitions": contents.partitions(),
+            "files": [file.to_json() for file in contents.files.values()],
+        }
+        _write_json(self.hidden / "manifest.json", said)
+        for path in self._numbered():
+            if int(path.stem) <= contents.commit:
+                path.unlink()
+
+    def mend(self) -> None:
+        """End the moves of commits, delete what no commit names."""
+        for path in self._numbered():
+            self._move(_json(path))
+        for path in self.root.glob(_MIXED):
+            if str(path.relative_to(self.root)) not in self.contents.files:
+                path.unlink()
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _load(self) -> Contents:
+        contents, path = Contents(), self.hidden / "manifest.json"
+        if path.exists():
+            said = _json(path)
+            if said.get("format") != FORMAT:
+                raise PipelineError(f"{path} has the format {said.get('format')!r}, this version knows {FORMAT}")
+            try:
+                contents.files = {file["path"]: ArchivedFile(**file) for file in said["files"]}
+                contents.batch, contents.commit = said["batch"], said["commit"]
+            except (KeyError, TypeError) as error:
+                raise PipelineError(f"{path} is not a manifest of this version") from error
+        self.contents = contents
+        for path in self._numbered():
+            if int(path.stem) > contents.commit:
+                self._apply(_json(path), int(path.stem))
+        return contents
+
+    def _apply(self, said: Mapping[str, Any], number: int) -> None:
+        for file in said["added"]:
+            self.contents.files[file["path"]] = ArchivedFile(**file)
+        for path in said["removed"]:
+            self.contents.files.pop(path, None)
+        if said["batch"] is not None:
+            self.contents.batch = said["batch"]
+        self.contents.commit = number
+
+    def _move(self, said: Mapping[str, Any]) -> None:
+        for path, staged in said["moves"].items():
+            target = self.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # it is in its place already
+                (self.hidden / staged).rename(target)
+        for path in said["removed"]:
+            (self.root / path).unlink(missing_ok=True)
+
+    def _numbered(self) -> list[Path]:
+        return sorted(path for path in self._commits.glob("*.json") if path.stem.isdigit())
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{path} cannot be read: {error}") from error
+    if not isinstance(said, dict):
+        raise PipelineError(f"{path} is not what an archive has there")
+    return said
+
+
+def _write_json(path: Path, content: object) -> None:
+    """Whole or not at all, also when the machine goes down."""
+    fresh = path.with_name(f".{path.name}.new")
+    with fresh.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,38 @@
+"""Whether the files of an archive hold what its manifest says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pybroker.pipeline.archive.files import examine
+from pybroker.pipeline.archive.manifest import Archive
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.explain import explained
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What was read, and was as it should be."""
+
+    records: int
+    files: int
+
+
+def verify(spark: SparkSession, path: Path) -> VerifyResult:
+    """Read every file and compare counts, offsets and checksums. Raises PipelineError at the first difference."""
+    archive = Archive.read(path)
+    expected = list(archive.contents.files.values())
+    if not expected:
+        return VerifyResult(0, 0)
+    with explained():
+        found = {file.path: file for file in examine(spark, [archive.root / file.path for file in expected], archive.root)}
+    for file in expected:
+        if file.path not in found or not file.same_records(found[file.path]):
+            raise PipelineError(f"{archive.root / file.path} does not hold the records that the manifest says")
+    return VerifyResult(sum(file.count for file in expected), len(expected))

@@ -1,0 +1,137 @@
+"""The records of one archived partition, in the order of their offsets, read from its files without a shuffle."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pybroker.pipeline.errors import PipelineError
+
+_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
+_BATCH: Final = 4096
+
+
+class Row(NamedTuple):
+    """One record. Rows are compared by their offsets, of which a partition has each once."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records: bounds of offset and time, each from the first to before the second; None is no bound."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def has(self, offset: int, timestamp_ms: int) -> bool:
+        """Whether a record is chosen."""
+        return (
+            (self.from_offset is None or offset >= self.from_offset)
+            and (self.to_offset is None or offset < self.to_offset)
+            and (self.from_ms is None or timestamp_ms >= self.from_ms)
+            and (self.to_ms is None or timestamp_ms < self.to_ms)
+        )
+
+    def may_have(self, first: int, last: int, first_ms: int, last_ms: int) -> bool:
+        """Whether a file with these bounds, inclusive, can hold a chosen record."""
+        return (
+            (self.from_offset is None or last >= self.from_offset)
+            and (self.to_offset is None or first < self.to_offset)
+            and (self.from_ms is None or last_ms >= self.from_ms)
+            and (self.to_ms is None or first_ms < self.to_ms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file of a partition, and its first offset."""
+
+    path: str
+    first: int
+
+
+def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Iterator[Row]:
+    """The chosen records in order. Files may overlap, as days do where times are late; each is opened when its turn comes."""
+    waiting = sorted(pieces, key=lambda piece: piece.first, reverse=True)
+    heap: list[tuple[Row, int, Iterator[Row]]] = []
+    number = 0
+    while heap or waiting:
+        while waiting and (not heap or waiting[-1].first <= heap[0][0].offset):
+            source = _file_rows(Path(waiting.pop().path), partition)
+            first = next(source, None)
+            if first is not None:
+                number += 1
+                heapq.heappush(heap, (first, number, source))
+        if not heap:
+            continue
+        row, mine, source = heap[0]
+        if selection.has(row.offset, row.timestamp_ms):
+            yield row
+        following = next(source, None)
+        if following is None:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, (following, mine, source))
+
+
+def _file_rows(path: Path, partition: int) -> Iterator[Row]:
+    """The records of a file by offset. Raises PipelineError when it is no file of an archive."""
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        with pq.ParquetFile(path) as file:
+            missing = [name for name in _COLUMNS if name not in file.schema_arrow.names]
+            if missing:
+                raise PipelineError(f"{path} is no file of an archive: it has no {', '.join(missing)}")
+            last = -1
+            for batch in file.iter_batches(_BATCH, columns=list(_COLUMNS)):
+                offsets = batch.column("offset")
+                if not _is_ascending(offsets.to_pylist(), last):
+                    yield from _sorted_rows(path, partition)
+                    return
+                last = offsets[-1].as_py()
+                yield from _batch_rows(batch, path, partition)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise PipelineError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _is_ascending(offsets: list[int], last: int) -> bool:
+    return all(before < after for before, after in zip([last, *offsets], offsets, strict=False))
+
+
+def _sorted_rows(path: Path, partition: int) -> Iterator[Row]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 (an extra)
+
+    for batch in pq.read_table(path, columns=list(_COLUMNS), partitioning=None).sort_by("offset").to_batches(_BATCH):
+        yield from _batch_rows(batch, path, partition)
+
+
+def _batch_rows(batch: Any, path: Path, partition: int) -> Iterator[Row]:
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    if not pc.all(pc.equal(batch.column("partition"), partition)).as_py():
+        raise PipelineError(f"{path} holds records of another partition than {partition}")
+    micros = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    headers = batch.column("headers").to_pylist()
+    values = zip(
+        batch.column("offset").to_pylist(),
+        micros,
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        headers,
+        strict=True,
+    )
+    for offset, micro, key, value, mine in values:
+        yield Row(offset, micro // 1000, key, value, [(header["key"], header["value"]) for header in mine] if mine else ())
