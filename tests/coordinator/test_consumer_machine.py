@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -409,5 +409,7 @@ def message(owned: set[Partition]) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=topic_id, partitions=sorted(n for id_, n in owned if id_ == topic_id)) for topic_id in ids]
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+Machine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestConsumerGroups = Machine.TestCase

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pybroker.coordinator.re2_syntax import PatternError
@@ -88,6 +88,7 @@ SIMPLE = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIMPLE, st.lists(st.text("ab1", max_size=6), min_size=1))
 def test_it_agrees_with_python(pattern: str, names: list[str]) -> None:
     compiled = TopicPattern(pattern)
