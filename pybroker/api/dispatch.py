@@ -76,27 +76,36 @@ class Dispatcher:
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         metrics = self._request_metrics[key]
-        metrics.received(version, len(frame) + _SIZE_PREFIX)
         context = RequestContext(connection, version, correlation_id, client_id)
         try:
             response = api.handle(self._broker, context, request)
         except ProtocolViolation:
+            metrics.received(version, len(frame) + _SIZE_PREFIX)
             raise
         except Exception as error:
             response = self._failure(api, context, request, error)
         handled_ns = monotonic_ns()
         if type(response) is api.response:
-            codes = error_codes(response)
-            _count_errors(metrics, codes)
+            codes = api.error_codes(response)
+            if codes:
+                _count_errors(metrics, codes)
             parts = encode_response(response, version, correlation_id)
             answer = parts[0]
             if len(parts) == 1 and type(answer) is bytes:  # nearly always, but for large fetches
                 if key == _METADATA:
                     self._metadata_memo.keep(self._broker.controller.image, asked, Remembered(answer, codes))
-                send_ns = monotonic_ns() - handled_ns
-                metrics.answered(len(answer), started_ns - connection.received_ns, handled_ns - started_ns, 0, send_ns)
+                metrics.at_once(
+                    version,
+                    len(frame) + _SIZE_PREFIX,
+                    len(answer),
+                    started_ns - connection.received_ns,
+                    handled_ns - started_ns,
+                    monotonic_ns() - handled_ns,
+                )
                 return answer
+            metrics.received(version, len(frame) + _SIZE_PREFIX)
             return _outgoing(parts, _Timing(metrics, connection.received_ns, started_ns, handled_ns))
+        metrics.received(version, len(frame) + _SIZE_PREFIX)
         timing = _Timing(metrics, connection.received_ns, started_ns, handled_ns)
         if response is None:
             timing.answered(0)
@@ -115,10 +124,11 @@ class Dispatcher:
     ) -> bytes:
         """The answer that was given before to the same question."""
         metrics = self._request_metrics[header.api_key]
-        metrics.received(header.api_version, size + _SIZE_PREFIX)
         _count_errors(metrics, remembered.codes)
         answer = remembered.to(header.correlation_id)
-        metrics.answered(len(answer), started_ns - connection.received_ns, monotonic_ns() - started_ns, 0, 0)
+        size += _SIZE_PREFIX
+        queue_ns = started_ns - connection.received_ns
+        metrics.at_once(header.api_version, size, len(answer), queue_ns, monotonic_ns() - started_ns, 0)
         return answer
 
     def _parked(

@@ -8,7 +8,6 @@ Source: AbstractResponse.errorCounts of each response.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +24,7 @@ NEVER, ALWAYS, IF_SET_OR_ALONE = range(3)
 
 def error_codes(response: Any) -> Sequence[int]:
     """Every code in `response`, NONE (0) included, one for each thing that can fail by itself."""
-    return _reader(type(response))(response)  # type: ignore[arg-type]  # a class is hashable, which mypy does not see
+    return error_reader(type(response))(response)
 
 
 ERROR_NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}
@@ -39,10 +38,17 @@ class Places(NamedTuple):
     inner: tuple[tuple[str, Places], ...]
 
 
-@functools.cache
-def _reader(response_class: type) -> _Reader:
-    places = places_of(response_class)
-    return native_reader(places) if IS_NATIVE else pure_reader(places)
+def error_reader(response_class: type) -> _Reader:
+    """What finds the codes of a class of responses."""
+    reader = _READERS.get(response_class)
+    if reader is None:
+        places = places_of(response_class)
+        reader = _READERS[response_class] = native_reader(places) if IS_NATIVE else pure_reader(places)
+    return reader
+
+
+_READERS: Final[dict[type, _Reader]] = {}
+"""Those that were made so far."""
 
 
 def places_of(response_class: type) -> Places:

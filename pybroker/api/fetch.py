@@ -52,6 +52,7 @@ _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _COPIED_BYTES_MAX: Final = 64 << 10
 """Small slices of an answer are copied into it until they are so many bytes: cheaper than sending each as a piece of its own."""
 
+_RESPONSE: Final = FetchResponse()
 _TOPIC: Final = FetchableTopicResponse()
 _PARTITION: Final = PartitionData()
 
@@ -100,7 +101,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
 def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchResponse | None:
     """The answer to a request as most are, if there is enough to read and nothing about it is unusual."""
     bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
-    responses = kernels.read_at_once(
+    return kernels.read_at_once(
         broker.replica_manager.partitions,
         request.topics,
         _names(broker) if version >= _TOPIC_ID_VERSION else None,
@@ -108,12 +109,12 @@ def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchRespon
         bytes_max,
         min(request.min_bytes, bytes_max) if request.max_wait_ms > 0 else 0,
         broker.metrics,
+        _RESPONSE,
         _TOPIC,
         _PARTITION,
         JOIN_BYTES_MAX,
         _COPIED_BYTES_MAX,
     )
-    return None if responses is None else FetchResponse(responses=responses)
 
 
 def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:

@@ -6,12 +6,13 @@ nobody uses.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.api.error_counts import error_reader
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions, request_class, response_class
 from pybroker.protocol.messages import api_name
@@ -40,6 +41,8 @@ class Api(Served):
     request: type[Any]
     response: type[Any]
     handle: Handler
+    error_codes: Callable[[Any], Sequence[int]]
+    """Every code in a response that counts."""
 
 
 _SERVED: Final = (
@@ -92,4 +95,7 @@ def load_api(key: int) -> Api:
     """What serves an API, imported if this is the first time. Raises KeyError for a key that is not served."""
     served = APIS[key]
     handle: Handler = import_module(f"pybroker.api.{served.key.name.lower()}").handle
-    return Api(served.key, served.name, served.lowest, served.highest, request_class(key), response_class(key), handle)
+    response = response_class(key)
+    return Api(
+        served.key, served.name, served.lowest, served.highest, request_class(key), response, handle, error_reader(response)
+    )

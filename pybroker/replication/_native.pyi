@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import TopicId, TopicPartition
-from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchTopic, PartitionData
+from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, FetchTopic, PartitionData
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.partition import Partition
 
@@ -44,11 +44,12 @@ def read_at_once(
     bytes_left: int,
     bytes_needed: int,
     metrics: BrokerMetrics,
+    blank_response: FetchResponse,
     blank_topic: FetchableTopicResponse,
     blank_partition: PartitionData,
     copied_max: int,
     copied_sum_max: int,
-) -> list[FetchableTopicResponse] | None:
+) -> FetchResponse | None:
     """The three loops in one go, for a client without a session, if all that it asks for is usual, and at least `bytes_needed`.
 
     Else None, and nothing was counted: the request is handled as any other. That is always what the pure twin says.

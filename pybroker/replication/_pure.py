@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import TopicPartition
-    from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchTopic, PartitionData
+    from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, FetchTopic, PartitionData
     from pybroker.replication.fetch_data import FetchParams, FetchPartitionData
     from pybroker.replication.partition import Partition
 
@@ -103,6 +103,6 @@ def answered_topics(  # noqa: PLR0917  (a call by position is a third of a call 
     return topics
 
 
-def read_at_once(*_arguments: object) -> list[FetchableTopicResponse] | None:
+def read_at_once(*_arguments: object) -> FetchResponse | None:
     """See `_native.pyi`: the loops one after the other are as quick in Python."""
     return None

@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.metrics.histogram import Histogram
@@ -13,6 +13,7 @@ TWINS = ["_native", "_pure"] if find_spec("pybroker.metrics._native") is not Non
 
 
 @pytest.mark.parametrize("twin", TWINS)
+@settings(deadline=None)
 @given(parts=st.lists(st.tuples(*[st.integers(0, 2**50)] * 4), max_size=20))
 def test_the_parts_of_requests_and_their_sums_are_counted(twin: str, parts: list[tuple[int, int, int, int]]) -> None:
     module = import_module(f"pybroker.metrics.{twin}")
@@ -25,6 +26,7 @@ def test_the_parts_of_requests_and_their_sums_are_counted(twin: str, parts: list
         assert of_part.buckets == [sum(duration.bit_length() == bits for duration in durations_ns) for bits in range(64)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**55), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
 def test_a_quantile_is_right_to_its_power_of_two(durations_ns: list[int], fraction: float) -> None:
     histogram = Histogram()
