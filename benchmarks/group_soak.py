@@ -57,7 +57,7 @@ class Soak:
         rows = [await self._measured("all come", self._all_come())]
         rows += [await self._measured(f"round {number + 1}", self._churn()) for number in range(self._options.rounds)]
         for member in self._living:
-            await member.leave()
+            member.die()
         return rows
 
     async def _measured(self, what: str, change) -> tuple[object, ...]:  # type: ignore[no-untyped-def]  # a coroutine
