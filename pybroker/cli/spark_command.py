@@ -11,6 +11,7 @@ _JOBS: Final = {
     "archive": "pybroker.cli.spark_archive",
     "doctor": "pybroker.cli.spark_doctor",
     "generate": "pybroker.cli.spark_generate",
+    "replay": "pybroker.cli.spark_replay",
 }
 
 

@@ -1,0 +1,65 @@
+"""`pybroker spark replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybroker.cli.spark_generate import start_ms
+from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+
+@click.command("replay")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to write to.")
+@click.option("--topic", "topics", multiple=True, help="Of the archive; may be repeated. Without it, all.")
+@click.option("--to", metavar="TOPIC", help="Another name to write to, for one topic.")
+@click.option("--from-time", metavar="TIME", help="Records of this time or later, as 2026-11-21T08:00.")
+@click.option("--to-time", metavar="TIME", help="Records before this time.")
+@click.option("--from-offset", type=click.IntRange(min=0), help="Records from this offset of each partition.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Records before this offset of each partition.")
+@click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records a second; 0: as fast as possible.")
+@click.option("--codec", default="none", show_default=True, help="none, gzip, snappy, lz4 or zstd.")
+@click.option("--again", is_flag=True, help="Write everything once more, though it was written before.")
+@click.option("--allow-expired", is_flag=True, help="Write records that are older than the topic keeps.")
+@click.option("--retry-s", default=120.0, show_default=True, help="How long to wait for a cluster that went away.")
+@spark_options
+def command(
+    *,
+    where: SparkOptions,
+    path: Path,
+    bootstrap: str,
+    topics: tuple[str, ...],
+    to: str | None,
+    from_time: str | None,
+    to_time: str | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    rate: float,
+    codec: str,
+    again: bool,
+    allow_expired: bool,
+    retry_s: float,
+) -> None:
+    """Write the archive at PATH back to topics; a run that was stopped goes on."""
+    from_ms, to_ms = start_ms(from_time), start_ms(to_time)
+    with job("replay", where) as spark:
+        from pybroker.pipeline.replay import job as replay  # noqa: PLC0415 (only when it runs)
+        from pybroker.pipeline.replay.rows import Selection  # noqa: PLC0415
+
+        options = replay.ReplayOptions(
+            path=path,
+            bootstrap=bootstrap,
+            topics=topics,
+            to=to,
+            selection=Selection(from_offset, to_offset, from_ms, to_ms),
+            rate=rate,
+            codec=codec,
+            is_again=again,
+            is_expiry_allowed=allow_expired,
+            timeout_s=retry_s,
+        )
+        result = replay.run(spark, options)
+    before = f", {result.there_before:,} were there before" if result.there_before else ""
+    click.echo(f"{result.records:,} records written in {result.seconds:.1f} s{before}")

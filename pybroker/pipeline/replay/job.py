@@ -1,0 +1,337 @@
+"""`replay`: an archive back to topics; a run that was killed goes on where the target says it was.
+
+Of each partition's records, what has arrived is always their beginning: the client is idempotent, and stops at the first that it
+cannot write. So the end of the target's log, less where it was when the replay began, is the number of records to leave out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.archive.manifest import Archive
+from pybroker.pipeline.cluster import NO_LOG, Cluster, client_settings
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.explain import explained
+from pybroker.pipeline.progress import Progress, Standing
+from pybroker.pipeline.replay.rows import Piece, Row, Selection, rows
+from pybroker.pipeline.writer import CODECS, Target, TopicWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+EVERYTHING: Final = Selection()
+_SETTLED_S: Final = 2.0
+_SETTLE_TIMEOUT_S: Final = 60.0
+_TAIL_TIMEOUT_S: Final = 10.0
+_POLL_EVERY: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What to write back, and where."""
+
+    path: Path
+    """The archive."""
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    """Of the archive; empty is all."""
+    to: str | None = None
+    """The topic to write to, if only one is replayed; else each has the name that it had."""
+    selection: Selection = EVERYTHING
+    rate: float = 0.0
+    """Records a second; 0 is as fast as possible."""
+    codec: str = "none"
+    is_again: bool = False
+    """Write everything once more, though a replay of the same was begun or done before."""
+    is_expiry_allowed: bool = False
+    """Write records that are older than the target keeps."""
+    timeout_s: float = 120.0
+    """How long a record waits for a cluster that went away."""
+
+    def __post_init__(self) -> None:
+        if self.codec not in CODECS:
+            raise PipelineError(f"no codec {self.codec!r}: one of {', '.join(CODECS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What was written."""
+
+    records: int
+    there_before: int
+    """Written by earlier runs of the same replay."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One partition to write: what is in the archive, and where the target's log was when the replay began."""
+
+    target: str
+    partition: int
+    base: int
+    pieces: tuple[Piece, ...]
+
+
+def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
+    """Write what has not arrived yet. Raises PipelineError; the next run goes on."""
+    archive = Archive.read(options.path)
+    cluster = Cluster(options.bootstrap)
+    targets = _targets(archive, options)
+    counts = _prepare_topics(cluster, archive, options, targets)
+    state = _State(archive, cluster, options, targets)
+    bases, is_resumed = state.begin(cluster.extents(counts))
+    if is_resumed:
+        _settle(cluster, counts)
+    parts = _parts(archive, options, targets, bases)
+    before = {key: extent.end - bases[key] for key, extent in cluster.extents(counts).items()}
+    total = None if options.selection != EVERYTHING else sum(file.count for file in _files(archive, options, targets))
+
+    def look() -> Standing:
+        arrived = sum(extent.end - bases[key] for key, extent in cluster.extents(counts).items())
+        return Standing(arrived, total)
+
+    began = time.monotonic()
+    with explained(), Progress("replay", look, rows_before=sum(before.values())):
+        groups = [parts] if options.rate else [[part] for part in parts]
+        written = _write_all(spark, options, groups)
+    after = {key: extent.end - bases[key] for key, extent in cluster.extents(counts).items()}
+    for part in parts:
+        there, wanted = after[part.target, part.partition], written[part.target, part.partition]
+        if there != wanted:
+            news = f"{part.target}-{part.partition} got {there} records since the replay began, not {wanted}"
+            raise PipelineError(f"{news}: someone else wrote to it")
+    state.end()
+    there_before = sum(before[part.target, part.partition] for part in parts)
+    return ReplayResult(sum(written.values()) - there_before, there_before, time.monotonic() - began)
+
+
+def _targets(archive: Archive, options: ReplayOptions) -> dict[str, str]:
+    """The topic to write to for each of the archive's that is chosen."""
+    there = sorted({file.topic for file in archive.contents.files.values()})
+    missing = [topic for topic in options.topics if topic not in there]
+    if missing:
+        raise PipelineError(f"{options.path} has no records of topic {', '.join(missing)}")
+    chosen = options.topics or tuple(there)
+    if not chosen:
+        raise PipelineError(f"{options.path} has no records")
+    if options.to is not None and len(chosen) > 1:
+        raise PipelineError(f"{options.path} has {len(chosen)} topics: choose the one that goes to {options.to}")
+    return {topic: options.to or topic for topic in chosen}
+
+
+def _files(archive: Archive, options: ReplayOptions, targets: dict[str, str]) -> list[Any]:
+    may_have = options.selection.may_have
+    return [
+        file
+        for file in archive.contents.files.values()
+        if file.topic in targets and may_have(file.first, file.last, file.first_ms, file.last_ms)
+    ]
+
+
+def _prepare_topics(cluster: Cluster, archive: Archive, options: ReplayOptions, targets: dict[str, str]) -> dict[str, int]:
+    """Make the topics that are missing, look whether the others can take the records. Returns their numbers of partitions."""
+    there, identity = cluster.topics(), archive.identity()
+    files = _files(archive, options, targets)
+    for source, target in targets.items():
+        mine = [file for file in files if file.topic == source]
+        wanted = 1 + max((file.partition for file in mine), default=0)
+        if target not in there:
+            known = {} if identity is None else identity.partitions
+            # old times are not to be the reason why a broker deletes what was just written
+            cluster.create_topic(target, max(wanted, known.get(source, 0)), {"retention.ms": "-1"})
+            continue
+        if there[target] < wanted:
+            raise PipelineError(f"topic {target} has {there[target]} partitions, the archive of {source} {wanted}")
+        if identity is not None and cluster.topic_ids([target])[target] == identity.topic_ids.get(source):
+            raise PipelineError(f"topic {target} is the one that was archived: --to names another to write to")
+        if cluster.topic_setting(target, "message.timestamp.type") != "CreateTime":
+            raise PipelineError(f"topic {target} would not keep times: its message.timestamp.type is not CreateTime")
+        kept_ms, oldest_ms = (
+            int(cluster.topic_setting(target, "retention.ms")),
+            min((file.first_ms for file in mine), default=None),
+        )
+        if kept_ms >= 0 and oldest_ms is not None and not options.is_expiry_allowed and oldest_ms < time.time() * 1000 - kept_ms:
+            raise PipelineError(
+                f"topic {target} deletes records after {kept_ms} ms, some are older: change its retention.ms, or --allow-expired"
+            )
+    now = cluster.topics()
+    return {target: now[target] for target in targets.values()}
+
+
+def _parts(archive: Archive, options: ReplayOptions, targets: dict[str, str], bases: dict[tuple[str, int], int]) -> list[_Part]:
+    grouped: dict[tuple[str, int], list[Piece]] = {}
+    for file in _files(archive, options, targets):
+        grouped.setdefault((targets[file.topic], file.partition), []).append(Piece(str(archive.root / file.path), file.first))
+    return [
+        _Part(target, partition, bases[target, partition], tuple(pieces))
+        for (target, partition), pieces in sorted(grouped.items())
+    ]
+
+
+class _State:
+    """Where the targets' logs were when the replay began: a file beside the archive's manifest, one for each different replay."""
+
+    def __init__(self, archive: Archive, cluster: Cluster, options: ReplayOptions, targets: dict[str, str]) -> None:
+        ids = cluster.topic_ids(targets.values())
+        self._replay = {"cluster": cluster.id(), "targets": targets, "topic_ids": ids, "selection": asdict(options.selection)}
+        name = hashlib.sha256(json.dumps(self._replay, sort_keys=True).encode()).hexdigest()[:16]
+        self._path = archive.hidden / "replays" / f"{name}.json"
+        self._is_again = options.is_again
+        self._bases: dict[tuple[str, int], int] = {}
+
+    def begin(self, extents: dict[tuple[str, int], Any]) -> tuple[dict[tuple[str, int], int], bool]:
+        """Where each partition's log was, and whether a run before this one was cut short."""
+        if self._path.exists() and not self._is_again:
+            try:
+                said = json.loads(self._path.read_text())
+                self._bases = {(topic, partition): base for topic, partition, base in said["bases"]}
+                is_resumed = bool(said["is_running"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise PipelineError(f"{self._path} is not the state of a replay") from error
+        else:
+            is_resumed = False
+        for key, extent in extents.items():
+            self._bases.setdefault(key, extent.end)
+        self._write(is_running=True)
+        return self._bases, is_resumed
+
+    def end(self) -> None:
+        """All has arrived."""
+        self._write(is_running=False)
+
+    def _write(self, *, is_running: bool) -> None:
+        said = {
+            "replay": self._replay,
+            "bases": [[topic, partition, base] for (topic, partition), base in self._bases.items()],
+            "is_running": is_running,
+        }
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            fresh = self._path.with_suffix(".new")
+            with fresh.open("w") as file:
+                json.dump(said, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
+        except OSError as error:
+            raise PipelineError(f"{self._path.parent}: {error.strerror}") from error
+
+
+def _settle(cluster: Cluster, counts: dict[str, int]) -> None:
+    """Wait until nothing arrives any more: a run that was killed may have left requests on their way."""
+    deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+    before = cluster.extents(counts)
+    while True:
+        time.sleep(_SETTLED_S)
+        now = cluster.extents(counts)
+        if now == before:
+            return
+        if time.monotonic() > deadline:
+            raise PipelineError(f"someone else is writing to {', '.join(counts)}: what the replay wrote cannot be told apart")
+        before = now
+
+
+def _write_all(spark: SparkSession, options: ReplayOptions, groups: list[list[_Part]]) -> dict[tuple[str, int], int]:
+    """One task for each group. Returns how many records of each partition are there, those of earlier runs included."""
+    if not groups or not groups[0]:
+        return {}
+    tasks = spark.range(0, len(groups), 1, len(groups))
+    found = tasks.mapInArrow(partial(_task, options, groups), "target string, partition int, records long").collect()
+    return {(row.target, row.partition): row.records for row in found}
+
+
+def _task(options: ReplayOptions, groups: list[list[_Part]], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context, cluster = TaskContext.get(), Cluster(options.bootstrap)
+    for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
+        parts = groups[number]
+        counts: dict[str, int] = {}
+        for part in parts:
+            counts[part.target] = max(counts.get(part.target, 0), part.partition + 1)
+        if context is not None and context.attemptNumber():
+            _settle(cluster, counts)
+        extents = cluster.extents(counts)
+        there = [extents[part.target, part.partition].end - part.base for part in parts]
+        records = _write_parts(options, parts, there)
+        columns = {
+            "target": pa.array([part.target for part in parts], pa.string()),
+            "partition": pa.array([part.partition for part in parts], pa.int32()),
+            "records": pa.array(records, pa.int64()),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _write_parts(options: ReplayOptions, parts: list[_Part], there: list[int]) -> list[int]:
+    """Write what is not there of these partitions; several are joined by time. Returns how many records each has in all."""
+    writers = {
+        target: TopicWriter(Target(options.bootstrap, target, options.codec, options.timeout_s))
+        for target in {p.target for p in parts}
+    }
+    counts = [0] * len(parts)
+    began, sent = time.monotonic(), 0
+    streams = [_numbered(number, rows(part.partition, part.pieces, options.selection)) for number, part in enumerate(parts)]
+    merged = heapq.merge(*streams, key=lambda pair: pair[1].timestamp_ms) if len(streams) > 1 else streams[0]
+    for number, row in merged:
+        part, writer = parts[number], writers[parts[number].target]
+        counts[number] += 1
+        if counts[number] == there[number]:
+            _check_tail(options.bootstrap, part, there[number], row)
+        if counts[number] <= there[number]:
+            continue
+        try:
+            writer.write(part.partition, row.key, row.value, row.headers, row.timestamp_ms)
+        except PipelineError as error:
+            raise PipelineError(f"{error} ({part.target}-{part.partition}, archived offset {row.offset})") from error
+        sent += 1
+        if sent % _POLL_EVERY == 0:
+            writer.poll()
+        if options.rate and (early := began + sent / options.rate - time.monotonic()) > 0.001:
+            time.sleep(early)
+    for writer in writers.values():
+        writer.finish()
+    return counts
+
+
+def _numbered(number: int, stream: Iterator[Row]) -> Iterator[tuple[int, Row]]:
+    for row in stream:
+        yield number, row
+
+
+def _check_tail(bootstrap: str, part: _Part, there: int, row: Row) -> None:
+    """The last record that is there must be the one that this replay wrote there. Raises PipelineError."""
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
+
+    settings = {
+        **client_settings(bootstrap),
+        "group.id": "pybroker-replay",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+    consumer = Consumer(settings, logger=NO_LOG)
+    try:
+        consumer.assign([TopicPartition(part.target, part.partition, part.base + there - 1)])
+        message = consumer.poll(_TAIL_TIMEOUT_S)
+    finally:
+        consumer.close()
+    if message is None or message.error() is not None:
+        return  # deleted already: there is nothing to compare with
+    found = message.key(), message.value(), message.timestamp()[1]
+    if found != (row.key, row.value, row.timestamp_ms):
+        raise PipelineError(
+            f"{part.target}-{part.partition} at offset {message.offset()} is not what this replay wrote: "
+            "someone else writes to it; --again writes everything once more"
+        )
