@@ -14,16 +14,22 @@ from pybroker.log import checkpoint
 from pybroker.model import TopicPartition
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.errors import PipelineError
-from pybroker.records import legacy
+from pybroker.records import _columns_pure, legacy
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
-from pybroker.records.columns import KEY, OFFSET, TIMESTAMP, VALUE
+from pybroker.records.columns import KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.records.compression import CompressionType
 from tests.pipeline.directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all, records_of
 
 SEGMENTS = {"segment_bytes": 2000, "index_interval_bytes": 200}
 
 
+@pytest.fixture(params=[ColumnBuilder, _columns_pure.ColumnBuilder], ids=["chosen", "pure"])
+def _builder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybroker.pipeline.datasource.reading.ColumnBuilder", request.param)
+
+
+@pytest.mark.usefixtures("_builder")
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_every_codec_over_several_segments(tmp_path: Path, codec: CompressionType) -> None:
     data = DataDirectory(tmp_path, **SEGMENTS)
@@ -83,6 +89,7 @@ def test_times_that_the_broker_set_are_read_from_headers(tmp_path: Path) -> None
     assert list(read_all(plan(tmp_path), OFFSET | TIMESTAMP, parsed(tmp_path))) == expected
 
 
+@pytest.mark.usefixtures("_builder")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4])
 @pytest.mark.parametrize("wanted", [31, OFFSET, 0])

@@ -140,8 +140,8 @@ class _Maker:
         buffer, least, greatest = self._timestamps
         ms = self._numbers(self._pa.int64(), buffer)
         if least < 0 or greatest > MICROS_MAX_MS:
-            is_time = self._pc.and_(self._pc.not_equal(ms, -1), self._pc.less_equal(self._pc.abs(ms), MICROS_MAX_MS))
-            ms = self._pc.if_else(is_time, ms, None)
+            is_in_range = self._pc.and_(self._pc.greater_equal(ms, -MICROS_MAX_MS), self._pc.less_equal(ms, MICROS_MAX_MS))
+            ms = self._pc.if_else(self._pc.and_(is_in_range, self._pc.not_equal(ms, -1)), ms, None)
         return self._pc.multiply(ms, 1000).cast(kind)
 
     def _strings(self, kind: Any, column: Any, count: int | None = None) -> Any:
