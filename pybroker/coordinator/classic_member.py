@@ -93,8 +93,8 @@ def join(
         result = CoordinatorResult(records=draft.records, response=_joined(after))
         consumer_sessions.restart_session(result, group.group_id, after, request.session_timeout_ms)
         consumer_sessions.expect_sync(result, group.group_id, after)
-    if replaced is not None:
-        result.timers += consumer_sessions.no_timers(group.group_id, replaced.member_id)
+        if replaced is not None:
+            result.timers += consumer_sessions.no_timers(group.group_id, replaced.member_id)
     return result
 
 
@@ -161,15 +161,22 @@ def _downgraded(
     """
     group, (member_id, request) = draft.group, joining
     result = downgrade.to_classic(group, members, draft.targets, draft.epoch, now_ms)
-    result.on_durable = downgrade.Begin(
+    begin = downgrade.Begin(
         shard,
         group.group_id,
         members,
         joining=(member_id, request.waiting),
         is_settled=draft.epoch == group.epoch and all(member.has_reached(draft.target_epoch) for member in members.values()),
     )
-    for one in members:
-        result.timers += consumer_sessions.no_timers(group.group_id, one)
+    without_timers = sorted({*members, *group.members})
+
+    def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        after = begin(code, now_ms)
+        for one in () if code else without_timers:
+            after.timers += consumer_sessions.no_timers(group.group_id, one)
+        return after
+
+    result.on_durable = on_durable
     return result
 
 

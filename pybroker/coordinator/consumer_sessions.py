@@ -109,7 +109,8 @@ def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: in
         def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
             if code:
                 return CoordinatorResult(timers=[TimerChange(key, RETRY_MS, remove)])
-            return CoordinatorResult() if after is None else after(code, now_ms)
+            assert after is not None
+            return after(code, now_ms)
 
         result.on_durable = on_durable
         return result
@@ -118,12 +119,13 @@ def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: in
 
 
 def removed(shard: GroupShard, group: ConsumerGroup, gone: Collection[ConsumerMember], now_ms: int) -> CoordinatorResult:
-    """The members are out. The group's next heartbeat sees to what is read, and to the others' shares."""
+    """The members are out; their timers end when that is durable. The group's next heartbeat sees to the others' shares."""
     gone_ids = {member.member_id for member in gone}
     staying = {member_id: member for member_id, member in group.members.items() if member_id not in gone_ids}
+    begin: downgrade.Begin | None = None
     if downgrade.is_due(shard, gone, staying):
         result = downgrade.to_classic(group, staying, group.targets, group.epoch, now_ms)
-        result.on_durable = downgrade.Begin(shard, group.group_id, staying)
+        begin = downgrade.Begin(shard, group.group_id, staying)
     else:
         group.image = None
         result = CoordinatorResult()
@@ -133,7 +135,16 @@ def removed(shard: GroupShard, group: ConsumerGroup, gone: Collection[ConsumerMe
             result.records += [regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes]
         if gone_ids:
             result.records.append(epoch_record(group.group_id, group.epoch + 1))
-    for member_id in sorted(gone_ids):
-        group.revocation_epochs.pop(member_id, None)
-        result.timers += no_timers(group.group_id, member_id)
+    without_timers = sorted(gone_ids if begin is None else gone_ids | staying.keys())
+
+    def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        after = CoordinatorResult() if begin is None else begin(code, now_ms)
+        now = shard.consumer_groups.get(group.group_id)
+        for member_id in () if code else without_timers:
+            if now is None or member_id not in now.members:  # or it has come again meanwhile
+                group.revocation_epochs.pop(member_id, None)
+                after.timers += no_timers(group.group_id, member_id)
+        return after
+
+    result.on_durable = on_durable
     return result

@@ -104,11 +104,15 @@ def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]
 def _member(
     member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, taken: set[tuple[bytes, int]]
 ) -> ConsumerMember:
-    """`taken` has what other members own: a leader may have given something to two of them."""
+    """`taken` has what other members own: a leader may have given something to two of them.
+
+    Who has no assignment, because a rebalance was begun again before it had one, may still have what it said in its JoinGroup.
+    """
     told = subscription(member.metadata(protocol))
+    owned_topics = assigned(member.assignment) or {one.topic: list(one.partitions) for one in told.owned_partitions}
     owned = {
         (bytes(topic.topic_id), partition)
-        for name, partitions in assigned(member.assignment).items()
+        for name, partitions in owned_topics.items()
         if (topic := image.topics.get(name)) is not None
         for partition in partitions
         if 0 <= partition < len(topic.partitions)
