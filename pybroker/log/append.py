@@ -19,7 +19,7 @@ from pybroker.log.transaction_index import AbortedTransaction
 from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
-from pybroker.records.batch import BatchView
+from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
 from pybroker.records.control import ControlType, transaction_marker
 from pybroker.records.validate import validate_and_assign
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
 
+Accepted = tuple[int, int, int, int, int]
+"""What `kernels.accept_batch` says: last offset delta, max timestamp, producer id, producer epoch, base sequence."""
+
+_NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than what is decided by it
 
 
@@ -93,11 +97,14 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def append_accepted(log: Log, data: memoryview, accepted: tuple[int, int, int], leader_epoch: int, now_ms: int) -> LogAppendInfo:
+def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch: int, now_ms: int) -> LogAppendInfo:
     """Write a client's batch that `accept_batch` gave the log end offset. Raises what `append_as_leader` does."""
-    last_offset_delta, max_timestamp, producer_id = accepted
+    last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
+    continued = None
     if producer_id >= 0:
-        return _append(log, data, [BatchView(data)], now_ms, _CLIENT)
+        continued = log.producers.find_continued(producer_id, producer_epoch, base_sequence)
+        if continued is None:
+            return _append(log, data, [BatchView(data)], now_ms, _CLIENT)
     first_offset = log.log_end_offset
     last_offset, next_offset = first_offset + last_offset_delta, first_offset + last_offset_delta + 1
     record_count, size, config = next_offset - first_offset, len(data), log.config
@@ -112,6 +119,8 @@ def append_accepted(log: Log, data: memoryview, accepted: tuple[int, int, int], 
         segment.append(data, last_offset, max_timestamp, last_offset)
         segment.remember(first_offset, position, size)
         log.log_end_offset = log.producers.map_end_offset = next_offset
+        if continued is not None:
+            continued.add(base_sequence, last_offset, last_offset_delta, max_timestamp)
         log.unflushed_messages = unflushed = log.unflushed_messages + record_count
         if unflushed >= config.flush_messages:
             log.flush()
@@ -140,9 +149,11 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
         if segment.should_roll(log.config, size, max_timestamp, last_offset, now_ms):
             segment = _roll(log, size, first_offset, now_ms)
         if has_producer:
-            continued = producers.find_continued(batches[0]) if len(batches) == 1 else None
+            one = batches[0]
+            if len(batches) == 1 and not one.attributes & _NOT_PLAIN:
+                continued = producers.find_continued(one.producer_id, one.producer_epoch, one.base_sequence)
             if continued is None:
-                producer_batches = [one for batch in batches if (one := producer_batch(batch)) is not None]
+                producer_batches = [found for batch in batches if (found := producer_batch(batch)) is not None]
                 duplicate = _check_producers(log, producer_batches, origin)
                 if duplicate is not None:
                     return _answer_duplicate(log, duplicate, record_count)
@@ -153,7 +164,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
             segment.remember(batch.base_offset, position, batch.batch_length)
             position += batch.batch_length
         if continued is not None:
-            continued.add(batches[0])
+            continued.add(one.base_sequence, last_offset, one.last_offset_delta, max_timestamp)
         elif producer_batches:
             _note_producers(log, segment, producer_batches)
         log.unflushed_messages += last_offset + 1 - first_offset

@@ -6,10 +6,9 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadat
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from pybroker.records.batch import BatchView
+from pybroker.model import new_tuple
 
 BATCHES_RETAINED: Final = 5
 NO_EPOCH: Final = -1
@@ -93,12 +92,11 @@ class ProducerEntry:
                 return cached
         return None
 
-    def add(self, batch: BatchView) -> None:
+    def add(self, base_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
         """Take the next data batch, which continues the last one in the same epoch and outside of a transaction."""
-        delta, self.last_timestamp = batch.last_offset_delta, batch.max_timestamp
-        self.batches.append(
-            BatchMetadata((batch.base_sequence + delta) & SEQUENCE_MAX, batch.base_offset + delta, delta, batch.max_timestamp)
-        )
+        self.last_timestamp = timestamp
+        last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX
+        self.batches.append(new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp)))
 
     def set_epoch(self, producer_epoch: int) -> None:
         """A new epoch forgets the batches of the old one."""

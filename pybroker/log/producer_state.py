@@ -27,15 +27,12 @@ from pybroker.log.producer_entry import (
     increment_sequence,
 )
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.filesystem import Filesystem
-    from pybroker.records.batch import BatchView
 
-_NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 ABORT_MARKER: Final = 0
 COMMIT_MARKER: Final = 1
 
@@ -84,19 +81,18 @@ class ProducerState:
         entry = self.producers.get(batch.producer_id)
         return entry.find_duplicate(batch) if entry is not None else None
 
-    def find_continued(self, batch: BatchView) -> ProducerEntry | None:
-        """The producer that the data batch simply continues, so that none of the other rules needs a look; else None.
+    def find_continued(self, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerEntry | None:
+        """The producer that a data batch outside of transactions simply continues; None if the other rules need a look.
 
         Nearly every batch of an idempotent producer is such a one.
         """
-        entry = self.producers.get(batch.producer_id)
+        entry = self.producers.get(producer_id)
         if (
             entry is None
-            or entry.producer_epoch != batch.producer_epoch
+            or entry.producer_epoch != producer_epoch
             or entry.transaction_first_offset >= 0
-            or batch.attributes & _NOT_PLAIN
             or not entry.batches
-            or batch.base_sequence != (entry.batches[-1].last_sequence + 1) & SEQUENCE_MAX
+            or base_sequence != (entry.batches[-1][0] + 1) & SEQUENCE_MAX
         ):
             return None
         return entry

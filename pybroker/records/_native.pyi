@@ -26,12 +26,13 @@ def accept_batch(
     before_max_ms: int,
     after_max_ms: int,
     is_compacted: bool,
-) -> tuple[int, int, int] | None:
+) -> tuple[int, int, int, int, int] | None:
     """The whole check of what a producer mostly sends, and its offset and leader epoch written into it where it lies.
 
     That is: one batch of magic 2 from offset 0 on in a writable buffer, not compressed, its checksum, sizes, counts, offsets
     and max timestamp right, no transaction, no control records, all timestamps from `now_ms - before_max_ms` to
-    `now_ms + after_max_ms`, with keys if the topic `is_compacted`. Returns last offset delta, max timestamp and producer id.
+    `now_ms + after_max_ms`, with keys if the topic `is_compacted`. Returns last offset delta, max
+    timestamp, producer id, producer epoch and base sequence.
 
     None for everything else, be it right or wrong, and then nothing was changed.
     """

@@ -6,7 +6,7 @@ Bounds are checked by hand: what comes in may be hostile. Results and kinds of e
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from crc32c import crc32c
@@ -701,7 +701,13 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
             return None
         put_int64(p, first_offset)
         put_int32(p + LEADER_EPOCH_AT, leader_epoch)
-        return get_int32(p + LAST_OFFSET_DELTA_AT), get_int64(p + MAX_TIMESTAMP_AT), get_int64(p + PRODUCER_ID_AT)
+        return (
+            get_int32(p + LAST_OFFSET_DELTA_AT),
+            get_int64(p + MAX_TIMESTAMP_AT),
+            get_int64(p + PRODUCER_ID_AT),
+            <int16_t>(p[PRODUCER_EPOCH_AT] << 8 | p[PRODUCER_EPOCH_AT + 1]),
+            get_int32(p + BASE_SEQUENCE_AT),
+        )
     finally:
         PyBuffer_Release(&view)
 

@@ -162,15 +162,27 @@ def accept_batch(  # noqa: PLR0917
     before_max_ms: int,
     after_max_ms: int,
     is_compacted: bool,
-) -> tuple[int, int, int] | None:
+) -> tuple[int, int, int, int, int] | None:
     """See the stub of `_native`."""
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
         return None
     header = HEADER.unpack_from(view)
-    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, wanted_max, producer_id, _, sequence, count = (
-        header
-    )
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_timestamp,
+        wanted_max,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    ) = header
     if (
         base_offset
         or length + LOG_OVERHEAD != len(view)
@@ -190,7 +202,7 @@ def accept_batch(  # noqa: PLR0917
     if not is_sequential or max_timestamp != wanted_max or (is_compacted and keyless) or not is_in_time:
         return None
     set_offset_and_epoch(view, base_offset=first_offset, leader_epoch=leader_epoch)
-    return last_delta, max_timestamp, producer_id
+    return last_delta, max_timestamp, producer_id, epoch, sequence
 
 
 def down_converted_size(

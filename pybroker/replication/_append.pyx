@@ -209,10 +209,11 @@ cdef bint begins_nothing(object segment, object config, int64_t size, int64_t ma
     )
 
 
-cdef object lengthen(object log, object segment, records, int64_t size, int64_t max_timestamp, int64_t last_offset):
+cdef object lengthen(object log, object segment, object records, tuple accepted, int64_t size, object continued):
     """Write a batch that begins nothing, as `LogSegment.append` and `append_accepted` do."""
-    cdef int64_t position = number(segment_size, segment), record_count
-    file, first_offset, next_offset = get(segment_file, segment), get(log_end, log), last_offset + 1
+    cdef int64_t position = number(segment_size, segment), record_count = <int64_t>accepted[0] + 1, max_timestamp = accepted[1]
+    file, first_offset, producers = get(segment_file, segment), get(log_end, log), get(log_producers, log)
+    last_offset, next_offset = <int64_t>first_offset + record_count - 1, <int64_t>first_offset + record_count
     file.append(records)
     put(segment_size, segment, get(file_size, file))
     if max_timestamp > <int64_t>(<tuple>get(segment_max, segment))[0]:
@@ -220,8 +221,9 @@ cdef object lengthen(object log, object segment, records, int64_t size, int64_t 
     add(segment_since_entry, segment, size)
     (<dict>get(segment_recent, segment))[first_offset] = (position, size)
     put(log_end, log, next_offset)
-    put(producers_end, get(log_producers, log), next_offset)
-    record_count = last_offset + 1 - <int64_t>first_offset
+    put(producers_end, producers, next_offset)
+    if continued is not None:
+        continued.add(accepted[4], last_offset, accepted[0], accepted[1])
     add(log_unflushed, log, record_count)
     if number(log_unflushed, log) >= number(config_flush_messages, get(log_config, log)):
         log.flush()
@@ -232,6 +234,7 @@ cdef object lengthen(object log, object segment, records, int64_t size, int64_t 
 cdef object append_usual(object partition, records, object now_ms):
     """Append, or return None where that is not usual, before anything was changed. Raises what the log does."""
     cdef int64_t last_offset, max_timestamp, size
+    cdef bint is_plain = True
     if type(partition) is not Partition or get(partition_is_alone, partition) is not True:
         return None
     log = get(partition_log, partition)
@@ -262,12 +265,16 @@ cdef object append_usual(object partition, records, object now_ms):
         return None
     last_offset = <int64_t>first_offset + <int64_t>(<tuple>accepted)[0]
     max_timestamp, size = (<tuple>accepted)[1], len(records)
-    if <int64_t>(<tuple>accepted)[2] >= 0 or not begins_nothing(segment, config, size, max_timestamp, last_offset):
+    continued = None
+    if <int64_t>(<tuple>accepted)[2] >= 0:
+        continued = producers.find_continued(*(<tuple>accepted)[2:])
+        is_plain = continued is not None
+    if not is_plain or not begins_nothing(segment, config, size, max_timestamp, last_offset):
         info = append_accepted(log, records, accepted, leader_epoch, now_ms)
         segment = get(segments_active, get(log_segments, log))
     else:
         try:
-            info = lengthen(log, segment, records, size, max_timestamp, last_offset)
+            info = lengthen(log, segment, records, accepted, size, continued)
         except OSError as error:
             raise get(log_directory, log).fail(error) from error
     end = (get(log_end, log), get(segment_base, segment), get(segment_size, segment))

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.log.log import Log
-from pybroker.log.results import AppendOrigin
+from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from tests.log.support import START_MS, Disk, stored
+from tests.log.support import START_MS, Disk, Producer, batch, stored
 from tests.records.samples import BOTH
 
 CONFIGS: list[dict[str, Any]] = [
@@ -65,7 +65,7 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
     return data
 
 
-def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOrigin) -> object:
+def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOrigin) -> tuple[Any, ...]:
     data = bytearray(data)
     try:
         info = log.append_as_leader(memoryview(data), leader_epoch=epoch, now_ms=now_ms, origin=origin, request_version=7)
@@ -109,3 +109,34 @@ def test_both_ways_do_the_same(
             assert state(whole) == state(stepwise)
         for log in (whole, stepwise):
             log.close()
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_an_idempotent_producer_is_followed_either_way(module: ModuleType, tmp_path: Path) -> None:
+    whole, stepwise = (Disk(tmp_path / name, segment_bytes=1500).create() for name in ("whole", "stepwise"))
+    last = (1 << 31) - 3
+    sent = [
+        (0, last),
+        (0, last + 2),
+        (0, 1),
+        (0, 1),
+        (0, 3),
+        (0, 9),
+        (1, 0),
+        (1, 2),
+        (0, 5),
+        (1, 4),
+        *((1, 6 + 2 * i) for i in range(20)),
+    ]
+    codes = []
+    for epoch, sequence in sent:
+        data = batch(2, producer=Producer(7, epoch), sequence=sequence)
+        with mock.patch.object(kernels, "accept_batch", module.accept_batch):
+            one = outcome(whole, data, 0, START_MS, AppendOrigin.CLIENT)
+        with mock.patch.object(kernels, "accept_batch", return_value=None):
+            assert outcome(stepwise, data, 0, START_MS, AppendOrigin.CLIENT) == one
+        assert state(whole) == state(stepwise)
+        codes.append(one[0].is_duplicate if isinstance(one[0], LogAppendInfo) else one[0].name)
+    out_of_order, old = "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"
+    assert codes[:10] == [False, False, False, True, False, out_of_order, False, False, old, False]
+    assert codes[10:] == [False] * 20
