@@ -59,6 +59,8 @@ logger = logging.getLogger(__name__)
 STOP_GRACE_MS: Final = 2_500
 METADATA_FILE: Final = "metadata.sqlite"
 SEALED_RELEASE_MS: Final = 300_000
+MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
+MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
 
 class StartError(Exception):
@@ -112,6 +114,7 @@ class BrokerServer:
             metrics=self.metrics,
             fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
             produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
+            later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
         )
         try:
             self.log_manager.start()
@@ -148,6 +151,8 @@ class BrokerServer:
             self._metrics_server.stop()
         self._periodic.stop()
         self.timer.close()
+        self._resume_moves.cancel()
+        self.replica_manager.moves.release()
         self.log_manager.write_high_watermarks(self.replica_manager.high_watermarks())
         self._executor.shutdown(wait=True)  # the disk thread's work is done before the logs say that they are clean
         await asyncio.sleep(0)  # and what it has to report has been heard
@@ -260,6 +265,7 @@ class BrokerServer:
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
         every(SEALED_RELEASE_MS, logs.release_sealed)
+        self._resume_moves = asyncio.get_running_loop().call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:
         metrics = self.metrics

@@ -1,12 +1,15 @@
 """AlterReplicaLogDirs (key 34), v0-2: move partitions between the data directories of this broker.
 
 Behaviour
-    A partition that lies in the directory already is NONE. LOG_DIR_NOT_FOUND for a path that is none of the broker's data
-    directories, KAFKA_STORAGE_ERROR for one that failed, REPLICA_NOT_AVAILABLE for a partition that another broker has.
+    The move is begun, and goes on after the answer while the partition is written and read: `log/directory_moves.py`.
+    DescribeLogDirs tells how far it is. A partition that lies in the directory already stays there, and a move of it under way
+    is given up. LOG_DIR_NOT_FOUND for a path that is none of the broker's data directories, KAFKA_STORAGE_ERROR for one that
+    failed, REPLICA_NOT_AVAILABLE for a partition that another broker has, INVALID_TOPIC_EXCEPTION where the topic's name leaves
+    no room for the mark of a move (above 212 characters).
 Versions
     v1 throttle time. v2 flexible.
 Not done
-    Moves to another directory: INVALID_REQUEST. A partition is put into the emptiest directory when it is made.
+    Limits of the speed (replica.alter.log.dirs.io.max.bytes.per.second).
 Source: ReplicaManager.alterReplicaLogDirs; KIP-113.
 """
 
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.model import TopicPartition
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -36,7 +39,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
-    """Answer from where the logs are."""
+    """Begin the moves."""
     results: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     for directory in request.dirs:
         for topic in directory.topics:
@@ -57,4 +60,8 @@ def _outcome(broker: Broker, path: str, topic_partition: TopicPartition) -> Erro
     found = broker.replica_manager.partition(topic_partition)
     if isinstance(found, ErrorCode):
         return ErrorCode.REPLICA_NOT_AVAILABLE if found is ErrorCode.NOT_LEADER_OR_FOLLOWER else found
-    return ErrorCode.NONE if found.log.log_directory is directory else ErrorCode.INVALID_REQUEST
+    try:
+        broker.replica_manager.moves.start(topic_partition, directory)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

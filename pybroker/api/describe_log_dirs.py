@@ -2,12 +2,13 @@
 
 Behaviour
     Every directory is told, with those of the partitions asked for that lie in it; a partition that is not known is in none. A
-    directory that failed is KAFKA_STORAGE_ERROR, without partitions.
+    directory that failed is KAFKA_STORAGE_ERROR, without partitions. A log that is on the way into a directory is there too, as
+    a future one, with how many offsets it is behind the present one.
 Versions
     v1 throttle time. v2 flexible. v3 an error for the whole answer, never set here. v4 size and free space of the volume
     (KIP-827). v5 directories that get no new partitions (KIP-1066), never any here.
 Not done
-    Future logs: replicas are not moved between directories.
+    Nothing.
 Source: ReplicaManager.describeLogDirs; KIP-113.
 """
 
@@ -31,7 +32,7 @@ from pybroker.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.log.directory import LogDirectory
-    from pybroker.replication.partition import Partition
+    from pybroker.log.log import Log
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 
@@ -43,17 +44,21 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
         wanted: Iterable[TopicPartition] = known
     else:
         wanted = dict.fromkeys(TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions)
-    by_directory: defaultdict[str, list[Partition]] = defaultdict(list)
+    by_directory: defaultdict[str, list[tuple[Log, int, bool]]] = defaultdict(list)
     for topic_partition in wanted:
         if (partition := known.get(topic_partition)) is not None:
-            by_directory[partition.log.log_directory.path].append(partition)
+            log, future = partition.log, broker.replica_manager.moves.future(topic_partition)
+            by_directory[log.log_directory.path].append((log, max(0, partition.high_watermark - log.log_end_offset), False))
+            if future is not None:
+                by_directory[future.log_directory.path].append((future, log.log_end_offset - future.log_end_offset, True))
     return DescribeLogDirsResponse(
         error_code=ErrorCode.NONE,
         results=[_result(directory, by_directory[directory.path]) for directory in broker.replica_manager.log_directories],
     )
 
 
-def _result(directory: LogDirectory, partitions: list[Partition]) -> DescribeLogDirsResult:
+def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> DescribeLogDirsResult:
+    """`logs` has each with the offsets that it is behind, and whether it is a future one."""
     path = directory.absolute_path
     try:
         if directory.is_offline:
@@ -62,14 +67,10 @@ def _result(directory: LogDirectory, partitions: list[Partition]) -> DescribeLog
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for partition in partitions:
-        log = partition.log
-        topics[partition.topic_partition.topic].append(
+    for log, lag, is_future in logs:
+        topics[log.topic_partition.topic].append(
             DescribeLogDirsPartition(
-                partition_index=partition.topic_partition.partition,
-                partition_size=log.size,
-                offset_lag=max(0, partition.high_watermark - log.log_end_offset),
-                is_future_key=False,
+                partition_index=log.topic_partition.partition, partition_size=log.size, offset_lag=lag, is_future_key=is_future
             )
         )
     return DescribeLogDirsResult(

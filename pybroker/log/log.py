@@ -92,14 +92,17 @@ class Log:
         config: TopicConfig,
         log_directory: LogDirectory,
         services: LogServices,
+        *,
+        name: str | None = None,
     ) -> None:
+        """`name` is that of its directory where it is not the partition's."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
         self.log_directory = log_directory
         self.filesystem: Filesystem = log_directory.filesystem
         self.services = services
-        self.path = f"{log_directory.path}/{topic_partition.topic}-{topic_partition.partition}"
+        self.path = f"{log_directory.path}/{name or f'{topic_partition.topic}-{topic_partition.partition}'}"
         self.segments = Segments()
         self.validator = AppendValidator(config)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
@@ -122,9 +125,11 @@ class Log:
         config: TopicConfig,
         log_directory: LogDirectory,
         services: LogServices,
+        *,
+        name: str | None = None,
     ) -> Log:
         """A new, empty log with its directory."""
-        log = cls(topic_partition, topic_id, config, log_directory, services)
+        log = cls(topic_partition, topic_id, config, log_directory, services, name=name)
         try:
             log.filesystem.make_directory(log.path)
             checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id)

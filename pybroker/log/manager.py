@@ -6,7 +6,7 @@
     stop()     everything durable, checkpoints, and last the marker of a clean stop
 
 A deleted partition's directory is renamed to `<topic>-<partition>.<32 hex digits>-delete` at once, so the name is free again,
-and removed after `file.delete.delay.ms`.
+and removed after `file.delete.delay.ms`. What ends in `-future` is described in `directory_moves`.
 
 Source: LogManager.scala, LocalLog of Kafka.
 """
@@ -36,10 +36,12 @@ logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+FUTURE_SUFFIX: Final = "-future"
 NAME_BYTES_MAX: Final = 255
 CLOSING_THREADS: Final = 16
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"  # a KRaft broker's own log, kept beside the others; never ours
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
+_FUTURE_DIRECTORY: Final = re.compile(_PARTITION_DIRECTORY.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 _DELETED_DIRECTORY: Final = re.compile(r".*\.[0-9a-f]{32}" + DELETE_SUFFIX)
 
 
@@ -73,6 +75,8 @@ class LogManager:
         self._node_id = node_id
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
+        self._futures: list[tuple[TopicPartition, LogDirectory, str]] = []  # found at the start
+        self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
 
     # --- start and stop ---
 
@@ -99,6 +103,12 @@ class LogManager:
                 except InconsistentDirectoryError:
                     self._unlock()
                     raise
+        for tp, directory, path in self._futures:
+            if not directory.is_offline:
+                try:
+                    self._settle_future(tp, directory, path)
+                except OSError as error:
+                    directory.fail(error)
 
     def _claim(self, directory: LogDirectory) -> None:
         try:
@@ -129,6 +139,9 @@ class LogManager:
             if _DELETED_DIRECTORY.fullmatch(entry.name):
                 directory.remove_later(now_ms, _remover(filesystem, entry.path))
                 continue
+            if (match := _FUTURE_DIRECTORY.fullmatch(entry.name)) is not None:
+                self._futures.append((TopicPartition(match[1], int(match[2])), directory, entry.path))
+                continue
             match = _PARTITION_DIRECTORY.fullmatch(entry.name)
             if match is None or match[1] == CLUSTER_METADATA_TOPIC:
                 continue
@@ -150,6 +163,28 @@ class LogManager:
             logger.info("%s: %d logs after %s stop", path, count, "a clean" if was_clean else "an unclean")
         else:
             logger.info("%s: no logs yet", path)
+
+    def _settle_future(self, tp: TopicPartition, directory: LogDirectory, path: str) -> None:
+        """Throw an unfinished future away, or take a complete one for the partition's log. Raises OSError."""
+        filesystem = directory.filesystem
+        if tp in self._logs:
+            target = f"{path.removesuffix(FUTURE_SUFFIX)}{DELETE_SUFFIX}"
+            filesystem.rename(path, target)
+            directory.remove_later(self.services.clock.time_ms(), _remover(filesystem, target))
+            self._interrupted_moves[tp] = directory
+        elif not any(one.is_offline for one in self.directories):  # else the present log may lie where nobody can look
+            name = f"{directory.path}/{tp.topic}-{tp.partition}"
+            filesystem.rename(path, name)
+            self._logs[tp] = Log.open(
+                tp,
+                self._topic_id_of(directory, name),
+                self._config_of(tp.topic),
+                directory,
+                self.services,
+                was_clean=False,
+                recovery_point=self._read_offsets(directory, checkpoint.RECOVERY_POINT_FILE).get(tp, 0),
+                log_start_offset=self._read_offsets(directory, checkpoint.LOG_START_OFFSET_FILE).get(tp, 0),
+            )
 
     def _topic_id_of(self, directory: LogDirectory, path: str) -> TopicId:
         try:
@@ -256,6 +291,63 @@ class LogManager:
         target = None if log is None else self._rename_away(log, STRAY_SUFFIX)
         if target is not None:
             logger.warning("the log of %s belongs to no topic that is known; its data is kept in %s", tp, target)
+
+    # --- moves to another directory: see `directory_moves` ---
+
+    def create_future(self, present: Log, directory: LogDirectory) -> Log:
+        """An empty log to be filled with what `present` has. Raises KafkaError, also for a name too long to be marked."""
+        tp = present.topic_partition
+        name = f"{tp.topic}-{tp.partition}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
+        if directory.is_offline:
+            raise directory.error()
+        if len(name) > NAME_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {tp} is too long for a move")
+        return Log.create(tp, present.topic_id, present.config, directory, self.services, name=name)
+
+    def drop_future(self, future: Log) -> None:
+        """Give up a future. Raises KafkaError."""
+        target = self._rename_away(future, DELETE_SUFFIX)
+        if target is not None:
+            future.log_directory.remove_later(self.services.clock.time_ms(), _remover(future.filesystem, target))
+
+    def replace(self, present: Log, future: Log) -> Log:
+        """Let `future`, which has all that `present` has, be the partition's log. Returns it, opened anew. Raises KafkaError.
+
+        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash.
+        """
+        tp, directory = present.topic_partition, future.log_directory
+        future.log_start_offset = max(future.log_start_offset, present.log_start_offset)
+        future.close()
+        if not directory.is_offline:
+            self._checkpoint(directory, [*self._logs_in(directory), future], sync=True)
+        if directory.is_offline:
+            raise directory.error()
+        target = self._rename_away(present, DELETE_SUFFIX)
+        self._logs[tp] = future
+        if target is not None:
+            due_ms = self.services.clock.time_ms() + present.config.file_delete_delay_ms
+            present.log_directory.remove_later(due_ms, _remover(present.filesystem, target))
+        try:
+            directory.filesystem.rename(future.path, f"{directory.path}/{tp.topic}-{tp.partition}")
+            directory.filesystem.sync_directory(directory.path)
+        except OSError as error:
+            raise directory.fail(error) from error
+        log = self._logs[tp] = Log.open(
+            tp,
+            present.topic_id,
+            present.config,
+            directory,
+            self.services,
+            was_clean=True,
+            recovery_point=future.recovery_point,
+            log_start_offset=future.log_start_offset,
+        )
+        return log
+
+    def take_interrupted_moves(self) -> dict[TopicPartition, LogDirectory]:
+        """Where logs were on the way to when the last run ended; told once."""
+        moves, self._interrupted_moves = self._interrupted_moves, {}
+        return moves
 
     def _rename_away(self, log: Log, suffix: str) -> str | None:
         """Free the name of the log's directory. Returns the new path; None when the disk is offline."""

@@ -103,6 +103,13 @@ class Partition:
         self._advance_high_watermark()
         return before != (self.leader_id, self.leader_epoch, self.high_watermark)
 
+    def replace_log(self, log: Log) -> None:
+        """Go on with `log`, which has the same records in other files."""
+        self.log = log
+        self.high_watermark_metadata = log.offset_metadata(self.high_watermark)
+        self._nothing_new = None
+        log.producers.on_high_watermark(self.high_watermark)
+
     @property
     def topic_id(self) -> TopicId:
         """The id that the log was made with."""

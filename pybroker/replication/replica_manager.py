@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
+from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition, new_tuple
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.metrics.broker_metrics import BrokerMetrics
@@ -87,6 +89,7 @@ class ReplicaManager:
         "consumer_fetch_expirations",
         "fetch_purgatory",
         "follower_fetch_expirations",
+        "moves",
         "produce_expirations",
         "produce_purgatory",
     )
@@ -102,8 +105,12 @@ class ReplicaManager:
         metrics: BrokerMetrics,
         fetch_purgatory: Purgatory,
         produce_purgatory: Purgatory,
+        later: Callable[[Callable[[], None]], object] = lambda work: work(),
     ) -> None:
-        """`image` is what the cluster looks like before the first `apply_image`; its topics get their partitions by `start`."""
+        """`later` runs something after others have had their turn.
+
+        `image` is what the cluster looks like before the first `apply_image`; its topics get their partitions by `start`.
+        """
         self._broker_id = broker_id
         self._config = config
         self._clock = clock
@@ -112,6 +119,7 @@ class ReplicaManager:
         self._image = image
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
+        self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._on_moved)
         self.fetch_purgatory = fetch_purgatory
         self.produce_purgatory = produce_purgatory
         self.consumer_fetch_expirations = 0
@@ -178,10 +186,17 @@ class ReplicaManager:
         if self._partitions.pop(topic_partition, None) is not None or topic_partition in self._offline:
             self._offline.discard(topic_partition)
             try:
+                self.moves.cancel(topic_partition)
                 self._log_manager.delete(topic_partition)
             except KafkaError:  # the disk; the partition is gone all the same; its files are strays at the next start
                 logger.exception("the log of %s cannot be removed", topic_partition)
         self._wake(topic_partition)
+
+    def _on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            partition.replace_log(log)
+            self._wake(topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """The log's directory failed: KAFKA_STORAGE_ERROR from now on, for those who wait too."""

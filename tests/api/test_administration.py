@@ -20,6 +20,7 @@ from pybroker.protocol.messages.alter_partition_reassignments import (
 from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pybroker.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from pybroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -27,8 +28,9 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 )
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest
+from pybroker.records.batch import batches
 from tests.api.records import batch
-from tests.api.whole import NOW_MS, Whole
+from tests.api.whole import NOW_MS, Whole, settled
 
 
 def versions(key: int) -> range:
@@ -116,6 +118,52 @@ async def test_replicas_stay_in_their_directory(tmp_path: Path, version: int) ->
         (0, elsewhere),
         (9, elsewhere),
     ]
+
+
+@pytest.mark.parametrize("version", versions(34))
+async def test_replicas_move_between_directories(tmp_path: Path, version: int) -> None:
+    """While it is on the way it is in both, and fetches go on; a waiting one is answered in the new place."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    whole = await Whole(tmp_path, log_dirs=tuple(map(str, folders))).start()
+    turns: list[Any] = []
+    whole.replicas.moves._later = turns.append
+    await whole.create("t")
+    await produce(whole, batch(*[b"v"] * 5))
+    (source, target) = folders if (folders[0] / "t-0").is_dir() else folders[::-1]
+
+    async def where() -> dict[str, list[tuple[int, bool]]]:
+        results = (await whole.ask(DescribeLogDirsRequest(topics=None), 4)).results
+        return {
+            one.log_dir: [
+                (partition.offset_lag, partition.is_future_key) for topic in one.topics for partition in topic.partitions
+            ]
+            for one in results
+        }
+
+    request = move_dirs.AlterReplicaLogDirsRequest(
+        dirs=[
+            move_dirs.AlterReplicaLogDir(path=str(target), topics=[move_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        ]
+    )
+    waiting = whole.send(fetch(5), 4)
+    (topic,) = (await whole.ask(request, version)).results
+    assert topic.partitions[0].error_code == 0
+    assert await where() == {str(source): [(0, False)], str(target): [(5, True)]}
+    while turns:
+        turns.pop(0)()
+    assert await where() == {str(source): [], str(target): [(0, False)]}
+    await produce(whole, batch(b"w"))
+    answer = whole.read(await settled(waiting), fetch(5), 4)
+    assert answer.responses[0].partitions[0].error_code == 0
+    answer = await whole.ask(fetch(0), 4)
+    (partition,) = answer.responses[0].partitions
+    assert (partition.high_watermark, partition.error_code) == (6, 0)
+    assert [one.last_offset for one in batches(bytes(partition.records))] == [4, 5]
+
+
+def fetch(offset: int) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(replica_id=-1, max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[partition])])
 
 
 @pytest.mark.parametrize("version", versions(23))

@@ -47,7 +47,7 @@ class Whole:
 
     def __init__(self, directory: Path, **config: Any) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.config = BrokerConfig(node_id=1, log_dirs=(str(directory),), **config)
+        self.config = BrokerConfig(node_id=1, **{"log_dirs": (str(directory),), **config})
         self.controller = Controller(MemoryStore(), self.config, broker_id=1)
         self.timer = OperationTimer(self.clock, never)
         self.metrics = BrokerMetrics()

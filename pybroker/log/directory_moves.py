@@ -1,0 +1,160 @@
+"""Moving logs between the data directories of one broker while they are written and read (KIP-113).
+
+Idea
+    A second log of the partition, its future, is filled in the other directory from the present one, piece by piece, as a
+    follower would. When it has everything and that is durable, it takes the present one's place within one step of the loop, in
+    which nothing is appended.
+
+Names and crashes
+    The future lies in `<topic>-<partition>.<32 hex digits>-future`. In the last step the present directory is renamed to
+    `...-delete`, then the future's to the partition's name. So a future beside a present log is unfinished: after a crash it is
+    thrown away, and the move begins anew. A future alone is complete, and is given the partition's name.
+
+Cost
+    At most PIECE_BYTES are copied in one step of the loop for all moves together, then others have their turn.
+
+Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog; KIP-113.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from pybroker.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
+    from pybroker.log.manager import LogManager
+    from pybroker.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 1 << 20
+
+
+class _Move:
+    """One log on its way. `synced_size` is the future's size when it was last told to be durable; -1: never."""
+
+    __slots__ = ("future", "synced_size", "synced_upto")
+
+    def __init__(self, future: Log) -> None:
+        self.future = future
+        self.synced_size = -1
+        self.synced_upto = 0
+
+
+class DirectoryMoves:
+    """The moves under way. Belongs to the loop.
+
+    `later` runs something when others have had their turn; `on_moved` is told a partition and the log that it has from now on.
+    """
+
+    __slots__ = ("_later", "_logs", "_moves", "_on_moved", "_turn_is_set")
+
+    def __init__(
+        self,
+        logs: LogManager,
+        *,
+        later: Callable[[Callable[[], None]], object],
+        on_moved: Callable[[TopicPartition, Log], None],
+    ) -> None:
+        self._logs = logs
+        self._later = later
+        self._on_moved = on_moved
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._turn_is_set = False
+
+    def resume(self) -> None:
+        """Begin what the last run left unfinished anew."""
+        for tp, directory in self._logs.take_interrupted_moves().items():
+            if self._logs.get(tp) is not None and not directory.is_offline:
+                self.start(tp, directory)
+
+    def future(self, tp: TopicPartition) -> Log | None:
+        """The log that will be the partition's; None when it is not being moved."""
+        move = self._moves.get(tp)
+        return None if move is None else move.future
+
+    def start(self, tp: TopicPartition, directory: LogDirectory) -> None:
+        """Have the partition's log moved to `directory`; a move elsewhere is given up. Raises KafkaError."""
+        present = self._logs.get(tp)
+        assert present is not None, tp
+        under_way = self.future(tp)
+        if under_way is not None and under_way.log_directory is directory:
+            return
+        self.cancel(tp)
+        if present.log_directory is directory:
+            return
+        self._moves[tp] = _Move(self._logs.create_future(present, directory))
+        logger.info("Moving %s from %s to %s", tp, present.log_directory.path, directory.path)
+        self._set_turn()
+
+    def cancel(self, tp: TopicPartition) -> None:
+        """Give up the partition's move, if there is one."""
+        move = self._moves.pop(tp, None)
+        if move is not None:
+            self._logs.drop_future(move.future)
+
+    def release(self) -> None:
+        """Let go of all files: the broker stops. The moves begin anew at its next start."""
+        for move in self._moves.values():
+            move.future.release()
+        self._moves.clear()
+
+    def _set_turn(self) -> None:
+        if self._moves and not self._turn_is_set:
+            self._turn_is_set = True
+            self._later(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_set = False
+        bytes_left = PIECE_BYTES
+        for tp, move in list(self._moves.items()):
+            try:
+                bytes_left -= self._advance(tp, move, bytes_left)
+            except KafkaError as error:
+                logger.warning("%s is not moved: %s", tp, error)
+                self.cancel(tp)
+            if bytes_left <= 0:
+                self._moves[tp] = self._moves.pop(tp)  # the others first, next time
+                break
+        self._set_turn()
+
+    def _advance(self, tp: TopicPartition, move: _Move, bytes_max: int) -> int:
+        """Copy a piece, or make what was copied durable, or finish. Returns the bytes copied. Raises KafkaError."""
+        present, future = self._logs.get(tp), move.future
+        if present is None or present.log_directory.is_offline or future.log_directory.is_offline:
+            self.cancel(tp)
+            return 0
+        if future.log_end_offset < present.log_end_offset or future.log_end_offset < present.log_start_offset:
+            return _copy(present, future, bytes_max)
+        if move.synced_size < 0 or future.size - move.synced_size > PIECE_BYTES:
+            move.synced_size, move.synced_upto = future.size, future.log_end_offset
+            future.flush()
+        elif future.recovery_point >= move.synced_upto:
+            del self._moves[tp]
+            moved = self._logs.replace(present, future)
+            logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
+            self._on_moved(tp, moved)
+        return 0
+
+
+def _copy(present: Log, future: Log, bytes_max: int) -> int:
+    offset = max(future.log_end_offset, present.log_start_offset)
+    if offset == present.log_end_offset:
+        future.truncate_fully_and_start_at(offset)
+        return 0
+    read = present.read(offset, bytes_max=bytes_max, upper_offset=present.log_end_offset, min_one_batch=True)
+    assert not isinstance(read.records, bytes), "there is something to read"
+    try:
+        data = memoryview(bytes(read.records.read(0, read.size)))
+    finally:
+        read.records.close()
+    first = int.from_bytes(data[:8], signed=True)
+    if first > future.log_end_offset:
+        future.truncate_fully_and_start_at(first)  # what was there is gone from the present log: begin again where that begins
+    future.append_as_follower(data, now_ms=present.services.clock.time_ms())
+    return len(data)

@@ -1,0 +1,251 @@
+"""A log moves to another directory while it is written, and a crash at any step leaves one log with everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybroker.log import directory_moves
+from pybroker.log.directory_moves import DirectoryMoves
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from tests.log.support import TOPIC_ID, TP, Disk, Producer, append, batch, read_batches
+
+
+class Crash(BaseException):
+    """Nothing may catch it."""
+
+
+class Crashing(Filesystem):
+    """Dies at the n-th rename from when it is armed on."""
+
+    def __init__(self) -> None:
+        self.renames_left = -1
+
+    def rename(self, source: str, target: str) -> None:
+        if self.renames_left == 0:
+            raise Crash
+        self.renames_left -= 1
+        super().rename(source, target)
+
+
+class Setting:
+    """Two directories, the log in the first; turns of the moves are taken by hand."""
+
+    def __init__(self, folder: Path, filesystem: Filesystem | None = None) -> None:
+        self.folders = [folder / "a", folder / "b"]
+        self.disk = Disk(folder, segment_bytes=600)
+        self.filesystem = filesystem
+        self.start()
+        self.log = self.logs.create(TP, TOPIC_ID, self.disk.config)
+
+    def start(self) -> None:
+        self.logs = LogManager(
+            [str(folder) for folder in self.folders],
+            cluster_id="cluster",
+            node_id=1,
+            services=self.disk.services,
+            config_of=lambda _: self.disk.config,
+            filesystem=self.filesystem,
+        )
+        self.logs.start()
+        self.turns: list[Callable[[], None]] = []
+        self.moved: list[tuple[TopicPartition, Log]] = []
+        self.moves = DirectoryMoves(self.logs, later=self.turns.append, on_moved=lambda tp, log: self.moved.append((tp, log)))
+
+    def turn(self) -> bool:
+        if not self.turns:
+            return False
+        self.turns.pop(0)()
+        return True
+
+    def finish(self) -> None:
+        while self.turn():
+            pass
+
+    @property
+    def target(self) -> str:
+        return str(self.folders[1])
+
+    def begin(self) -> None:
+        self.moves.start(TP, self.logs.directories[1])
+
+    def names(self) -> list[list[str]]:
+        """The directories of partitions, by what they end in."""
+        return [sorted(entry.name.rpartition("-")[2] for entry in folder.iterdir() if entry.is_dir()) for folder in self.folders]
+
+
+def offsets(log: Log) -> list[tuple[int, int]]:
+    return [(one.base_offset, one.last_offset) for one in read_batches(log)]
+
+
+def fill(log: Log, count: int = 12) -> None:
+    for _ in range(count):
+        append(log, batch(2, size=60))
+
+
+def test_everything_moves(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    producer = Producer(7)
+    append(setting.log, batch(producer=producer))
+    fill(setting.log)
+    before, epochs = offsets(setting.log), list(setting.log.epochs.entries)
+    setting.begin()
+    future = setting.moves.future(TP)
+    assert future is not None
+    assert future.log_end_offset == 0
+    setting.finish()
+    ((tp, moved),) = setting.moved
+    assert (tp, moved) == (TP, setting.logs.get(TP))
+    assert moved.log_directory.path == setting.target
+    assert (offsets(moved), moved.log_end_offset, list(moved.epochs.entries)) == (before, 25, epochs)
+    assert moved.topic_id == TOPIC_ID
+    assert setting.moves.future(TP) is None
+    assert append(moved, batch(producer=producer, sequence=1)) == 25, "it knows its producers"
+    assert append(moved, batch(producer=producer, sequence=0)) == 0, "and their last batches"
+    assert setting.names() == [["delete"], ["3"]]
+    setting.logs.stop()
+    setting.start()
+    again = setting.logs.get(TP)
+    assert again is not None
+    assert again.log_end_offset == 26
+
+
+def test_what_is_written_on_the_way_moves_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_moves, "PIECE_BYTES", 500)
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    setting.begin()
+    for _ in range(5):
+        assert setting.turn()
+        append(setting.log, batch(1))
+    future = setting.moves.future(TP)
+    assert future is not None
+    assert 0 < future.log_end_offset < setting.log.log_end_offset, "it is on the way"
+    setting.finish()
+    assert offsets(setting.moved[0][1])[-1] == (28, 28)
+    assert len(offsets(setting.moved[0][1])) == 17
+
+
+@pytest.mark.parametrize("start", [5, 24])
+def test_deleted_records_stay_deleted(tmp_path: Path, start: int) -> None:
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    setting.log.increment_log_start_offset(start, high_watermark=24)
+    setting.begin()
+    setting.finish()
+    moved = setting.moved[0][1]
+    assert (moved.log_start_offset, moved.log_end_offset) == (start, 24)
+    setting.logs.abandon()
+    setting.start()
+    again = setting.logs.get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (start, 24), "also after a crash"
+
+
+def test_records_deleted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_moves, "PIECE_BYTES", 300)
+    setting = Setting(tmp_path)
+    fill(setting.log, 20)
+    setting.begin()
+    setting.turn()
+    setting.log.increment_log_start_offset(31, high_watermark=40)
+    setting.log.delete_old_segments(setting.disk.clock.time_ms())
+    setting.finish()
+    moved = setting.moved[0][1]
+    assert (moved.log_start_offset, moved.log_end_offset) == (31, 40)
+    assert offsets(moved)[0] == (30, 31)
+
+
+def test_a_move_is_given_up(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    setting.begin()
+    setting.moves.start(TP, setting.logs.directories[0])  # where it is
+    setting.finish()
+    assert setting.moves.future(TP) is None
+    assert setting.names() == [["3"], ["delete"]]
+    setting.begin()
+    setting.moves.cancel(TP)
+    setting.logs.delete(TP)
+    setting.finish()
+    assert setting.moved == []
+    assert setting.names() == [["delete"], ["delete", "delete"]]
+
+
+def test_a_broken_target_keeps_the_log_where_it_is(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    setting.begin()
+    setting.logs.directories[1].fail(OSError("broken"))
+    setting.finish()
+    assert setting.moved == []
+    assert setting.moves.future(TP) is None
+    assert append(setting.log, batch()) == 24
+    with pytest.raises(KafkaError) as raised:
+        setting.begin()
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_name_without_room_for_the_mark(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    tp = TopicPartition("x" * 230, 0)
+    setting.logs.create(tp, TOPIC_ID, setting.disk.config)
+    with pytest.raises(KafkaError) as raised:
+        setting.moves.start(tp, setting.logs.directories[1 - setting.logs.directories.index(setting.logs.get(tp).log_directory)])  # type: ignore[union-attr]  # it was just made
+    assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+def test_a_crash_on_the_way_begins_anew(tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_moves, "PIECE_BYTES", 500)
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    before = offsets(setting.log)
+    setting.begin()
+    for _ in range(turns):
+        setting.turn()
+    setting.moves.release()
+    setting.logs.abandon()
+    setting.start()
+    log = setting.logs.get(TP)
+    assert log is not None
+    assert (log.log_directory.path, offsets(log)) == (str(setting.folders[0]), before)
+    assert setting.names() == [["3"], ["delete"]]
+    setting.moves.resume()
+    setting.finish()
+    assert offsets(setting.moved[0][1]) == before
+    assert setting.logs.get(TP) is setting.moved[0][1]
+
+
+@pytest.mark.parametrize("renames", range(5))
+def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
+    """Checkpoints are renamed into place too: so each rename of the last step is met."""
+    filesystem = Crashing()
+    setting = Setting(tmp_path, filesystem)
+    fill(setting.log)
+    setting.log.increment_log_start_offset(3, high_watermark=24)
+    before = offsets(setting.log)
+    setting.begin()
+    filesystem.renames_left = renames
+    try:
+        setting.finish()
+    except Crash:
+        assert setting.moved == []
+    filesystem.renames_left = -1
+    setting.moves.release()
+    setting.logs.abandon()
+    setting.start()
+    setting.moves.resume()
+    setting.finish()
+    log = setting.logs.get(TP)
+    assert log is not None
+    assert offsets(log)[-1] == before[-1]
+    assert log.log_end_offset == 24
+    assert log.log_directory.path == setting.target
+    assert [names.count("3") for names in setting.names()] == [0, 1]
