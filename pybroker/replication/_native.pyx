@@ -52,7 +52,7 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     void PyTuple_SET_ITEM(object items, Py_ssize_t index, object item)
-    object PyTuple_GET_ITEM(object items, Py_ssize_t index)
+    PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t index)  # borrowed
 
 
 cdef object NONE = ErrorCode.NONE
@@ -223,7 +223,7 @@ cdef object read_usual(object partition, object wanted, object isolation, long l
     if producers.ongoing or producers.unreplicated:
         return None  # the last stable offset is another
     end = at(partition, partition_high_watermark)
-    end_offset = PyTuple_GET_ITEM(end, 0)
+    end_offset = <object>PyTuple_GET_ITEM(end, 0)
     high_watermark = end_offset
     fetch_offset = at(wanted, wanted_offset)
     offset = fetch_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import itertools
 import os
 import random
@@ -28,6 +29,7 @@ from tests.replication.loops import LOOPS, use
 TOPICS = {"plain": 3, "rolled": 2, "open": 1}
 WAIT_MS = 100
 STEPS = 150
+FAR_OFFSET = 1 << 40  # whose number is an object of its own, unlike small ones
 
 
 class Twins:
@@ -121,6 +123,9 @@ async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytes
     whole = await Whole(tmp_path).start()
     for name, count in TOPICS.items():
         await whole.create(name, count, **({"segment_bytes": "6000"} if name == "rolled" else {}))
+    plain = whole.replicas.partitions[TopicPartition("plain", 1)]
+    plain.log.truncate_fully_and_start_at(FAR_OFFSET)
+    plain._advance_high_watermark()
     twins = Twins(whole, monkeypatch)
     session_id = epoch = 0
     for step in range(STEPS):
@@ -142,7 +147,28 @@ async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytes
         epoch += 1
     counted = twins.counted()
     assert counted[0] == counted[-1]
+    gc.collect()
+    assert plain.high_watermark == plain.log.log_end_offset > FAR_OFFSET
     assert counted[0]["plain"][TopicMetrics.__slots__.index("bytes_out")] > 10_000
+
+
+async def test_nothing_that_is_looked_at_is_given_away(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    await whole.create("plain")
+    partition = whole.replicas.partitions[TopicPartition("plain", 0)]
+    partition.log.truncate_fully_and_start_at(FAR_OFFSET)
+    whole.replicas.append_records(
+        1000, 1, {TopicPartition("plain", 0): memoryview(bytearray(records.batch(b"a")))}, lambda _results: None
+    )
+    partitions = [FetchPartition(partition=0, fetch_offset=FAR_OFFSET, partition_max_bytes=1000)]
+    request = FetchRequest(max_bytes=1000, topics=[FetchTopic(topic="plain", partitions=partitions)])
+    looked_at = [partition, partition.log, partition.high_watermark_metadata, *partition.high_watermark_metadata]
+    looked_at += [partition.log.segments.active, partition.log.segments.active.file, None, b""]
+    whole.send(request, 11)
+    before = [sys.getrefcount(one) for one in looked_at]
+    for _ in range(1000):
+        whole.send(request, 11)
+    assert all(abs(sys.getrefcount(one) - was) < 100 for one, was in zip(looked_at, before, strict=True))
 
 
 async def test_a_clone_needs_a_class_with_nothing_but_slots() -> None:
