@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -51,7 +51,8 @@ class Coordinator:
     """A shard, its log and its timers."""
 
     def __init__(self) -> None:
-        self.shard = new_shard()
+        self._ids = itertools.count()  # nobody gets one twice, not after a restart either
+        self.shard = new_shard(self._ids)
         self.now_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self._timers: dict[Hashable, tuple[int, int]] = {}
@@ -105,7 +106,7 @@ class Coordinator:
         self._carry_out(result)
 
     def loaded(self) -> GroupShard:
-        shard = new_shard()
+        shard = new_shard(self._ids)
         for key, value in self.log:
             replay(shard, key, value)
         return shard
@@ -121,8 +122,7 @@ def replay(shard: GroupShard, key: bytes, value: bytes | None) -> None:
     assert shard.replay(record)
 
 
-def new_shard() -> GroupShard:
-    numbers = itertools.count()
+def new_shard(numbers: Iterator[int]) -> GroupShard:
     return GroupShard(
         GroupSettings(
             min_session_timeout_ms=1, max_session_timeout_ms=60_000, initial_rebalance_delay_ms=0, max_size=100,
