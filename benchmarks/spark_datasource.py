@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--codec", default="none", help="none, gzip, snappy, lz4, zstd")
     parser.add_argument("--cores", type=int, default=2, help="of Spark")
     parser.add_argument("--rounds", type=int, default=2, help="after the first, of which the best counts")
+    parser.add_argument("--only", default="", help="the ways that have this in their names")
     parser.set_defaults(kafka=False)
     options = peers.parsed(parser)
     with peers.started(options, {"log.retention.ms": "-1"}) as (broker,):
@@ -109,6 +110,8 @@ def main() -> None:
         print(f"\n{options.records} records of {options.size} bytes, {options.codec}, {options.cores} cores\n")
         print("| reading | seconds | rows/s | MB/s |\n|---|---|---|---|")
         for name, run in ways(spark, broker.bootstrap, data):
+            if options.only not in name:
+                continue
             taken = []
             for _ in range(1 + options.rounds):
                 began = time.monotonic()
