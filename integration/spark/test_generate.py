@@ -113,7 +113,7 @@ def test_what_cannot_be_is_one_line(spark: SparkSession) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_says_what_it_wrote_and_the_doctor_that_all_is_well(spark_broker: BrokerProcess) -> None:
+def test_the_command_says_what_it_wrote(spark_broker: BrokerProcess) -> None:
     topic = unique("generated")
     pybroker = [sys.executable, "-m", "pybroker", "spark"]
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[1]"]
@@ -122,7 +122,3 @@ def test_the_command_says_what_it_wrote_and_the_doctor_that_all_is_well(spark_br
     assert run.stdout.startswith("1,000 records, 0.1 MB in ")
     assert all(line.startswith("generate: ") for line in run.stderr.splitlines())  # progress, where that takes long
     assert sum(extent.end for extent in Cluster(spark_broker.bootstrap).extents({topic: 2}).values()) == 1000
-    run = subprocess.run([*pybroker, "doctor", *where], capture_output=True, text=True, timeout=300, check=True)
-    assert f"round trip 100 records to {spark_broker.bootstrap} and back" in run.stdout
-    assert "spark-sql-kafka-0-10_2.13-4.2.0.jar" in run.stdout
-    assert run.stderr == ""

@@ -117,7 +117,7 @@ def test_a_range_of_offsets_or_times_is_chosen(
     assert log_of(spark_broker.bootstrap, by_time) == expected
 
 
-def test_kills_lose_and_double_nothing(spark_broker: BrokerProcess, archived: tuple[str, Path]) -> None:
+def test_kills_lose_and_double_nothing(spark: SparkSession, spark_broker: BrokerProcess, archived: tuple[str, Path]) -> None:
     topic, path = archived
     copy = unique("killed")
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy]
@@ -139,9 +139,8 @@ def test_kills_lose_and_double_nothing(spark_broker: BrokerProcess, archived: tu
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert kills >= 2
-    run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    assert run.returncode == 0, run.stderr
-    assert "were there before" in run.stdout
+    result = run(spark, ReplayOptions(path=path, bootstrap=spark_broker.bootstrap, to=copy))
+    assert result.there_before > 0
     assert log_of(spark_broker.bootstrap, copy) == log_of(spark_broker.bootstrap, topic)
 
 

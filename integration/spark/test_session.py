@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ def test_the_connector_reads_an_empty_topic(spark: SparkSession, spark_broker: B
     create_topic(spark_broker.bootstrap, topic, 3, {})
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", spark_broker.bootstrap)
     assert reader.option("subscribe", topic).load().count() == 0
+
+
+@pytest.mark.parametrize(
+    ("master", "reason"), [("spark://127.0.0.1:1", "Connection refused"), ("spark://here", "it must be spark://HOST:PORT")]
+)
+def test_a_master_that_is_not_there_is_one_line(master: str, reason: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        spark_session("nobody", master=master)
+    assert str(caught.value) == f"no master of Spark at {master}: {reason}"
 
 
 def test_a_second_session_is_the_first(spark: SparkSession) -> None:

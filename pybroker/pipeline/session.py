@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_CONNECT_TIMEOUT_S: Final = 10.0
 _LOOPBACK: Final = ("local", "spark://127.0.0.1:", "spark://localhost:")
 
 
@@ -30,6 +32,7 @@ def spark_session(
     Raises PipelineError when PySpark, Java, the connector or the master is missing.
     """
     check_pyspark()
+    _check_master(master)
     java, files = find_java(), connector_jars(jars)
     settings = {**_settings(master), "spark.jars": ",".join(str(file) for file in files), **(conf or {})}
     from pyspark.sql import SparkSession  # noqa: PLC0415 (takes a second)
@@ -57,6 +60,24 @@ def check_pyspark() -> str:
     if version != SPARK_VERSION:
         raise PipelineError(f"PySpark {version} is installed, the jobs are for {SPARK_VERSION}: pip install 'pybroker[spark]'")
     return version
+
+
+def _check_master(master: str) -> None:
+    """Spark itself tries for a minute before it says that nobody is there."""
+    if not master.startswith("spark://"):
+        return
+    reason = "it must be spark://HOST:PORT"
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if not port.isdigit():
+            continue
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reason = error.strerror or str(error)
+        else:
+            return
+    raise PipelineError(f"no master of Spark at {master}: {reason}")
 
 
 def first_line(error: BaseException) -> str:

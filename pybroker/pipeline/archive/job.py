@@ -134,6 +134,7 @@ def _start(job: _Run) -> StreamingQuery:
         "kafka.bootstrap.servers": options.bootstrap,
         "kafka.isolation.level": "read_committed",
         "kafka.default.api.timeout.ms": str(_POLL_MS),
+        "kafka.request.timeout.ms": str(_POLL_MS * 2 // 3),
         "kafkaConsumer.pollTimeoutMs": str(_POLL_MS),
         "includeHeaders": "true",
         "startingOffsets": "earliest",

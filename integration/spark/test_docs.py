@@ -1,0 +1,65 @@
+"""The examples of docs/pipeline.md are run, in their order, as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.clients import unique
+
+if TYPE_CHECKING:
+    from integration.broker import BrokerProcess
+
+pytestmark = pytest.mark.spark
+
+JOBS = ("archive", "doctor", "generate", "replay")
+PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
+
+RUN_ALL = """
+import shlex, sys
+from pybroker.cli.main import cli
+
+for example in sys.argv[1:]:
+    print("$", example.splitlines()[0], flush=True)
+    if example.startswith("pybroker "):
+        cli.main(shlex.split(example)[1:], standalone_mode=False)
+    else:
+        exec(example)
+"""  # one process, so that Java is started once
+
+
+def examples() -> list[str]:
+    """The indented blocks that are commands of these jobs, or Python that stands on its own."""
+    found = []
+    for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.read_text(), re.MULTILINE):
+        text = re.sub(r"^    ", "", block, flags=re.MULTILINE).strip()
+        if text.startswith(("from ", "import ")) and ("spark_session(" in text or "pyarrow" in text):
+            found.append(text)
+        elif "pybroker spark" in text:
+            lines = text.replace("\\\n", " ").splitlines()
+            found += [line for line in lines if line.split()[:2] == ["pybroker", "spark"] and line.split()[2] in JOBS]
+    return found
+
+
+def test_the_examples_of_the_page_work(spark_broker: BrokerProcess, tmp_path: Path) -> None:
+    topic = unique("orders")
+    commands = [text.replace("localhost:9092", spark_broker.bootstrap).replace("orders", topic) for text in examples()]
+    assert len(commands) >= 8
+    script = [sys.executable, "-c", RUN_ALL, *commands]
+    run = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr[-3000:]
+    for line in (
+        "round trip 100 records",
+        "100,000 records, ",
+        "100,000 records archived in",
+        "100,000 records in",
+        "100,000 records written in",
+        "4,000 records written in",
+        "0 records",
+    ):
+        assert line in run.stdout

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybroker.cli.main import cli
+from pybroker.cli.spark_generate import start_ms
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["spark", *arguments])
+
+
+def test_the_jobs_are_listed_and_nothing_of_spark_is_imported() -> None:
+    show = "cli.main(['spark', '--help'], standalone_mode=False)"
+    script = f"import sys; from pybroker.cli.main import cli; {show}; print(sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    for job in ("archive", "doctor", "generate", "replay"):
+        assert f"\n  {job} " in shown
+    assert "'click'" in shown
+    assert not any(f"'{module}'" in shown for module in ("pyspark", "pyarrow", "confluent_kafka", "pybroker.pipeline"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["doctor", "--conf", "novalue"], "--conf novalue: must be NAME=VALUE"),
+        (["archive", "lake"], "--bootstrap-server is needed"),
+        (["archive", "lake", "--bootstrap-server", "x:1"], "give either --topic or --pattern"),
+        (
+            ["generate", "--bootstrap-server", "x:1", "--topic", "t", "--count", "1", "--start", "soon"],
+            "'soon' is no time such as",
+        ),
+        (["replay", "lake"], "Missing option '--bootstrap-server'"),
+    ],
+)
+def test_a_wrong_command_line_is_said(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.version", None)
+    result = run("generate", "--bootstrap-server", "x:1", "--topic", "t", "--count", "1")
+    assert result.exit_code == 1
+    assert result.output == "Error: pyspark.version is missing: pip install 'pybroker[spark]'\n"
+
+
+def test_missing_jars_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, attributes in (("pyspark.version", {"__version__": "4.2.0"}), ("pyarrow", {})):
+        module = type(sys)(name)
+        for attribute, value in attributes.items():
+            setattr(module, attribute, value)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "pyspark", type(sys)("pyspark"))
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    result = run("archive", "lake", "--bootstrap-server", "x:1", "--topic", "t", "--jars", str(tmp_path))
+    assert result.exit_code == 1
+    assert (
+        result.output
+        == f"Error: {tmp_path}: no spark-sql-kafka-0-10_*.jar there, the jars of Spark's Kafka connector are missing\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("1970-01-01T00:00:01", 1000), ("1970-01-01T01:00:00+01:00", 0), ("2026-11-21", 1_795_219_200_000)],
+)
+def test_times(text: str, milliseconds: int) -> None:
+    assert start_ms(text) == milliseconds
+
+
+def test_no_time() -> None:
+    assert start_ms(None) is None
