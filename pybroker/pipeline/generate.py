@@ -123,7 +123,7 @@ def chunks(options: GenerateOptions, partitions: int, only: int | None) -> Itera
     for first in range(0, options.count, CHUNK * (partitions if only is not None and choice is None else 1)):
         if only is not None and choice is None:  # without keys, a partition has each so-manieth record
             last = min(options.count, first + CHUNK * partitions)
-            index = np.arange(first + (only - first) % partitions, last, partitions, dtype=np.uint64)
+            index: Any = np.arange(first + (only - first) % partitions, last, partitions, dtype=np.uint64)
         else:
             index = np.arange(first, min(options.count, first + CHUNK), dtype=np.uint64)
         keys = choice.of(index) if choice else None
