@@ -2,17 +2,19 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+OUTPUT_SYNC ?= target
 SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 # As pip does for what is not editable: a start that has to compile takes half as long again, and all of them have to where
 # PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q pybroker
 
-.PHONY: run test check unit integration environment clean
+.PHONY: run test check unit integration spark environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-test: check unit integration  ## all checks and all tests, stock clients included
+test: check  ## all checks and all tests, stock clients and Spark included; two kinds at a time, each one's output when it ends
+	$(MAKE) --jobs=2 --output-sync=$(OUTPUT_SYNC) integration spark unit
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -24,7 +26,10 @@ unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests
 
 integration: $(VENV)/.test
-	$(BIN)/python -m pytest integration
+	$(BIN)/python -m pytest integration --ignore integration/spark
+
+spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
+	$(BIN)/python -m pytest integration/spark
 
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place
 	$(COMPILE)

@@ -112,7 +112,8 @@ def _comment(text: str) -> Iterator[str]:
 
 _GROUPS: Final = (
     "Set for a group (`consumer.`) or a subscription of client metrics, by Kafka's tools. They are checked and kept. A group",
-    "that does not say takes the broker's property with `group.` in front, whose `min` and `max` bound it.",
+    "that does not say takes the broker's property with `group.` in front, whose `min` and `max` bound it; what is",
+    "not yet there is checked against Kafka's defaults.",
 )
 
 _INTRODUCTION: Final = (
@@ -130,7 +131,7 @@ _INTRODUCTION: Final = (
     "",
     "An unknown name is a warning. A bad value keeps the broker from starting; the message names the property and the value.",
     "",
-    "*Not yet* marks what is read and checked, but does nothing in this version; *accepted, ignored* what never will.",
+    "*Not yet* marks what is taken, but does nothing in this version; *accepted, ignored* what never will.",
     "Every topic property can be changed while the broker runs, and of the broker's those that say *Dynamic*, for one broker or",
     "for all (AlterConfigs, `kafka-configs`). A change counts from the next request on, survives any stop, and is stronger than",
     "what the broker was started with. The limits on connections refuse new ones and close none.",

@@ -64,7 +64,8 @@ def _topic(
 _TABLE: Final = (
     _topic(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "What happens to old data: delete drops whole segments by age and size, compact keeps the newest record of every key.",
+        "What happens to old data: delete drops whole segments by age and size; compact demands keys, and will keep the newest "
+        "record of each (not yet: nothing is cleaned in this version).",
         all_of(*CLEANUP_POLICIES), "log.cleanup.policy",
     ),
     _topic(
