@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-OUTPUT_SYNC ?= target
 SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 # As pip does for what is not editable: a start that has to compile takes half as long again, and all of them have to where
 # PYTHONDONTWRITEBYTECODE is set.
@@ -13,8 +12,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-test: check  ## all checks and all tests, stock clients and Spark included; two kinds at a time, each one's output when it ends
-	$(MAKE) --jobs=2 --output-sync=$(OUTPUT_SYNC) integration spark unit
+test: check unit spark integration  ## all checks and all tests, stock clients and Spark included
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
