@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 
 import pybroker
+from pybroker import native
 from pybroker.records import kernels
 
 
 def announce() -> None:
     """Print which build is measured; exit when that is the pure one and nobody asked for it."""
     folder = Path(pybroker.__file__).parent
-    if not kernels.IS_NATIVE and os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
+    if not kernels.IS_NATIVE and native.is_wanted():
         sys.exit(
             f"Error: the native extension is not built in {folder}/records, and pure Python is about five times slower.\n"
             f"Build it in place (needs a C compiler): {sys.executable} -m pip install --editable '.[test]'\n"

@@ -75,18 +75,22 @@ def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signal.Signals) -> None:
-    """The start is held where it reads a file that nobody writes to."""
+    """The start is held where it reads a file that nobody writes to. A signal that comes just before the read is only seen behind
+    it, so the file ends after the signal."""
     held = tmp_path / "held"
     os.mkfifo(held)
     command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen([*command, "--log-config", str(held)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        writer = -1
-        while writer < 0:  # there is a reader: the start has come that far
-            try:
-                writer = os.open(held, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:
-                assert process.poll() is None
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
-        os.close(writer)
+        try:
+            writer = -1
+            while writer < 0:  # there is a reader: the start has come that far
+                try:
+                    writer = os.open(held, os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:
+                    assert process.poll() is None
+            process.send_signal(number)
+            os.close(writer)
+            output, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, output, errors) == (0, b"", b"")

@@ -43,8 +43,10 @@ def killed_writer(path: Path, lines: int) -> int:
     command = [sys.executable, "-c", WRITER, str(path), str(KEYS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
-        written = [writer.stdout.readline() for _ in range(lines)]
-        writer.kill()
+        try:
+            written = [writer.stdout.readline() for _ in range(lines)]
+        finally:
+            writer.kill()
         written += writer.stdout.readlines()
     return max((int(line) for line in written if line.endswith("\n") and line != "open\n"), default=0)
 

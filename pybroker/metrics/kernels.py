@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from pybroker.metrics import _pure
+from pybroker.native import extension
 
 __all__ = ["IS_NATIVE", "Counts", "observe_request"]
 
 if TYPE_CHECKING:
     from pybroker.metrics import _native as _kernels
 else:
-    _kernels = _pure
-    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        with contextlib.suppress(ImportError):
-            from pybroker.metrics import _native as _kernels
+    _kernels = extension("pybroker.metrics._native") or _pure
 
 IS_NATIVE = _kernels is not _pure
 

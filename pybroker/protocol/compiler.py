@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+
+from pybroker import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.parts import Part
     from pybroker.protocol.schema import Schema
 
-IS_NATIVE: Final = os.environ.get("PYBROKER_PURE", "0") in {"", "0"} and find_spec("pybroker.protocol._native") is not None
+IS_NATIVE: Final = native.is_wanted() and find_spec("pybroker.protocol._native") is not None
 
 
 def compile_decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING, Final
 
+from pybroker.native import extension
 from pybroker.records import _columns_pure
 
 __all__ = ["HEADERS", "IS_NATIVE", "KEY", "OFFSET", "TIMESTAMP", "VALUE", "ColumnBuilder"]
@@ -16,10 +15,7 @@ __all__ = ["HEADERS", "IS_NATIVE", "KEY", "OFFSET", "TIMESTAMP", "VALUE", "Colum
 if TYPE_CHECKING:
     from pybroker.records._columns import ColumnBuilder
 else:
-    ColumnBuilder = _columns_pure.ColumnBuilder
-    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        with contextlib.suppress(ImportError):
-            from pybroker.records._columns import ColumnBuilder
+    ColumnBuilder = (extension("pybroker.records._columns") or _columns_pure).ColumnBuilder
 
 OFFSET: Final = 1
 TIMESTAMP: Final = 2

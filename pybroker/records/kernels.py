@@ -6,10 +6,9 @@ the tests can run everything on both. Their contract is in `_native.pyi`.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
 
+from pybroker.native import extension
 from pybroker.records import _pure
 
 __all__ = [
@@ -25,10 +24,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pybroker.records import _native as _kernels
 else:
-    _kernels = _pure
-    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        with contextlib.suppress(ImportError):
-            from pybroker.records import _native as _kernels
+    _kernels = extension("pybroker.records._native") or _pure
 
 IS_NATIVE = _kernels is not _pure
 

@@ -6,10 +6,9 @@ the tests can run on both. Their contract is in `_native.pyi`.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
 
+from pybroker.native import extension
 from pybroker.replication import _pure
 
 __all__ = ["IS_NATIVE", "answered_topics", "read_at_once", "read_partitions", "wanted_partitions"]
@@ -17,10 +16,7 @@ __all__ = ["IS_NATIVE", "answered_topics", "read_at_once", "read_partitions", "w
 if TYPE_CHECKING:
     from pybroker.replication import _native as _kernels
 else:
-    _kernels = _pure
-    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        with contextlib.suppress(ImportError):
-            from pybroker.replication import _native as _kernels
+    _kernels = extension("pybroker.replication._native") or _pure
 
 IS_NATIVE = _kernels is not _pure
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
+
+from pybroker.native import extension
 
 __all__ = ["IS_NATIVE", "produce_one"]
 
@@ -19,9 +19,7 @@ def _nothing_is_usual(*_: object) -> None:
 if TYPE_CHECKING:
     from pybroker.replication._append import produce_one
 else:
-    produce_one = _nothing_is_usual
-    if os.environ.get("PYBROKER_PURE", "0") in {"", "0"}:
-        with contextlib.suppress(ImportError):
-            from pybroker.replication._append import produce_one
+    _append = extension("pybroker.replication._append")
+    produce_one = _nothing_is_usual if _append is None else _append.produce_one
 
 IS_NATIVE = produce_one is not _nothing_is_usual

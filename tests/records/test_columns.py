@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import struct
 from collections.abc import Callable
 from types import ModuleType
@@ -14,6 +13,7 @@ from aiokafka.record import default_records as aiokafka_default
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker import native
 from pybroker.records import _columns_pure, columns, legacy
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
@@ -323,4 +323,4 @@ def test_a_count_that_is_a_lie_is_found(module: ModuleType) -> None:
         with pytest.raises(InvalidRecordError):
             module.ColumnBuilder(ALL).append_section(section, count, 0, BASE_MS, False, 0, *EVERY)
     assert struct.calcsize("i") == 4  # Arrow's ends are 32 bits
-    assert (len(BOTH) == 2 and os.environ.get("PYBROKER_PURE", "0") in {"", "0"}) == columns.IS_NATIVE
+    assert (len(BOTH) == 2 and native.is_wanted()) == columns.IS_NATIVE
