@@ -67,3 +67,26 @@ def up_convert_messages(
     Returns section, record count, base timestamp, greatest timestamp, smallest one and number of records without key as
     `scan_records`.
     """
+
+def note_keys(section: _Buffer, record_count: int, base_offset: int, offsets: dict[bytes, int]) -> tuple[int, int]:
+    """Write the offset of each record that has a key into `offsets`, under its key.
+
+    Returns how many keys were not there yet, and their bytes. Of a damaged section the keys before the damage are written.
+    """
+
+def retain_records(
+    section: _Buffer,
+    record_count: int,
+    base_offset: int,
+    base_timestamp: int,
+    new_base_timestamp: int,
+    offsets: dict[bytes, int],
+    latest_offset: int,
+    keeps_tombstones: bool,
+) -> tuple[bytes, int, int, int]:
+    """The section without the records that compaction takes out, for a batch with `new_base_timestamp`.
+
+    Out go, of the records up to `latest_offset`, those without a key, those whose key has a later offset in `offsets`, and unless
+    `keeps_tombstones` those without a value. Returns the section, how many records it has, the greatest timestamp among them (at
+    least -1) and how many have no value.
+    """

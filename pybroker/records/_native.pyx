@@ -603,6 +603,23 @@ cdef int lift(Bytes p, Bytes end, Upward *u, uint8_t *out, int64_t room) noexcep
     return FINE
 
 
+cdef uint8_t *put_moved_record(uint8_t *out, Bytes p, Parsed *record, int64_t timestamp_delta) noexcept nogil:
+    """A record with another timestamp delta; at most 18 bytes longer than it was."""
+    cdef int64_t size = 0
+    cdef int64_t delta = 0
+    cdef Bytes after
+    cdef uint8_t attributes
+    read_varint(&p, record.next, &size)
+    attributes = p[0]
+    after = p + 1
+    read_varlong(&after, record.next, &delta)
+    out = put_varlong(out, 1 + varlong_size(timestamp_delta) + (record.next - after))
+    out[0] = attributes
+    out = put_varlong(out + 1, timestamp_delta)
+    memcpy(out, after, record.next - after)
+    return out + (record.next - after)
+
+
 # --- what Python calls
 
 def _use_clmul(bint enabled):
@@ -800,3 +817,101 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
     if fault != FINE:
         raise record_fault(fault)
     return section[:u.written], u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless
+
+
+def note_keys(section, int64_t record_count, int64_t base_offset, dict offsets):
+    cdef Py_buffer view
+    cdef Parsed record
+    cdef Bytes p
+    cdef Bytes end
+    cdef int64_t index
+    cdef int64_t key_bytes = 0
+    cdef Py_ssize_t before = len(offsets)
+    cdef Py_ssize_t known
+    cdef int fault = FINE
+    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > SECTION_MAX:
+            raise record_fault(TOO_LARGE)
+        p = <Bytes>view.buf
+        end = p + view.len
+        for index in range(record_count):
+            fault = parse_record(p, end, &record)
+            if fault != FINE:
+                break
+            p = record.next
+            if record.key.size >= 0:
+                known = len(offsets)
+                offsets[PyBytes_FromStringAndSize(<const char *>record.key.data, record.key.size)] = base_offset + record.offset_delta
+                if len(offsets) > known:
+                    key_bytes += record.key.size
+        if fault == FINE and p != end:
+            fault = BYTES_LEFT
+    finally:
+        PyBuffer_Release(&view)
+    if fault != FINE:
+        raise record_fault(fault)
+    return len(offsets) - before, key_bytes
+
+
+def retain_records(section, int64_t record_count, int64_t base_offset, int64_t base_timestamp, int64_t new_base_timestamp,
+                   dict offsets, int64_t latest_offset, bint keeps_tombstones):
+    cdef Py_buffer view
+    cdef Parsed record
+    cdef Bytes p
+    cdef Bytes end
+    cdef bytes kept
+    cdef uint8_t *start
+    cdef uint8_t *out
+    cdef int64_t index
+    cdef int64_t count = 0
+    cdef int64_t tombstones = 0
+    cdef int64_t max_timestamp = -1
+    cdef int64_t timestamp = 0
+    cdef int64_t moved = 0
+    cdef int64_t offset
+    cdef int fault = FINE
+    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > SECTION_MAX:
+            raise record_fault(TOO_LARGE)
+        p = <Bytes>view.buf
+        end = p + view.len
+        if record_count < 0 or record_count > view.len:
+            raise record_fault(RECORD_SIZE)  # a record has at least a byte; what follows relies on it
+        kept = PyBytes_FromStringAndSize(NULL, view.len + (18 * record_count if new_base_timestamp != base_timestamp else 0))
+        start = out = <uint8_t *>PyBytes_AS_STRING(kept)
+        for index in range(record_count):
+            fault = parse_record(p, end, &record)
+            if fault != FINE:
+                break
+            if pb_sum(base_timestamp, record.timestamp_delta, &timestamp) or pb_sum(timestamp, -new_base_timestamp, &moved):
+                fault = OUT_OF_RANGE
+                break
+            offset = base_offset + record.offset_delta
+            if offset <= latest_offset:
+                if record.key.size < 0 or (record.value.size < 0 and not keeps_tombstones):
+                    p = record.next
+                    continue
+                latest = offsets.get(PyBytes_FromStringAndSize(<const char *>record.key.data, record.key.size))
+                if latest is not None and <int64_t>latest > offset:
+                    p = record.next
+                    continue
+            if new_base_timestamp == base_timestamp:
+                memcpy(out, p, record.next - p)
+                out += record.next - p
+            else:
+                out = put_moved_record(out, p, &record, moved)
+            p = record.next
+            count += 1
+            if record.value.size < 0:
+                tombstones += 1
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+        if fault == FINE and p != end:
+            fault = BYTES_LEFT
+    finally:
+        PyBuffer_Release(&view)
+    if fault != FINE:
+        raise record_fault(fault)
+    return kept[:out - start], count, max_timestamp, tombstones

@@ -338,6 +338,74 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
     return messages[position : position + size], position + size
 
 
+def note_keys(
+    section: bytes | bytearray | memoryview, record_count: int, base_offset: int, offsets: dict[bytes, int]
+) -> tuple[int, int]:
+    """See the stub of `_native`."""
+    section = _whole(section)
+    position = key_bytes = 0
+    before = len(offsets)
+    for _ in range(record_count):
+        _, offset_delta, key_at, key_size, _, _, position = _parse(section, position)
+        if key_size >= 0:
+            key = section[key_at : key_at + key_size]
+            if key not in offsets:
+                key_bytes += key_size
+            offsets[key] = base_offset + offset_delta
+    if position != len(section):
+        raise record_fault(_BYTES_LEFT)
+    return len(offsets) - before, key_bytes
+
+
+def retain_records(  # noqa: PLR0917
+    section: bytes | bytearray | memoryview,
+    record_count: int,
+    base_offset: int,
+    base_timestamp: int,
+    new_base_timestamp: int,
+    offsets: dict[bytes, int],
+    latest_offset: int,
+    keeps_tombstones: bool,
+) -> tuple[bytes, int, int, int]:
+    """See the stub of `_native`."""
+    section = _whole(section)
+    kept = bytearray()
+    position = count = tombstones = 0
+    max_timestamp = -1
+    for _ in range(record_count):
+        start = position
+        delta, offset_delta, key_at, key_size, _, value_size, position = _parse(section, start)
+        timestamp = _sum(base_timestamp, delta)
+        moved = _sum(timestamp, -new_base_timestamp)
+        offset = base_offset + offset_delta
+        if offset <= latest_offset:
+            if key_size < 0 or (value_size < 0 and not keeps_tombstones):
+                continue
+            if offsets.get(section[key_at : key_at + key_size], offset) > offset:
+                continue
+        if new_base_timestamp == base_timestamp:
+            kept += section[start:position]
+        else:
+            _put_moved(kept, section[start:position], moved)
+        count += 1
+        tombstones += value_size < 0
+        max_timestamp = max(max_timestamp, timestamp)
+    if position != len(section):
+        raise record_fault(_BYTES_LEFT)
+    return bytes(kept), count, max_timestamp, tombstones
+
+
+def _put_moved(out: bytearray, record: bytes, timestamp_delta: int) -> None:
+    """A record with another timestamp delta."""
+    _, at = _varint(record, 0, len(record))
+    _, after = _varlong(record, at + 1, len(record))
+    body = bytearray(record[at : at + 1])
+    _put(body, timestamp_delta)
+    _put(out, len(body) + len(record) - after)
+    out += body
+    out += record[after:]
+
+
 def _put(out: bytearray, value: int) -> None:
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:

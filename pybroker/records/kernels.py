@@ -17,6 +17,8 @@ __all__ = [
     "crc32",
     "down_convert_records",
     "down_converted_size",
+    "note_keys",
+    "retain_records",
     "scan_records",
     "up_convert_messages",
 ]
@@ -34,3 +36,5 @@ scan_records = _kernels.scan_records
 down_converted_size = _kernels.down_converted_size
 down_convert_records = _kernels.down_convert_records
 up_convert_messages = _kernels.up_convert_messages
+note_keys = _kernels.note_keys
+retain_records = _kernels.retain_records
