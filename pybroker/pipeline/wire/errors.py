@@ -1,0 +1,43 @@
+"""What can go wrong between a job and a broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.protocol.error_codes import ErrorCode
+
+_CODES: Final = {int(code): code for code in ErrorCode}
+
+
+class ConnectionLostError(PipelineError):
+    """The connection ended, or could not be made; another may do."""
+
+
+class NotKafkaError(PipelineError):
+    """What answers does not speak Kafka's protocol, or not as it says."""
+
+
+class BrokerError(PipelineError):
+    """The broker answered with an error; the message has Kafka's name for it.
+
+    Attributes:
+        code: which; None for a number that nobody here knows.
+    """
+
+    def __init__(self, what: str, number: int, said: str | None = None) -> None:
+        self.code = _CODES.get(number)
+        name = f"error {number}" if self.code is None else self.code.name
+        text = said or ("" if self.code is None else self.code.message)
+        super().__init__(f"{what}: {name}{': ' if text else ''}{text}".splitlines()[0])
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether Kafka's clients would try again by themselves."""
+        return self.code is not None and self.code.is_retriable
+
+
+def check(what: str, number: int, said: str | None = None) -> None:
+    """Raises BrokerError unless the number is that of no error."""
+    if number != ErrorCode.NONE:
+        raise BrokerError(what, number, said)

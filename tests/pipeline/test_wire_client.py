@@ -1,0 +1,253 @@
+"""The client of the protocol against brokers that are scripts: whom it asks, what it tries again, and what it says at last."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.wire.client import COMMITTED, LATEST, WireClient, parse_addresses
+from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import fetch, list_offsets, metadata, produce
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+
+ID_A, ID_B = b"a" * 16, b"b" * 16
+BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")]))
+KNOWN_BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0))
+Answer = Any
+
+
+class Cluster:
+    """Two nodes; each request takes the next answer of its class from `script`, an exception being raised."""
+
+    def __init__(self) -> None:
+        self.leader, self.topic_id, self.version = 1, ID_A, 15
+        self.is_topic_there = True
+        self.script: dict[type, deque[Answer]] = {}
+        self.asked: list[tuple[int, Any]] = []
+        self.now, self.pauses = 0.0, list[float]()
+        self.refused: set[int] = set()
+
+    def client(self, retry_s: float = 10.0) -> WireClient:
+        return WireClient("one:1,two:2", retry_s=retry_s, connect=self.connect, sleep=self.sleep, clock=lambda: self.now)
+
+    def connect(self, host: str, port: int) -> Peer:
+        if port in self.refused:
+            raise ConnectionLostError(f"no broker at {host}:{port}: Connection refused")
+        return Peer(self, port)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def say(self, cls: type, *answers: Answer) -> None:
+        self.script.setdefault(cls, deque()).extend(answers)
+
+    def metadata(self) -> metadata.MetadataResponse:
+        partition = metadata.MetadataResponsePartition(error_code=0, partition_index=0, leader_id=self.leader)
+        error = 0 if self.is_topic_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return metadata.MetadataResponse(
+            brokers=[metadata.MetadataResponseBroker(node_id=n, host="h", port=n) for n in (1, 2)],
+            cluster_id="cluster",
+            controller_id=2,
+            topics=[metadata.MetadataResponseTopic(error_code=error, name="t", topic_id=self.topic_id, partitions=[partition])],
+        )
+
+
+class Peer:
+    """A connection to one node."""
+
+    def __init__(self, cluster: Cluster, node: int) -> None:
+        self.cluster, self.node, self.is_closed = cluster, node, False
+        self.waiting: deque[Any] = deque()
+
+    def version_of(self, api_key: int) -> int:
+        return self.cluster.version
+
+    def send(self, request: Any) -> None:
+        assert not self.is_closed
+        self.cluster.asked.append((self.node, request))
+        self.waiting.append(request)
+
+    def receive(self) -> Any:
+        request = self.waiting.popleft()
+        if isinstance(request, metadata.MetadataRequest):
+            return self.cluster.metadata()
+        answer = self.cluster.script[type(request)].popleft()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def call(self, request: Any) -> Any:
+        self.send(request)
+        return self.receive()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def fetched(error: int = 0, records: bytes = b"") -> fetch.FetchResponse:
+    partition = fetch.PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=9,
+        last_stable_offset=8,
+        log_start_offset=1,
+        aborted_transactions=[fetch.AbortedTransaction(producer_id=5, first_offset=2)],
+        records=memoryview(bytearray(records)),
+    )
+    return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[partition])])
+
+
+def listed(offset: int, error: int = 0) -> list_offsets.ListOffsetsResponse:
+    partition = list_offsets.ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset)
+    return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[partition])])
+
+
+def produced(offset: int, error: int = 0, said: str | None = None) -> produce.ProduceResponse:
+    partition = produce.PartitionProduceResponse(index=0, error_code=error, base_offset=offset, error_message=said)
+    return produce.ProduceResponse(responses=[produce.TopicProduceResponse(name="t", partition_responses=[partition])])
+
+
+def requests(cluster: Cluster, cls: type) -> list[tuple[int, Any]]:
+    return [(node, one) for node, one in cluster.asked if type(one) is cls]
+
+
+def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there() -> None:
+    cluster = Cluster()
+    cluster.leader = 2
+    cluster.say(fetch.FetchRequest, fetched(records=BATCH))
+    found = cluster.client().fetch("t", 0, 3, max_bytes=100, isolation=COMMITTED)
+    assert bytes(found.data) == BATCH
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset, found.aborted) == (9, 8, 1, ((5, 2),))
+    [(node, request)] = requests(cluster, fetch.FetchRequest)
+    assert node == 2
+    assert (request.topics[0].topic_id, request.topics[0].topic, request.isolation_level) == (ID_A, "", 1)
+    assert request.topics[0].partitions[0].fetch_offset == 3
+    assert not found.data.readonly
+
+
+def test_an_older_broker_is_asked_by_name() -> None:
+    cluster = Cluster()
+    cluster.version = 12
+    cluster.say(fetch.FetchRequest, fetched())
+    cluster.client().fetch("t", 0, 0)
+    [(_, request)] = requests(cluster, fetch.FetchRequest)
+    assert (request.topics[0].topic, request.topics[0].topic_id) == ("t", bytes(16))
+
+
+def test_a_leader_that_moved_is_followed() -> None:
+    cluster = Cluster()
+
+    def move(cluster: Cluster = cluster) -> list_offsets.ListOffsetsResponse:
+        cluster.leader = 2
+        return listed(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    client = cluster.client()
+    client.topic("t")
+    cluster.say(list_offsets.ListOffsetsRequest, move(), listed(42))
+    assert client.list_offset("t", 0, LATEST) == 42
+    assert [node for node, _ in requests(cluster, list_offsets.ListOffsetsRequest)] == [1, 2]
+
+
+def test_a_lost_connection_is_made_anew() -> None:
+    cluster = Cluster()
+    cluster.say(list_offsets.ListOffsetsRequest, ConnectionLostError("gone"), ConnectionLostError("gone"), listed(42))
+    assert cluster.client().list_offset("t", 0, LATEST) == 42
+    assert cluster.pauses == [0.05, 0.1]
+
+
+def test_another_address_does_when_the_first_is_not_there() -> None:
+    cluster = Cluster()
+    cluster.refused = {1}
+    assert cluster.client().cluster_id() == "cluster"
+    assert [node for node, _ in cluster.asked] == [2]
+
+
+def test_it_gives_up_after_a_while_and_says_what_happened() -> None:
+    cluster = Cluster()
+    cluster.refused = {1, 2}
+    with pytest.raises(
+        PipelineError, match="no broker at two:2: Connection refused, for 10 s; run the same command again to go on"
+    ):
+        cluster.client().cluster_id()
+    assert 9 < cluster.now <= 10
+
+
+def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
+    cluster = Cluster()
+    cluster.say(fetch.FetchRequest, fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
+    with pytest.raises(BrokerError, match=r"t-0 at one:1,two:2 cannot be read from offset 3: OFFSET_OUT_OF_RANGE: ") as raised:
+        cluster.client().fetch("t", 0, 3)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.pauses == []
+
+
+def test_what_the_broker_says_itself_is_told_in_one_line() -> None:
+    cluster = Cluster()
+    cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.MESSAGE_TOO_LARGE, "too large\nby far"))
+    with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE: too large$"):
+        cluster.client().produce("t", 0, BATCH)
+
+
+def test_an_unknown_error_is_told_by_its_number() -> None:
+    assert str(BrokerError("it fails", 9999)) == "it fails: error 9999"
+
+
+def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> None:
+    cluster = Cluster()
+    cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
+    assert cluster.client().produce("t", 0, KNOWN_BATCH) == 4
+    cluster = Cluster()
+    cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
+    with pytest.raises(PipelineError, match="whether the batch has arrived is not known"):
+        cluster.client().produce("t", 0, BATCH)
+    assert len(requests(cluster, produce.ProduceRequest)) == 1
+
+
+def test_a_topic_that_was_made_again_is_another() -> None:
+    cluster = Cluster()
+    client = cluster.client()
+    client.topic("t")
+    cluster.topic_id = ID_B
+    cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
+    with pytest.raises(PipelineError, match="topic t at one:1,two:2 was deleted and made again meanwhile"):
+        client.fetch("t", 0, 0)
+
+
+def gone_before(cluster: Cluster) -> None:
+    cluster.is_topic_there = False
+
+
+def gone_meanwhile(cluster: Cluster) -> None:
+    cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
+
+
+@pytest.mark.parametrize("how", [gone_before, gone_meanwhile])
+def test_a_topic_that_is_not_there_is_waited_for_a_little(how: Callable[[Cluster], None]) -> None:
+    cluster = Cluster()
+    client = cluster.client(retry_s=60)
+    if how is gone_meanwhile:
+        client.topic("t")
+    how(cluster)
+    cluster.is_topic_there = False
+    with pytest.raises(PipelineError, match=r"^no topic t at one:1,two:2$"):
+        client.fetch("t", 0, 0)
+    assert 4 < cluster.now < 8
+
+
+def test_a_partition_that_is_not_there_is_said() -> None:
+    with pytest.raises(PipelineError, match="topic t at one:1,two:2 has 1 partitions, no number 3"):
+        Cluster().client().list_offset("t", 3, LATEST)
+
+
+def test_addresses() -> None:
+    assert parse_addresses("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    for wrong in ("a", "a:", ":1", "a:b", "a:1,", "a:0", "a:70000"):
+        with pytest.raises(PipelineError, match="must be HOST:PORT"):
+            parse_addresses(wrong)
