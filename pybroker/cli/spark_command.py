@@ -9,8 +9,10 @@ import click
 
 _JOBS: Final = {
     "archive": "pybroker.cli.spark_archive",
+    "audit": "pybroker.cli.spark_audit",
     "doctor": "pybroker.cli.spark_doctor",
     "generate": "pybroker.cli.spark_generate",
+    "mirror": "pybroker.cli.spark_mirror",
     "replay": "pybroker.cli.spark_replay",
 }
 

@@ -1,0 +1,114 @@
+"""`pybroker spark audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from pybroker.pipeline.audit.sources import Tier
+
+LOST_OR_DOUBLED: Final = 3
+"""The exit code when the audit itself went well and found something."""
+_TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
+
+
+@click.command("audit")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--tier", "tiers", multiple=True, required=True, metavar="NAME=SOURCE", help="HOST:PORT or archive:FOLDER, in order."
+)
+@click.option("--rename", "renames", multiple=True, metavar="NAME=TOPIC", help="What topics are called in a tier: 'dc1.{topic}'.")
+@click.option("--topic", "topics", multiple=True, help="What to audit, as its producers call it; may be repeated.")
+@click.option("--pattern", help="All topics of the first tier whose whole name matches, instead of --topic.")
+@click.option("--counts", metavar="HOST:PORT", help="The cluster with the producers' own counts, if not the first tier.")
+@click.option("--counts-topic", default="audit-counts", show_default=True, help="Their topic.")
+@click.option("--no-counts", is_flag=True, help="Compare the tiers with each other only.")
+@click.option("--bucket-s", default=60, show_default=True, type=click.IntRange(min=1), help="Width of a time bucket.")
+@click.option(
+    "--grace-s", default=120.0, show_default=True, type=click.FloatRange(min=0), help="A bucket closes so long after its end."
+)
+@click.option("--close-all", is_flag=True, help="The producers have ended: judge the last buckets, too.")
+@click.option("--from-time", type=_TIME, metavar="TIME", help="Only buckets from here on (UTC).")
+@click.option("--to-time", type=_TIME, metavar="TIME", help="Only buckets before (UTC).")
+@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@spark_options
+def command(
+    *,
+    where: SparkOptions,
+    path: Path,
+    tiers: tuple[str, ...],
+    renames: tuple[str, ...],
+    topics: tuple[str, ...],
+    pattern: str | None,
+    counts: str | None,
+    counts_topic: str,
+    no_counts: bool,
+    bucket_s: int,
+    grace_s: float,
+    close_all: bool,
+    from_time: dt.datetime | None,
+    to_time: dt.datetime | None,
+    retry_s: float,
+) -> None:
+    """Compare what producers sent with what each tier has, by sequence numbers, and write the result to PATH.
+
+    Exit code 3: something is lost or doubled.
+    """
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give either --topic or --pattern")
+    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415 (only when it runs)
+
+    with job("audit", where) as spark:
+        chosen = _tiers(tiers, renames)
+        clusters = [tier.source for tier in chosen if tier.folder is None]
+        if counts is None and not clusters and not no_counts:
+            raise click.UsageError("no tier is a cluster: --counts tells where the producers' counts are, or --no-counts")
+        options = audit.AuditOptions(
+            path=path,
+            tiers=chosen,
+            topics=topics,
+            pattern=pattern,
+            counts=None if no_counts else counts or clusters[0],
+            counts_topic=counts_topic,
+            bucket_s=bucket_s,
+            grace_s=grace_s,
+            is_all_closed=close_all,
+            from_ms=_ms(from_time),
+            to_ms=_ms(to_time),
+            retry_s=retry_s,
+        )
+        result = audit.run(spark, options)
+    for line in result.summary.lines():
+        click.echo(line)
+    if not result.is_good:
+        raise click.exceptions.Exit(LOST_OR_DOUBLED)
+
+
+def _tiers(said: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
+    from pybroker.pipeline.audit.sources import SAME_NAME, Tier  # noqa: PLC0415 (only when it runs)
+
+    names = dict(_pair("--rename", one) for one in renames)
+    tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in said))
+    if names:
+        raise click.UsageError(f"--rename {next(iter(names))}: there is no such tier")
+    return tiers
+
+
+def _pair(option: str, said: str) -> tuple[str, str]:
+    name, separator, value = said.partition("=")
+    if not separator or not name or not value:
+        raise click.UsageError(f"{option} {said}: must be NAME=VALUE")
+    return name, value
+
+
+def _ms(time: dt.datetime | None) -> int | None:
+    import datetime as dt  # noqa: PLC0415
+
+    return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

@@ -1,0 +1,101 @@
+"""The folder of a result: there whole or not at all, whatever is killed.
+
+    counts/*.parquet     the table
+    summary.json         what it adds up to
+    completeness.png     the picture
+    index.html           the report, which needs nothing beside itself
+
+A pass writes to a hidden folder beside it and renames that at the end. What was there before, if it is a result, is replaced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT: Final = 1
+TABLE: Final = "counts"
+SUMMARY: Final = "summary.json"
+PICTURE: Final = "completeness.png"
+PAGE: Final = "index.html"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `path` when the block ends well. Raises PipelineError."""
+    path = path.absolute()
+    if path.exists() and not path.is_dir():
+        raise PipelineError(f"{path} is no directory")
+    if path.is_dir() and any(path.iterdir()):
+        read_summary(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+        staging.mkdir()
+        lock = os.open(staging, os.O_RDONLY)
+    except OSError as error:
+        raise PipelineError(f"{path.parent}: {error.strerror}") from error
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield staging
+        _take_place(staging, path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
+
+
+def write_summary(folder: Path, said: Mapping[str, Any]) -> None:
+    """What the table adds up to; this file makes a folder a result."""
+    with (folder / SUMMARY).open("w") as file:
+        json.dump({"format": FORMAT, **said}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """Of a result. Raises PipelineError when the folder is none."""
+    try:
+        said = json.loads((path / SUMMARY).read_text())
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{path} is not empty and no result of an audit: its {SUMMARY} is missing") from error
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        raise PipelineError(f"{path} is no result of an audit of this version")
+    return said
+
+
+def _take_place(staging: Path, path: Path) -> None:
+    try:
+        if path.exists():
+            old = path.with_name(f".{path.name}.{uuid.uuid4().hex}.old")
+            path.rename(old)
+            staging.rename(path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            staging.rename(path)
+    except OSError as error:
+        raise PipelineError(f"{path}: {error.strerror}") from error
+
+
+def _sweep(path: Path) -> None:
+    """Delete what passes that were killed have left; one that is running holds a lock."""
+    for left in [*path.parent.glob(f".{path.name}.*.new"), *path.parent.glob(f".{path.name}.*.old")]:
+        lock = os.open(left, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(lock)

@@ -1,0 +1,194 @@
+"""Where the records of a tier are: the topics of a cluster, or an archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.archive.files import COLUMNS, read
+from pybroker.pipeline.archive.manifest import Archive
+from pybroker.pipeline.cluster import NO_LOG, Cluster, Extent, client_settings
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ARCHIVE: Final = "archive:"
+SAME_NAME: Final = "{topic}"
+POLL_MS: Final = 30_000
+_TASK_RECORDS: Final = 500_000
+_FIRST_TIMEOUT_S: Final = 20.0
+_NEEDED: Final = ("offset", "timestamp", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A stage that records pass through: where they are, and what their topics are called there."""
+
+    name: str
+    source: str
+    """`HOST:PORT[,HOST:PORT]`, or `archive:FOLDER`."""
+    rename: str = SAME_NAME
+    """The name that a topic has there; `{topic}` stands for the one that its producers use."""
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name == "producer" or not self.name.isprintable():
+            raise PipelineError(f"a tier cannot be called {self.name!r}")
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the archive, if it is one."""
+        return Path(self.source.removeprefix(ARCHIVE)) if self.source.startswith(ARCHIVE) else None
+
+    def topic_there(self, topic: str) -> str:
+        """What a topic is called there."""
+        return self.rename.replace(SAME_NAME, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is read of a tier: as much as was there when the audit began."""
+
+    tier: Tier
+    names: dict[str, str]
+    """Topics there, and what their producers call them."""
+    count: int
+    """Records, about."""
+    horizons: dict[str, int]
+    """Per topic (of the producers), the time up to which records may have been deleted."""
+    extents: dict[tuple[str, int], Extent]
+    files: tuple[str, ...] = ()
+
+
+def survey(tier: Tier, topics: Iterable[str], now_ms: int) -> Piece:
+    """Look at what a tier has. Raises PipelineError when a topic or the archive is missing."""
+    names = {tier.topic_there(topic): topic for topic in topics}
+    if tier.folder is not None:
+        return _survey_archive(tier, names)
+    cluster = Cluster(tier.source)
+    extents = cluster.extents(cluster.chosen_topics(names, None))
+    horizons: dict[str, int] = {}
+    for (topic, partition), extent in extents.items():
+        if extent.start > 0:
+            first = _first_ms(tier.source, topic, partition, extent) if extent.end > extent.start else now_ms
+            horizons[names[topic]] = max(first, horizons.get(names[topic], first))
+    count = sum(extent.end - extent.start for extent in extents.values())
+    return Piece(tier, names, count, horizons, extents)
+
+
+def messages(spark: SparkSession, piece: Piece) -> DataFrame:
+    """The values of a topic of counts, which alone are read."""
+    return _kafka(spark, piece, None).select("value")
+
+
+def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> DataFrame:
+    """The records: topic (as its producers call it), partition, offset, timestamp and headers; never keys or values."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    if piece.tier.folder is not None:
+        root = Archive.read(piece.tier.folder).root
+        found = read(spark, [root / path for path in piece.files], root) if piece.files else _empty(spark)
+    else:
+        found = _kafka(spark, piece, from_ms)
+    names = f.create_map(*[f.lit(name) for pair in piece.names.items() for name in pair])
+    return found.select(names[found.topic].alias("topic"), "partition", "offset", "timestamp", "headers")
+
+
+def kafka_options(bootstrap: str) -> dict[str, str]:
+    """How Spark's connector is to read."""
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.default.api.timeout.ms": str(POLL_MS),
+        "kafka.request.timeout.ms": str(POLL_MS * 2 // 3),
+        "kafkaConsumer.pollTimeoutMs": str(POLL_MS),
+        "includeHeaders": "true",
+    }
+
+
+def per_partition(numbers: Iterable[tuple[tuple[str, int], int]]) -> str:
+    """Offsets, or times, as the connector takes them."""
+    said: dict[str, dict[str, int]] = {}
+    for (topic, partition), number in numbers:
+        said.setdefault(topic, {})[str(partition)] = number
+    return json.dumps(said)
+
+
+def _kafka(spark: SparkSession, piece: Piece, from_ms: int | None) -> DataFrame:
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in piece.extents:
+        partitions.setdefault(topic, []).append(partition)
+    options = {
+        **kafka_options(piece.tier.source),
+        "assign": json.dumps(partitions),
+        "endingOffsets": per_partition((key, extent.end) for key, extent in piece.extents.items()),
+        "minPartitions": str(max(spark.sparkContext.defaultParallelism, piece.count // _TASK_RECORDS)),
+    }
+    if from_ms is None:
+        options["startingOffsets"] = per_partition((key, extent.start) for key, extent in piece.extents.items())
+    else:
+        options["startingOffsetsByTimestamp"] = per_partition((key, max(0, from_ms)) for key in piece.extents)
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _survey_archive(tier: Tier, names: dict[str, str]) -> Piece:
+    assert tier.folder is not None
+    archive = Archive.read(tier.folder)
+    files = [file for file in archive.contents.files.values() if file.topic in names]
+    identity = archive.identity()
+    there = {file.topic for file in files} | (set() if identity is None else set(identity.partitions))
+    missing = sorted(set(names) - there)
+    if missing:
+        raise PipelineError(f"{tier.folder} has no records of topic {', '.join(missing)}")
+    _check_files(archive.root, {file.path: file.count for file in files})
+    firsts: dict[tuple[str, int], tuple[int, int]] = {}
+    for file in files:
+        key, found = (file.topic, file.partition), (file.first, file.first_ms)
+        firsts[key] = min(found, firsts.get(key, found))
+    horizons: dict[str, int] = {}
+    for (topic, _), (first, first_ms) in firsts.items():
+        if first > 0:
+            horizons[names[topic]] = max(first_ms, horizons.get(names[topic], first_ms))
+    return Piece(tier, names, sum(file.count for file in files), horizons, {}, tuple(file.path for file in files))
+
+
+def _check_files(root: Path, counts: dict[str, int]) -> None:
+    """Whether the files are what the manifest names, by what they say at their ends. Raises PipelineError."""
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    for path, count in counts.items():
+        try:
+            with pq.ParquetFile(root / path) as file:
+                missing: Sequence[str] = [name for name in _NEEDED if name not in file.schema_arrow.names]
+                rows = file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError(f"{root / path} cannot be read: {str(error).splitlines()[0]}") from error
+        if missing:
+            raise PipelineError(f"{root / path} is no file of an archive: it has no {', '.join(missing)}")
+        if rows != count:
+            raise PipelineError(f"{root / path} has {rows} records, the manifest says {count}")
+
+
+def _empty(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], f"{COLUMNS}, topic string, date date")
+
+
+def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent) -> int:
+    """The time of the first record that is left of a partition. Raises PipelineError."""
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
+
+    settings = {**client_settings(bootstrap), "group.id": "pybroker-audit", "enable.auto.commit": False}
+    consumer = Consumer(settings, logger=NO_LOG)
+    try:
+        consumer.assign([TopicPartition(topic, partition, extent.start)])
+        message = consumer.poll(_FIRST_TIMEOUT_S)
+    finally:
+        consumer.close()
+    if message is None or message.error() is not None:
+        raise PipelineError(f"{bootstrap} does not tell the first record of {topic}-{partition}")
+    return int(message.timestamp()[1])

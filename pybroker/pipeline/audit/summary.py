@@ -1,0 +1,173 @@
+"""What the table of an audit adds up to, for a person and for `summary.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.audit.folder import TABLE, write_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+FINDINGS_MAX: Final = 20
+"""Rows with something lost or doubled that are named."""
+COLUMNS: Final = (
+    "expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late",
+    "untagged", "damaged", "other_version",
+)  # fmt: skip
+_RANGES_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is known beside the table."""
+
+    topics: tuple[str, ...]
+    tiers: tuple[str, ...]
+    bucket_s: int
+    unread_counts: int
+    """Messages of the topic of counts, or chunks in them, that are none."""
+    unfinished: int | None
+    """Incarnations without all of their counts; None without counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row of the table in which something is lost or doubled."""
+
+    producer: str
+    topic: str
+    tier: str
+    bucket: str
+    lost: int
+    doubled: int
+    lost_ranges: tuple[str, ...]
+    doubled_ranges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Totals of each tier by the names of COLUMNS, in the order of the tiers, and the first findings."""
+
+    header: Header
+    tiers: dict[str, dict[str, int]]
+    producers: int
+    buckets: int
+    open_buckets: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is lost or doubled."""
+        return not any(found["lost"] or found["doubled"] for found in self.tiers.values())
+
+    def lines(self) -> Iterator[str]:
+        """For stdout; the last line is the verdict."""
+        header = self.header
+        opened = f", {self.open_buckets:,} of them open" if self.open_buckets else ""
+        yield f"{', '.join(header.topics)}: {self.producers:,} producers, {self.buckets:,} buckets of {header.bucket_s} s{opened}"
+        shown = [name for name in COLUMNS if name in {"expected", "present", "lost", "doubled"} or self._total(name)]
+        cells = [["tier", *(name.replace("_", " ") for name in shown)]]
+        cells += [[tier, *(f"{found[name]:,}" for name in shown)] for tier, found in self.tiers.items()]
+        widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+        for row in cells:
+            yield "  ".join(
+                [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+            )
+        yield from self.warnings()
+        for found in self.findings:
+            for what, count, ranges in (
+                ("lost", found.lost, found.lost_ranges),
+                ("doubled", found.doubled, found.doubled_ranges),
+            ):
+                if count:
+                    more = ", ..." if len(ranges) > _RANGES_SHOWN else ""
+                    where = f"{found.producer}, {found.topic}, {found.tier}, {found.bucket}"
+                    yield f"{what} {count:,}: {where}: {', '.join(ranges[:_RANGES_SHOWN])}{more}"
+        yield self.verdict()
+
+    def warnings(self) -> Iterator[str]:
+        """What cannot be compared, a line for each reason."""
+        header = self.header
+        if self._total("untagged"):
+            yield f"{self._total('untagged'):,} records without tags are not compared"
+        if self._total("damaged"):
+            yield f"{self._total('damaged'):,} records have tags that are damaged or not ours"
+        if self._total("other_version"):
+            yield f"{self._total('other_version'):,} records have tags of a version that is not known here"
+        if header.unread_counts:
+            yield f"{header.unread_counts:,} messages of the topic of counts cannot be read"
+        if header.unfinished:
+            yield f"{header.unfinished:,} incarnations of producers have not ended their counts: running still, or killed"
+
+    def verdict(self) -> str:
+        """In one line."""
+        if self.is_good:
+            late = "; what is open is not judged" if self.open_buckets else ""
+            return f"nothing is lost or doubled{late}"
+        parts = [
+            f"{tier}: {found['lost']:,} lost, {found['doubled']:,} doubled"
+            for tier, found in self.tiers.items()
+            if found["lost"] or found["doubled"]
+        ]
+        return "; ".join(parts)
+
+    def _total(self, name: str) -> int:
+        return sum(found[name] for found in self.tiers.values())
+
+
+def summarize(spark: SparkSession, folder: Path, header: Header) -> Summary:
+    """Add up the table in a result's folder, and write that beside it."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    table = spark.read.parquet(str(folder / TABLE))
+    rows = (
+        table.groupBy("tier", "tier_number").agg(*[f.sum(name).alias(name) for name in COLUMNS]).orderBy("tier_number").collect()
+    )
+    totals = {row.tier: {name: int(row[name]) for name in COLUMNS} for row in rows}
+    for tier in header.tiers:
+        totals.setdefault(tier, dict.fromkeys(COLUMNS, 0))
+    counted = table.agg(
+        f.count_distinct("producer").alias("producers"),
+        f.count_distinct("bucket").alias("buckets"),
+        f.count_distinct(f.when(f.col("state") == "open", f.col("bucket"))).alias("open"),
+    ).head()
+    assert counted is not None
+    summary = Summary(header, totals, counted.producers, counted.buckets, counted.open, _findings(table))
+    write_summary(folder, {**asdict(summary), "is_good": summary.is_good})
+    return summary
+
+
+def _findings(table: DataFrame) -> tuple[Finding, ...]:
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    said = f.date_format("bucket", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("said_bucket")
+    bad = (
+        table.where("lost > 0 or doubled > 0")
+        .select("*", said)
+        .orderBy("topic", "bucket", "tier_number", "producer")
+        .limit(FINDINGS_MAX)
+    )
+    return tuple(
+        Finding(
+            row.producer,
+            row.topic,
+            row.tier,
+            row.said_bucket,
+            row.lost,
+            row.doubled,
+            tuple(map(_range, row.lost_ranges)),
+            tuple(map(_range, row.doubled_ranges)),
+        )
+        for row in bad.collect()
+    )
+
+
+def _range(found: Any) -> str:
+    """An incarnation's numbers, as `01933f.../17-19`."""
+    numbers = str(found["first"]) if found["first"] == found["last"] else f"{found['first']}-{found['last']}"
+    return f"{found['incarnation']}/{numbers}"

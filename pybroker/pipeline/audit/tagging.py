@@ -1,0 +1,182 @@
+"""Producers that tag: the stock clients, wrapped. Needs neither Spark nor more of pybroker than this package.
+
+    producer = AuditedProducer(confluent_kafka.Producer({"bootstrap.servers": "..."}), "orders-api")
+    producer.produce("orders", b"value", on_delivery=...)
+    producer.close()
+
+    producer = AuditedKafkaProducer(kafka.KafkaProducer(bootstrap_servers="..."), "orders-api")
+    producer.send("orders", b"value")
+    producer.close()
+
+Everything else of the client is there as it was. Each object is an incarnation of its own, with sequence numbers from 0 for each
+topic: a producer that is started again is told apart from the one before. A record gets the time at which it is given to the
+client, unless the caller gives one, so that the producer's count and the record are of one bucket. Records that the client sends
+again by itself keep their number: that is how an audit finds the doubles of a client that is not idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pybroker.pipeline.audit.tags import NAMES, PRODUCER, SEQUENCE, TIER, Tags, encode_sequence
+from pybroker.pipeline.audit.trail import COUNTS_TOPIC, Trail
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CLOSE_TIMEOUT_S: Final = 60.0
+Headers = Mapping[str, Any] | Iterable[tuple[str, Any]] | None
+
+
+class _Audited:
+    """What both wrappers have in common."""
+
+    def __init__(self, client: Any, trail: Trail) -> None:
+        self.client = client
+        self.trail = trail
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"begin_transaction", "init_transactions"}:
+            raise NotImplementedError("records of transactions cannot be audited: what is acknowledged may still be aborted")
+        return getattr(self.client, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        raise NotImplementedError
+
+    def _tagged(self, headers: Headers, sequence: int) -> Tags:
+        """The headers with the tags after them; tags that came along, as with a record that is passed on, are replaced."""
+        given = headers.items() if isinstance(headers, Mapping) else headers or ()
+        kept = [(name, value) for name, value in given if name not in NAMES]
+        trail = self.trail
+        return [*kept, (PRODUCER, trail.identity), (TIER, trail.tier), (SEQUENCE, encode_sequence(sequence))]
+
+
+class AuditedProducer(_Audited):
+    """confluent-kafka's Producer. Where `client` changes what it is given (a SerializingProducer), `counts` is another.
+
+    Acknowledgements are counted when the client calls back: call `poll` as always. The client must report every delivery
+    (`delivery.report.only.error` false, as it is by default). `on_delivery` here is for records that are produced without one.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        name: str,
+        *,
+        counts: Any = None,
+        counts_topic: str = COUNTS_TOPIC,
+        on_delivery: Any = None,
+        **settings: Any,
+    ) -> None:
+        self._counts = client if counts is None else counts
+        self._counts_topic = counts_topic
+        self._on_delivery = on_delivery
+        super().__init__(client, Trail(name, self._publish, **settings))
+
+    def __len__(self) -> int:
+        return len(self.client)
+
+    def produce(  # noqa: PLR0917 (as the client's)
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int = -1,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Headers = None,
+        callback: Any = None,
+    ) -> None:
+        """As the client's, the record tagged."""
+        trail, told = self.trail, on_delivery or callback or self._on_delivery
+        stamp = timestamp or trail.clock_ms()
+        sequence = trail.send(topic, stamp)
+
+        def delivered(error: Any, message: Any) -> None:
+            trail.settle(topic, stamp, sequence, is_acked=error is None)
+            if told is not None:
+                told(error, message)
+
+        try:
+            self.client.produce(
+                topic,
+                value=value,
+                key=key,
+                partition=partition,
+                on_delivery=delivered,
+                timestamp=stamp,
+                headers=self._tagged(headers, sequence),
+            )
+        except BaseException:
+            trail.settle(topic, stamp, sequence, is_acked=False)
+            raise
+
+    def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """Wait for all records and publish the last counts. Raises TimeoutError when these cannot be published in time."""
+        self.client.flush(timeout_s)
+        self.trail.close()
+        left = self._counts.flush(timeout_s)
+        if left:
+            raise TimeoutError(f"{left} messages were not delivered in {timeout_s:g} s, the last counts may be among them")
+
+    def _publish(self, key: bytes, report: bytes) -> None:
+        self._counts.produce(self._counts_topic, value=report, key=key)
+
+
+class AuditedKafkaProducer(_Audited):
+    """kafka-python's KafkaProducer. One with serializers needs another without, `counts`, to publish the counts."""
+
+    def __init__(self, client: Any, name: str, *, counts: Any = None, counts_topic: str = COUNTS_TOPIC, **settings: Any) -> None:
+        if counts is None and (client.config["key_serializer"] or client.config["value_serializer"]):
+            raise ValueError("a producer with serializers cannot publish its counts: give another as `counts`")
+        self._counts = client if counts is None else counts
+        self._counts_topic = counts_topic
+        super().__init__(client, Trail(name, self._publish, **settings))
+
+    def send(  # noqa: PLR0917 (as the client's)
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """As the client's, the record tagged."""
+        trail = self.trail
+        stamp = trail.clock_ms() if timestamp_ms is None else timestamp_ms
+        sequence = trail.send(topic, stamp)
+        try:
+            future = self.client.send(
+                topic,
+                value=value,
+                key=key,
+                headers=self._tagged(headers, sequence),
+                partition=partition,
+                timestamp_ms=stamp,
+            )
+        except BaseException:
+            trail.settle(topic, stamp, sequence, is_acked=False)
+            raise
+        future.add_callback(lambda _: trail.settle(topic, stamp, sequence, is_acked=True))
+        future.add_errback(lambda _: trail.settle(topic, stamp, sequence, is_acked=False))
+        return future
+
+    def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """Wait for all records, publish the last counts and close the client. Raises what the client raises."""
+        try:
+            self.client.flush(timeout_s)
+            self.trail.close()
+            self._counts.flush(timeout_s)
+        finally:
+            self.client.close(timeout_s)
+
+    def _publish(self, key: bytes, report: bytes) -> None:
+        self._counts.send(self._counts_topic, value=report, key=key)

@@ -1,0 +1,78 @@
+"""The tags of a record and the producers' counts, as bytes: docs/audit.md has the tables.
+
+A set of sequence numbers is an int with a bit for each, and travels as runs: how many to skip, how many to take, how many to
+skip... From bit 0, so [0, 4096] is a whole chunk and [3, 2, 1, 1] is 3, 4 and 6.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+PRODUCER: Final = "audit.producer"
+TIER: Final = "audit.tier"
+SEQUENCE: Final = "audit.sequence"
+NAMES: Final = frozenset({PRODUCER, TIER, SEQUENCE})
+VERSION: Final = 1
+NAME_BYTES_MAX: Final = 200
+INCARNATION_DIGITS: Final = 20
+CHUNK: Final = 4096
+"""Sequence numbers that are counted together."""
+
+Tags = list[tuple[str, bytes]]
+
+
+def check_name(what: str, name: str) -> bytes:
+    """A producer's or tier's name in bytes. Raises ValueError."""
+    encoded = name.encode()
+    if not 1 <= len(encoded) <= NAME_BYTES_MAX or not name.isprintable():
+        raise ValueError(f"the {what} {name!r} must be 1 to {NAME_BYTES_MAX} bytes of text that can be printed")
+    return encoded
+
+
+def new_incarnation() -> str:
+    """Of one producer object, never the same again: 11 digits of milliseconds since 1970, 9 of chance, hexadecimal."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.randbits(36):09x}"
+
+
+def encode_sequence(sequence: int) -> bytes:
+    """The version of the tags, and the number."""
+    return bytes((VERSION,)) + sequence.to_bytes(8, "big")
+
+
+def runs(bits: int) -> list[int]:
+    """A set as runs."""
+    found: list[int] = []
+    while bits:
+        skip = (bits & -bits).bit_length() - 1
+        bits >>= skip
+        take = (~bits & (bits + 1)).bit_length() - 1
+        bits >>= take
+        found += (skip, take)
+    return found
+
+
+def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
+    """The set that runs mean. Raises ValueError when they are none."""
+    bits = at = 0
+    numbers = list(said)
+    if len(numbers) % 2:
+        raise ValueError("runs come in pairs")
+    for skip, take in zip(numbers[::2], numbers[1::2], strict=True):
+        if skip < 0 or take < 1 or at + skip + take > limit:
+            raise ValueError(f"no runs below {limit}")
+        at += skip
+        bits |= ((1 << take) - 1) << at
+        at += take
+    return bits
+
+
+def ranges(bits: int, base: int = 0) -> Iterator[tuple[int, int]]:
+    """The first and last number of each run of a set, `base` added."""
+    said: Sequence[int] = runs(bits)
+    for skip, take in zip(said[::2], said[1::2], strict=True):
+        base += skip
+        yield base, base + take - 1
+        base += take

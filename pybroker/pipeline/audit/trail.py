@@ -1,0 +1,166 @@
+"""What one producer has sent and what was acknowledged, counted as it happens and published now and then.
+
+Counts are sets of sequence numbers, by topic, time bucket and chunk of 4096; a report holds what is new since the one before.
+Sets only grow, so a report that arrives twice changes nothing, and one that is lost leaves records of which nothing is known,
+which is what the audit says of them. Memory is what one interval adds.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, Final, final
+
+from pybroker.pipeline.audit.tags import CHUNK, check_name, new_incarnation, runs
+
+COUNTS_TOPIC: Final = "audit-counts"
+REPORT_VERSION: Final = 1
+_ENTRIES_MAX: Final = 2000
+"""In one report, so that it stays far below the size of a message even when every second record failed."""
+_RUNS_MAX: Final = 40_000
+
+Key = tuple[str, int, int]
+"""Topic, bucket (its first millisecond), chunk."""
+
+
+class Outcome(Enum):
+    """What became of a record that was given to the client."""
+
+    SENT = "sent"
+    ACKED = "acked"
+    FAILED = "failed"
+
+
+@final
+class Trail:
+    """The counts of one incarnation of a producer. Every method may be called by any thread.
+
+    `publish(key, report)` sends to the topic of counts. It is called by a thread of the trail every `interval_s`, and by `close`.
+    """
+
+    def __init__(
+        self,
+        producer: str,
+        publish: Callable[[bytes, bytes], object],
+        *,
+        tier: str = "producer",
+        bucket_s: int = 60,
+        interval_s: float = 10.0,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        if bucket_s < 1:
+            raise ValueError("a bucket has at least a second")
+        self.incarnation = new_incarnation()
+        self.producer, self.tier = check_name("producer", producer), check_name("tier", tier)
+        self.width_ms = bucket_s * 1000
+        self.clock_ms = clock_ms
+        self.failed_reports = 0
+        """Reports that could not be published: tried again with the next."""
+        self._publish = publish
+        self._lock = threading.Lock()
+        self._publishing = threading.Lock()
+        self._next: defaultdict[str, int] = defaultdict(int)
+        self._new: dict[Outcome, defaultdict[Key, int]] = _empty()
+        self._waiting: list[list[dict[str, Any]]] = []
+        self._number = 0
+        self._closed = threading.Event()
+        self._is_ended = False
+        self._thread: threading.Thread | None = None
+        if interval_s > 0:
+            self._thread = threading.Thread(target=self._run, args=(interval_s,), name="audit", daemon=True)
+            self._thread.start()
+
+    @property
+    def identity(self) -> bytes:
+        """The producer and its incarnation, as in the tag."""
+        return self.producer + b"/" + self.incarnation.encode()
+
+    def send(self, topic: str, timestamp_ms: int) -> int:
+        """Count a record that is about to be sent. Returns its sequence number."""
+        with self._lock:
+            if self._closed.is_set():
+                raise RuntimeError("the audited producer is closed")
+            sequence = self._next[topic]
+            self._next[topic] = sequence + 1
+            self._count(Outcome.SENT, topic, timestamp_ms, sequence)
+        return sequence
+
+    def settle(self, topic: str, timestamp_ms: int, sequence: int, *, is_acked: bool) -> None:
+        """Count what became of it."""
+        with self._lock:
+            self._count(Outcome.ACKED if is_acked else Outcome.FAILED, topic, timestamp_ms, sequence)
+
+    def report(self, *, is_end: bool = False) -> None:
+        """Publish what is new. What cannot be published now is kept for the next time."""
+        with self._publishing:
+            with self._lock:
+                new, self._new = self._new, _empty()
+            self._waiting += _split(new)
+            if is_end and not self._waiting:
+                self._waiting.append([])
+            while self._waiting:
+                is_last = is_end and len(self._waiting) == 1
+                try:
+                    self._publish(self.identity, self._encode(self._waiting[0], is_end=is_last))
+                except Exception:  # the client's own kind of error: a full buffer, a broker that is away
+                    self.failed_reports += 1
+                    if is_end:
+                        raise
+                    return
+                self._waiting.pop(0)
+                self._number += 1
+
+    def close(self) -> None:
+        """Publish the last report, which says that it is the last; call it when the client has been flushed."""
+        with self._lock:
+            self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        if not self._is_ended:
+            self.report(is_end=True)
+            self._is_ended = True
+
+    def _count(self, outcome: Outcome, topic: str, timestamp_ms: int, sequence: int) -> None:
+        bucket = timestamp_ms - timestamp_ms % self.width_ms
+        self._new[outcome][topic, bucket, sequence // CHUNK] |= 1 << sequence % CHUNK
+
+    def _encode(self, counts: list[dict[str, Any]], *, is_end: bool) -> bytes:
+        said = {
+            "version": REPORT_VERSION,
+            "producer": self.producer.decode(),
+            "incarnation": self.incarnation,
+            "tier": self.tier.decode(),
+            "width_ms": self.width_ms,
+            "number": self._number,
+            "is_end": is_end,
+            "counts": counts,
+        }
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def _run(self, interval_s: float) -> None:
+        while not self._closed.wait(interval_s):
+            self.report()
+
+
+def _empty() -> dict[Outcome, defaultdict[Key, int]]:
+    return {outcome: defaultdict(int) for outcome in Outcome}
+
+
+def _split(new: dict[Outcome, defaultdict[Key, int]]) -> Iterator[list[dict[str, Any]]]:
+    """The counts of one or more reports."""
+    entries: list[dict[str, Any]] = []
+    length = 0
+    for topic, bucket, chunk in sorted({key for sets in new.values() for key in sets}):
+        sets = {outcome.value: runs(new[outcome].get((topic, bucket, chunk), 0)) for outcome in Outcome}
+        said = {name: found for name, found in sets.items() if found}
+        entries.append({"topic": topic, "bucket": bucket, "chunk": chunk, **said})
+        length += sum(map(len, sets.values()))
+        if len(entries) >= _ENTRIES_MAX or length >= _RUNS_MAX:
+            yield entries
+            entries, length = [], 0
+    if entries:
+        yield entries
