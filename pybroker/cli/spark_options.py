@@ -52,25 +52,32 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
-    """A session for one job. What goes wrong ends as one line on stderr and exit code 1, Ctrl-C as 130."""
+def told(name: str) -> Iterator[None]:
+    """What goes wrong inside ends as one line on stderr and exit code 1, Ctrl-C as 130."""
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415 (only when a job runs)
     from pybroker.pipeline.explain import explain  # noqa: PLC0415
-    from pybroker.pipeline.session import spark_session  # noqa: PLC0415
 
-    spark = None
     try:
-        spark = spark_session(f"pybroker {name}", master=where.master, jars=where.jars, conf=where.conf)
-        yield spark
+        yield
     except PipelineError as error:
         raise RunError(str(error)) from error
     except KeyboardInterrupt as error:
         click.echo(f"{name}: stopped; the same command goes on where it was", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from error
-    except click.exceptions.ClickException:
+    except (click.exceptions.ClickException, click.exceptions.Exit):
         raise
     except Exception as error:
         raise RunError(explain(error)) from error
-    finally:
-        if spark is not None:
+
+
+@contextmanager
+def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
+    """A session for one job, whose end is `told`."""
+    from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (only when a job runs)
+
+    with told(name):
+        spark = spark_session(f"pybroker {name}", master=where.master, jars=where.jars, conf=where.conf)
+        try:
+            yield spark
+        finally:
             spark.stop()

@@ -128,18 +128,18 @@ class WireClient:
     def cluster_id(self) -> str:
         """The identity of the cluster."""
         if self._cluster_id is None:
-            self.retrying(lambda: self._refresh([]))
+            self.retrying(lambda: self.refresh([]))
         return self._cluster_id or ""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
         """These topics as they are now, those that there are; None: all but the internal ones."""
         wanted = None if names is None else list(names)
-        return self.retrying(lambda: self._refresh(wanted))
+        return self.retrying(lambda: self.refresh(wanted))
 
     def topic(self, name: str) -> Topic:
         """A topic as it is now. Raises PipelineError when it is not there, some seconds after it was asked for first."""
         deadline = self._clock() + _MISSING_S
-        for pause in _pauses():
+        for pause in pauses():
             found = self.topics([name]).get(name)
             if found is not None:
                 return found
@@ -336,9 +336,9 @@ class WireClient:
     def retrying(self, attempt: Callable[[], T], topic: str | None = None) -> T:
         """Do it, again while that may help; `topic` is the one whose leader is asked."""
         deadline: float | None = None
-        for pause in _pauses():
+        for pause in pauses():
             try:
-                if deadline is not None and topic is not None and topic not in self._refresh([topic]):
+                if deadline is not None and topic is not None and topic not in self.refresh([topic]):
                     self._topics.pop(topic, None)
                 return attempt()
             except (ConnectionLostError, BrokerError) as error:
@@ -364,10 +364,10 @@ class WireClient:
         return connection
 
     def _controller(self) -> Any:
-        self._refresh([])
+        self.refresh([])
         return self._connection(self._nodes[self._controller_id]) if self._controller_id in self._nodes else self.any_broker()
 
-    def _refresh(self, names: list[str] | None) -> dict[str, Topic]:
+    def refresh(self, names: list[str] | None) -> dict[str, Topic]:
         """Ask for brokers and topics, and remember them."""
         wanted = None if names is None else [metadata.MetadataRequestTopic(name=name) for name in names]
         answer = self.any_broker().call(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
@@ -418,7 +418,8 @@ def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
     return found
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """How long to wait before each time that something is tried again."""
     yield from _PAUSES_S
     while True:
         yield _PAUSES_S[-1]

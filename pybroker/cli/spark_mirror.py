@@ -1,0 +1,109 @@
+"""`pybroker spark mirror`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from pybroker.cli.spark_options import SparkOptions, job, spark_options, told
+
+
+@click.command("mirror")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--source", metavar="HOST:PORT", help="The cluster to read from.")
+@click.option("--target", metavar="HOST:PORT", help="The cluster to write to.")
+@click.option("--topic", "topics", multiple=True, help="What to mirror; may be repeated.")
+@click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
+@click.option("--prefix", default="", help="Put before the names of topics in the target.")
+@click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="One topic's name in the target; may be repeated.")
+@click.option("--copy-retention", is_flag=True, help="A topic that is made keeps records as long as the source's, not for ever.")
+@click.option("--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, looking so often.")
+@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before they were mirrored.")
+@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@click.option("--local", "is_local", is_flag=True, help="In this process, without Spark.")
+@click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions at a time with --local.")
+@click.option("--origin", metavar="TOPIC:PARTITION:OFFSET", help="Instead, where this record of the target comes from.")
+@click.option("--map", "mapped", metavar="TOPIC", help="Instead, which offsets of the source are which in this target topic.")
+@spark_options
+def command(
+    *,
+    where: SparkOptions,
+    path: Path,
+    source: str | None,
+    target: str | None,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    prefix: str,
+    renamed: tuple[str, ...],
+    copy_retention: bool,
+    interval_s: float | None,
+    allow_loss: bool,
+    retry_s: float,
+    is_local: bool,
+    workers: int,
+    origin: str | None,
+    mapped: str | None,
+) -> None:
+    """Copy topics to another cluster, batch by batch as they are; PATH is the folder where it keeps what offsets went where."""
+    if origin is not None or mapped is not None:
+        _look_up(path, origin, mapped)
+        return
+    if source is None or target is None:
+        raise click.UsageError("--source and --target are needed")
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give either --topic or --pattern")
+    from pybroker.pipeline.mirror import job as mirror  # noqa: PLC0415 (only when it runs)
+
+    options = mirror.MirrorOptions(
+        path=path,
+        source=source,
+        target=target,
+        topics=topics,
+        pattern=pattern,
+        prefix=prefix,
+        renamed=_pairs(renamed),
+        copies_retention=copy_retention,
+        interval_s=interval_s,
+        is_loss_allowed=allow_loss,
+        retry_s=retry_s,
+        workers=workers,
+    )
+    with told("mirror"), nullcontext() if is_local else job("mirror", where) as spark:
+        result = mirror.run(spark, options)
+    counts, seconds = result.counts, result.seconds
+    rate = counts.size / seconds / 1e6 if seconds else 0.0
+    kept = f"{counts.verbatim:,} batches as they were, {counts.rebuilt:,} built anew"
+    out = f"; left out {counts.aborted:,} batches of aborted transactions" if counts.aborted else ""
+    lost = f"; {result.lost:,} offsets were deleted before they could be" if result.lost else ""
+    click.echo(f"{counts.records:,} records mirrored in {seconds:.1f} s, {rate:.1f} MB/s, {kept}{out}{lost}")
+
+
+def _pairs(renamed: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for option in renamed:
+        name, separator, target = option.partition("=")
+        if not (separator and name and target):
+            raise click.UsageError(f"--rename {option}: must be TOPIC=NAME")
+        found[name] = target
+    return found
+
+
+def _look_up(path: Path, origin: str | None, mapped: str | None) -> None:
+    from pybroker.pipeline.mirror.state import State  # noqa: PLC0415 (only when it runs)
+
+    with told("mirror"):
+        state = State.read(path)
+        if origin is not None:
+            topic, _, rest = origin.partition(":")
+            partition, _, offset = rest.partition(":")
+            if not (topic and partition.isdigit() and offset.isdigit()):
+                raise click.UsageError(f"--origin {origin}: must be TOPIC:PARTITION:OFFSET")
+            found = state.origin(topic, int(partition), int(offset))
+            click.echo(f"{found.topic}:{found.partition}:{found.offset}")
+        if mapped is not None:
+            for number, runs in state.runs(mapped).items():
+                for run in runs:
+                    ends = run.source + run.count - 1, run.target + run.count - 1
+                    click.echo(f"partition {number}: source {run.source}-{ends[0]} is {run.target}-{ends[1]}")

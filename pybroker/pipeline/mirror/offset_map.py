@@ -1,0 +1,249 @@
+"""Where each offset of a source went in the target: one file for each partition, written ahead of the records.
+
+Records go over in order and nobody else writes to the target, so a record's offset there is known before it is sent. While
+offsets of both sides go on by one, nothing has to be said; where the source has a gap (markers of transactions, what compaction
+or retention took) a new run begins:
+
+    source  100 101 102 | 104 105 | 200 201 ...      runs  (100, 0) (104, 3) (200, 5)
+    target    0   1   2 |   3   4 |   5   6 ...
+
+A run is in the file before its first record is sent. So after a kill the end of the target's log tells what has arrived, and the
+runs tell what that was: of an end 4, everything up to source offset 104, and 105 is next. Runs beyond the end are forgotten.
+
+| at | bytes | what                                                                                             |
+|----|-------|--------------------------------------------------------------------------------------------------|
+| 0  | 8     | `pbmirr1\\n`                                                                                      |
+| 8  | 24    | what has arrived for sure: next source offset, end in the target, bytes sent in all; int64       |
+| 32 | 4     | CRC-32 of these                                                                                  |
+| 36 | 20    | a run: first source offset, first target offset, int64; CRC-32 of both; and so on                |
+
+All numbers are big-endian. Two runs at one target offset: the later is right, no record had been sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAGIC: Final = b"pbmirr1\n"
+_MARK: Final = struct.Struct(">qqqI")
+_RUN: Final = struct.Struct(">qqI")
+_RUNS_AT: Final = 36
+assert len(_MAGIC) + _MARK.size == _RUNS_AT
+_LOCK_TIMEOUT_S: Final = 30.0
+_LOCK_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What is known to have arrived."""
+
+    source: int
+    """The offset that comes next."""
+    target: int
+    """The end of the target's log."""
+    size: int
+    """Bytes of batches sent, in all runs of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`count` offsets in a row of both sides."""
+
+    source: int
+    target: int
+    count: int
+
+
+@final
+class OffsetMap:
+    """The map of one partition, in memory and in its file. `read` is for who looks things up, `write` for the one that copies."""
+
+    def __init__(
+        self, path: Path, descriptor: int | None, arrived: Arrived | None, sources: array[int], targets: array[int]
+    ) -> None:
+        self._path, self._descriptor = path, descriptor
+        self._sources, self._targets = sources, targets
+        self.arrived = arrived
+
+    @classmethod
+    def read(cls, path: Path) -> OffsetMap:
+        """The map as it is now. Raises PipelineError when there is none."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise PipelineError(f"{path}: {error.strerror}") from error
+        return cls(path, None, *_parse(path, data))
+
+    @classmethod
+    def write(cls, path: Path) -> OffsetMap:
+        """Open or make it, for this process alone. Waits for one that was killed to be gone. Raises PipelineError."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PipelineError(f"{path}: {error.strerror}") from error
+        try:
+            _lock(path, descriptor)
+            data = path.read_bytes()
+            found = cls(path, descriptor, *_parse(path, data))
+            os.ftruncate(descriptor, _RUNS_AT + len(found._sources) * _RUN.size if data else 0)  # less what was half-written
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return found
+
+    def close(self) -> None:
+        """Give the file free."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> OffsetMap:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- Writing ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever planned."""
+        return not self._sources
+
+    @property
+    def base(self) -> int:
+        """Where the first record is in the target."""
+        return self._targets[0]
+
+    def begin(self, source: int, target: int) -> None:
+        """The first record to copy, and where it will be."""
+        assert self.is_new
+        self._store(_MAGIC, 0)
+        self.mark(Arrived(source, target, 0))
+        self.plan([(source, target)])
+
+    def resume(self, end: int) -> int:
+        """The source offset that comes next when the target ends there; runs beyond are forgotten. Raises PipelineError."""
+        if end < self._targets[0]:
+            raise PipelineError(f"{self._path} begins at offset {self._targets[0]}, the target ends at {end}: it is another log")
+        kept = bisect_right(self._targets, end)
+        if kept < len(self._targets):
+            del self._sources[kept:], self._targets[kept:]
+            os.ftruncate(self._fd, _RUNS_AT + kept * _RUN.size)
+        return self._sources[-1] + end - self._targets[-1]
+
+    def plan(self, runs: Iterable[tuple[int, int]]) -> None:
+        """What is sent next: from these source offsets on to these target offsets. On the disk when this returns."""
+        fresh = bytearray()
+        at = _RUNS_AT + len(self._sources) * _RUN.size
+        for source, target in runs:
+            if self._sources and source - target == self._sources[-1] - self._targets[-1]:
+                continue
+            self._sources.append(source)
+            self._targets.append(target)
+            fresh += _RUN.pack(source, target, zlib.crc32(_RUN.pack(source, target, 0)))
+        if fresh:
+            self._store(fresh, at)
+            os.fsync(self._fd)
+
+    def mark(self, arrived: Arrived) -> None:
+        """So much has arrived."""
+        self.arrived = arrived
+        fields = (arrived.source, arrived.target, arrived.size)
+        self._store(_MARK.pack(*fields, zlib.crc32(_MARK.pack(*fields, 0))), len(_MAGIC))
+
+    @property
+    def _fd(self) -> int:
+        assert self._descriptor is not None, "the map is open for writing"
+        return self._descriptor
+
+    def _store(self, data: bytes | bytearray, at: int) -> None:
+        if os.pwrite(self._fd, data, at) != len(data):
+            raise PipelineError(f"{self._path}: the disk is full")
+
+    # --- Looking up -------------------------------------------------------------------------------------------------------------
+
+    def source_of(self, target: int) -> int:
+        """The offset in the source of what has this offset in the target, arrived or planned. Raises PipelineError."""
+        index = bisect_right(self._targets, target) - 1
+        if index < 0:
+            raise PipelineError(f"what is before offset {self._targets[0] if self._targets else 0} was not mirrored")
+        return self._sources[index] + target - self._targets[index]
+
+    def target_of(self, source: int) -> int | None:
+        """The offset in the target of what has this offset in the source; None for a gap and for what is yet to come."""
+        for run in reversed(list(self.runs())):
+            if run.source <= source:
+                return run.target + source - run.source if source < run.source + run.count else None
+        return None
+
+    def runs(self) -> Iterator[Run]:
+        """All that has arrived, in order."""
+        end = 0 if self.arrived is None else self.arrived.target
+        for index, (source, target) in enumerate(zip(self._sources, self._targets, strict=True)):
+            following = self._targets[index + 1] if index + 1 < len(self._targets) else end
+            count = min(following, end) - target
+            if count > 0:
+                yield Run(source, target, count)
+
+
+def read_arrived(path: Path) -> Arrived | None:
+    """What has arrived, without the runs; None before the first time, or in the very moment of a change."""
+    try:
+        with path.open("rb") as file:
+            return _arrived(file.read(_RUNS_AT))
+    except FileNotFoundError:
+        return None
+
+
+def _arrived(data: bytes) -> Arrived | None:
+    if len(data) < _RUNS_AT:
+        return None
+    *fields, checksum = _MARK.unpack_from(data, len(_MAGIC))
+    return Arrived(*fields) if checksum == zlib.crc32(_MARK.pack(*fields, 0)) else None
+
+
+def _parse(path: Path, data: bytes) -> tuple[Arrived | None, array[int], array[int]]:
+    sources, targets = array("q"), array("q")
+    if not data:
+        return None, sources, targets
+    if not data.startswith(_MAGIC[: len(data)]):
+        raise PipelineError(f"{path} is not the offset map of a mirror")
+    whole = max(0, len(data) - _RUNS_AT) // _RUN.size
+    for number in range(whole):
+        source, target, checksum = _RUN.unpack_from(data, _RUNS_AT + number * _RUN.size)
+        if checksum != zlib.crc32(_RUN.pack(source, target, 0)):
+            if number == whole - 1:
+                break  # the machine went down while it was written
+            raise PipelineError(f"{path} is damaged at run {number}")
+        sources.append(source)
+        targets.append(target)
+    return _arrived(data), sources, targets
+
+
+def _lock(path: Path, descriptor: int) -> None:
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise PipelineError(f"{path} is in use: another mirror is running") from None
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return

@@ -1,0 +1,250 @@
+"""What lies in the source's log, made ready for the target's: as it is where that can be, else built anew, else left out.
+
+A batch is kept as it is, its records never decompressed, and only its header written over: base offset 0, no leader epoch, the
+mirror's own producer id, epoch and sequence, no transaction, and the checksum of that. Its old checksum is looked at before.
+
+| what the source has                                               | what becomes of it                                   |
+|-------------------------------------------------------------------|------------------------------------------------------|
+| a batch, in any codec, of a plain or idempotent producer          | as it is                                             |
+| a batch of a committed transaction                                | as it is, without the transactional bit              |
+| a batch that compaction has seen and left whole                   | as it is, without the delete horizon                 |
+| a batch of which compaction took records, or that begins before   | built anew in its codec: a broker wants offsets      |
+| the first offset that is wanted                                   | without gaps from producers                          |
+| a batch with log append time                                      | built anew in its codec: each record has the time    |
+|                                                                   | that readers of the source saw, as its create time   |
+| messages of magic 0 and 1                                         | built anew in their codec as batches of magic 2      |
+| a batch that compaction emptied, control batches                  | left out                                             |
+| batches of aborted transactions                                   | left out                                             |
+
+What is built anew and has become too large for the target is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+from crc32c import crc32c
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.records import legacy
+from pybroker.records.batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Record,
+    entry_size,
+)
+from pybroker.records.build import build_batch
+from pybroker.records.control import ControlType, control_type
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.wire.client import Fetched
+    from pybroker.records.compression import CompressionType
+
+_CRC_SIZE: Final = 4
+_TOGETHER_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Whose batches they are in the target."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A batch ready to be sent.
+
+    Attributes:
+        offset: that it will have in the target; its sequence is the same, modulo 2**31.
+        runs: source and target offset where offsets of both begin to go on by one.
+    """
+
+    data: memoryview
+    offset: int
+    count: int
+    runs: Sequence[tuple[int, int]]
+    is_verbatim: bool
+
+
+@final
+@dataclass(slots=True)
+class Counts:
+    """What became of batches, and their records."""
+
+    verbatim: int = 0
+    rebuilt: int = 0
+    control: int = 0
+    aborted: int = 0
+    records: int = 0
+    size: int = 0
+    """Bytes of the batches to send."""
+
+    def add(self, other: Counts) -> None:
+        """Add another's numbers."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@final
+@dataclass(slots=True)
+class Planner:
+    """Goes over what was fetched of one partition. `source` is the offset that comes next, `target` where that will be."""
+
+    producer: Producer
+    source: int
+    target: int
+    size_max: int
+    """Of a batch, in the target."""
+    counts: Counts = field(default_factory=Counts)
+
+    def plan(self, fetched: Fetched) -> Iterator[Outgoing]:
+        """The batches to send, in order; the buffer of `fetched` is written to. Raises PipelineError for damaged ones."""
+        try:
+            yield from self._entries(fetched.data, _Transactions(fetched.aborted))
+        except CorruptRecordError as error:
+            raise PipelineError(f"the source is damaged at offset {self.source}: {error.message}") from error
+
+    def _entries(self, data: memoryview, transactions: _Transactions) -> Iterator[Outgoing]:
+        position, plain_from = 0, 0  # messages without a codec go together
+        while (size := entry_size(data, position)) is not None:
+            is_batch = data[position + MAGIC_AT] == MAGIC
+            is_plain = not is_batch and not legacy.MessageView(data, position).compression
+            if not is_plain or position - plain_from > _TOGETHER_BYTES:
+                yield from self._messages(data[plain_from:position])
+                plain_from = position
+            if not is_plain:
+                if is_batch:
+                    yield from self._batch(BatchView(data, position), transactions)
+                else:
+                    yield from self._messages(data[position : position + size])
+                plain_from = position + size
+            position += size
+        yield from self._messages(data[plain_from:position])
+
+    def _batch(self, batch: BatchView, transactions: _Transactions) -> Iterator[Outgoing]:
+        if batch.next_offset <= self.source:
+            return
+        batch.ensure_valid()
+        if transactions.hides(batch):
+            self.counts.aborted += 1
+        elif batch.is_control:
+            self.counts.control += 1
+        elif batch.record_count and self._can_stay(batch):
+            yield self._as_it_is(batch)
+        elif batch.record_count:
+            yield from self._rebuilt(batch.records(), batch.compression)
+        self.source = batch.next_offset
+
+    def _can_stay(self, batch: BatchView) -> bool:
+        if batch.attributes & LOG_APPEND_TIME_BIT or batch.base_offset < self.source:
+            return False
+        return batch.last_offset_delta == batch.record_count - 1
+
+    def _as_it_is(self, batch: BatchView) -> Outgoing:
+        if batch.batch_length > self.size_max:
+            raise self._too_large(batch.base_offset, batch.batch_length)
+        data = batch.data
+        HEADER.pack_into(
+            data,
+            0,
+            0,
+            batch.batch_length - LOG_OVERHEAD,
+            NO_LEADER_EPOCH,
+            MAGIC,
+            0,
+            batch.attributes & ~(TRANSACTIONAL_BIT | DELETE_HORIZON_BIT),
+            batch.last_offset_delta,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            self.producer.producer_id,
+            self.producer.epoch,
+            self.target & SEQUENCE_MAX,
+            batch.record_count,
+        )
+        data[CRC_AT : CRC_AT + _CRC_SIZE] = crc32c(data[ATTRIBUTES_AT:]).to_bytes(_CRC_SIZE)
+        self.counts.verbatim += 1
+        return self._sent(data, batch.record_count, [(batch.base_offset, self.target)], is_verbatim=True)
+
+    def _messages(self, messages: memoryview) -> Iterator[Outgoing]:
+        """Messages of magic 0 and 1: any number without a codec, or one wrapper."""
+        if messages:
+            records = list(legacy.records(messages))
+            yield from self._rebuilt(records, legacy.MessageView(messages).compression)
+            self.source = max(self.source, records[-1].offset + 1)
+
+    def _rebuilt(self, records: Iterable[Record], codec: CompressionType) -> Iterator[Outgoing]:
+        wanted = [record for record in records if record.offset >= self.source]
+        if wanted:
+            yield from self._built(wanted, codec)
+
+    def _built(self, records: list[Record], codec: CompressionType) -> Iterator[Outgoing]:
+        data = build_batch(
+            [record._replace(offset=number) for number, record in enumerate(records)],
+            compression=codec,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            base_sequence=self.target & SEQUENCE_MAX,
+        )
+        if len(data) > self.size_max and len(records) > 1:
+            half = len(records) // 2
+            yield from self._built(records[:half], codec)
+            yield from self._built(records[half:], codec)
+            return
+        if len(data) > self.size_max:
+            raise self._too_large(records[0].offset, len(data))
+        runs, shift = [], None
+        for number, record in enumerate(records):
+            if record.offset - number != shift:
+                shift = record.offset - number
+                runs.append((record.offset, self.target + number))
+        self.counts.rebuilt += 1
+        yield self._sent(memoryview(data), len(records), runs, is_verbatim=False)
+
+    def _too_large(self, offset: int, size: int) -> PipelineError:
+        return PipelineError(
+            f"the batch at source offset {offset} has {size} bytes, the target takes {self.size_max}: raise its max.message.bytes"
+        )
+
+    def _sent(self, data: memoryview, count: int, runs: Sequence[tuple[int, int]], *, is_verbatim: bool) -> Outgoing:
+        out = Outgoing(data, self.target, count, runs, is_verbatim)
+        self.target += count
+        self.counts.records += count
+        self.counts.size += len(data)
+        return out
+
+
+class _Transactions:
+    """Which batches belong to aborted transactions, by the list that a broker gives with what is committed (KIP-98)."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
+        self._open: set[int] = set()
+
+    def hides(self, batch: BatchView) -> bool:
+        """Whether the batch, which comes after those that were asked for before, is to be left out for that."""
+        if not batch.is_transactional or not (self._coming or self._open):
+            return False
+        while self._coming and self._coming[-1][1] <= batch.last_offset:
+            self._open.add(self._coming.pop()[0])
+        if batch.producer_id not in self._open:
+            return False
+        if not batch.is_control:
+            return True
+        if control_type(batch) is ControlType.ABORT:
+            self._open.discard(batch.producer_id)
+        return False

@@ -1,0 +1,114 @@
+"""Which topics are mirrored and to which; those of the target are made, or looked at whether they can take what comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.mirror.state import Identity, Pair
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.wire.client import Setting, Topic, WireClient
+
+_COPIED: Final = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+"""Settings that go over if they are the topic's own."""
+_RETENTION: Final = ("retention.ms", "retention.bytes")
+_MADE: Final = {
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str((1 << 63) - 1),
+    "message.timestamp.after.max.ms": str((1 << 63) - 1),
+}
+_MESSAGE_BYTES: Final = 1_048_588
+SIZE: Final = "max.message.bytes"
+
+
+def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | None) -> dict[str, Topic]:
+    """The topics of the source with these names, or else those that match. Raises PipelineError when one, or any, is missing."""
+    if pattern is None:
+        there = source.topics(names)
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise PipelineError(f"no topic {', '.join(missing)} at {source.bootstrap}")
+        return {name: there[name] for name in names}
+    try:
+        matching = {name: topic for name, topic in source.topics().items() if re.fullmatch(pattern, name)}
+    except re.error as error:
+        raise PipelineError(f"{pattern!r} is no regular expression: {error}") from error
+    return dict(sorted(matching.items()))
+
+
+def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, str]) -> dict[str, str]:
+    """How each topic is called in the target. Raises PipelineError when two would be one."""
+    unknown = [name for name in renamed if name not in names]
+    if unknown:
+        raise PipelineError(f"topic {', '.join(unknown)} is renamed but not mirrored")
+    found = {name: renamed.get(name, prefix + name) for name in names}
+    for name, target in found.items():
+        others = [other for other in found if found[other] == target and other != name]
+        if others:
+            raise PipelineError(f"topics {name} and {', '.join(others)} would both go to {target}")
+    return found
+
+
+def check_pair(name: str, topic: Topic, pair: Pair, target: str) -> None:
+    """A topic with what is known of it from earlier runs. Raises PipelineError."""
+    if pair.target != target:
+        raise PipelineError(
+            f"topic {name} goes to {pair.target} already, not to {target}: that is another mirror, with a new folder"
+        )
+    if pair.source_id != topic.topic_id.hex():
+        raise PipelineError(f"topic {name} was deleted and made again since it was mirrored")
+
+
+def prepared(
+    source: WireClient, target: WireClient, identity: Identity, topic: Topic, name: str, *, copies_retention: bool
+) -> tuple[Pair, int]:
+    """Make the topic `name` of the target, or see to it that it has enough partitions. Returns the pair and its largest batch.
+
+    Raises PipelineError when it cannot be a copy of `topic`.
+    """
+    known = identity.topics.get(topic.name)
+    there = target.topics([name]).get(name)
+    if there is None:
+        if known is not None:
+            raise PipelineError(f"topic {name} at {target.bootstrap} is gone: mirror to another topic, with a new folder")
+        settings = _settings(source.settings(topic.name), copies_retention=copies_retention)
+        target.create_topic(name, len(topic.leaders), settings)
+        there = target.topic(name)
+    if known is not None and known.target_id != there.topic_id.hex():
+        raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and made again since it was mirrored to")
+    if len(there.leaders) < len(topic.leaders):
+        target.create_partitions(name, len(topic.leaders))
+    settings_there = target.settings(name)
+    for setting, wanted, why in (
+        ("message.timestamp.type", "CreateTime", "would not keep times"),
+        ("compression.type", "producer", "would not keep batches as they are"),
+    ):
+        if settings_there[setting].value != wanted:
+            raise PipelineError(f"topic {name} at {target.bootstrap} {why}: its {setting} is not {wanted}")
+    return Pair(name, topic.topic_id.hex(), there.topic_id.hex()), int(settings_there[SIZE].value or _MESSAGE_BYTES)
+
+
+def _settings(there: Mapping[str, Setting], *, copies_retention: bool) -> dict[str, str]:
+    """What the copy of a topic with these settings has."""
+    found = dict(_MADE)
+    for name in (*_COPIED, *(_RETENTION if copies_retention else ())):
+        setting = there.get(name)
+        if setting is not None and setting.is_of_topic and setting.value is not None:
+            found[name] = setting.value
+    if not copies_retention:
+        found |= dict.fromkeys(_RETENTION, "-1")
+    size = there.get(SIZE)
+    found[SIZE] = str(max(_MESSAGE_BYTES, int(size.value) if size is not None and size.value else 0))
+    return found
