@@ -146,8 +146,7 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
 def _identity(options: MirrorOptions, state: State, source: WireClient, target: WireClient) -> Identity:
     before = state.identity()
     if before is None:
-        before = Identity(source.cluster_id(), target.cluster_id(), Producer(*target.init_producer_id()))
-        state.identify(before)
+        return Identity(source.cluster_id(), target.cluster_id(), Producer(*target.init_producer_id()))  # written with a topic
     for client, known, how in ((source, before.source_cluster, "mirrors from"), (target, before.target_cluster, "mirrors to")):
         if client.cluster_id() != known:
             raise PipelineError(f"{options.path} {how} cluster {known}, {client.bootstrap} is {client.cluster_id()}")

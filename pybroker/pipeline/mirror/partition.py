@@ -64,6 +64,14 @@ class Copied:
     """Offsets that were deleted before they could be mirrored."""
 
 
+def not_ours(target: str, count: int) -> PipelineError:
+    """The error for a target that has records before the first was mirrored."""
+    return PipelineError(
+        f"{target} has {count} records already that this mirror did not write: "
+        "mirror to another topic, or go on with the folder that belongs to it"
+    )
+
+
 def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) -> Copied:
     """Copy up to the source offset `end`, a little more maybe, or until `stop`. Raises PipelineError; the next run goes on."""
     stop = stop or threading.Event()
@@ -116,10 +124,7 @@ class _Copy:
         if self._map.is_new:
             first = target.list_offset(part.target_topic, part.partition, EARLIEST)
             if at > first:
-                raise PipelineError(
-                    f"{part.target_name} has {at - first} records already that this mirror did not write: "
-                    "mirror to another topic, or go on with the folder that belongs to it"
-                )
+                raise not_ours(part.target_name, at - first)
             self._map.begin(start, at)
             return start, at
         offset = self._map.resume(at)

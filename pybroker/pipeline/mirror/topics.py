@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.mirror.partition import not_ours
 from pybroker.pipeline.mirror.state import Identity, Pair
+from pybroker.pipeline.wire.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pybroker.pipeline.wire.client import Setting, Topic, WireClient
@@ -88,6 +90,11 @@ def prepared(
         there = target.topic(name)
     if known is not None and known.target_id != there.topic_id.hex():
         raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and made again since it was mirrored to")
+    if known is None:
+        for number in range(len(there.leaders)):
+            count = target.list_offset(name, number, LATEST) - target.list_offset(name, number, EARLIEST)
+            if count:
+                raise not_ours(f"{name}-{number}", count)
     if len(there.leaders) < len(topic.leaders):
         target.create_partitions(name, len(topic.leaders))
     settings_there = target.settings(name)
