@@ -20,8 +20,6 @@ _COPIED: Final = (
     "max.compaction.lag.ms",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
-    "segment.bytes",
-    "segment.ms",
 )
 """Settings that go over if they are the topic's own."""
 _RETENTION: Final = ("retention.ms", "retention.bytes")

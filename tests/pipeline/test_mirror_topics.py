@@ -1,0 +1,132 @@
+"""What topics of the target are called and how they are made."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.mirror.outgoing import Producer
+from pybroker.pipeline.mirror.state import Identity, Pair
+from pybroker.pipeline.mirror.topics import check_pair, chosen_topics, prepared, target_names
+from pybroker.pipeline.wire.client import LATEST, Setting, Topic, WireClient
+
+A, B = Topic("a", b"A" * 16, (1, 1)), Topic("b", b"B" * 16, (1,))
+BOTH = {"a": A, "b": B}
+NEW = Identity("one", "two", Producer(7, 0))
+KEPT = {"message.timestamp.type": Setting("CreateTime", False), "compression.type": Setting("producer", False)}
+
+
+class Cluster:
+    """A cluster of which only topics and settings are asked."""
+
+    bootstrap = "here:1"
+
+    def __init__(self, topics: dict[str, Topic], settings: dict[str, Setting], records: int = 0) -> None:
+        self.there, self._settings, self.records = topics, settings, records
+        self.made: dict[str, tuple[int, dict[str, str]]] = {}
+        self.grown: dict[str, int] = {}
+
+    def topics(self, names: Any = None) -> dict[str, Topic]:
+        return {name: topic for name, topic in self.there.items() if names is None or name in names}
+
+    def topic(self, name: str) -> Topic:
+        return self.there[name]
+
+    def settings(self, name: str) -> dict[str, Setting]:
+        made = {key: Setting(value, True) for key, value in self.made.get(name, (0, {}))[1].items()}
+        return KEPT | self._settings | made
+
+    def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
+        return self.records if timestamp == LATEST else 0
+
+    def create_topic(self, name: str, partitions: int, settings: dict[str, str]) -> None:
+        self.made[name] = partitions, settings
+        self.there[name] = Topic(name, b"N" * 16, (1,) * partitions)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        self.grown[name] = count
+
+
+def prepare(source: Cluster, target: Cluster, identity: Identity = NEW, *, copies_retention: bool = False) -> tuple[Pair, int]:
+    one, other = cast("WireClient", source), cast("WireClient", target)
+    return prepared(one, other, identity, A, "x", copies_retention=copies_retention)
+
+
+def test_names() -> None:
+    assert target_names(BOTH, "", {}) == {"a": "a", "b": "b"}
+    assert target_names(BOTH, "copy.", {"b": "other"}) == {"a": "copy.a", "b": "other"}
+    with pytest.raises(PipelineError, match="topics a and b would both go to a"):
+        target_names(BOTH, "", {"b": "a"})
+    with pytest.raises(PipelineError, match="topic c is renamed but not mirrored"):
+        target_names(BOTH, "", {"c": "a"})
+
+
+def test_topics_by_name_and_pattern() -> None:
+    source = cast("WireClient", Cluster(BOTH, {}))
+    assert chosen_topics(source, ("b",), None) == {"b": B}
+    assert chosen_topics(source, (), "[ab]") == BOTH
+    assert chosen_topics(source, (), "c") == {}
+    with pytest.raises(PipelineError, match="no topic c, d at here:1"):
+        chosen_topics(source, ("c", "a", "d"), None)
+    with pytest.raises(PipelineError, match=r"'\(' is no regular expression"):
+        chosen_topics(source, (), "(")
+
+
+def test_a_topic_that_is_missing_is_made_like_the_source() -> None:
+    settings = {
+        "cleanup.policy": Setting("compact", True),
+        "retention.ms": Setting("1000", True),
+        "segment.bytes": Setting("20000", True),
+        "min.cleanable.dirty.ratio": Setting("0.5", False),
+        "max.message.bytes": Setting("5000000", False),
+    }
+    target = Cluster({}, {})
+    pair, size_max = prepare(Cluster(BOTH, settings), target)
+    assert (pair, size_max) == (Pair("x", A.topic_id.hex(), (b"N" * 16).hex()), 5_000_000)
+    partitions, made = target.made["x"]
+    assert partitions == 2
+    assert {name: made.get(name) for name in (*settings, "retention.bytes", "compression.type", "message.timestamp.type")} == {
+        "cleanup.policy": "compact",
+        "retention.ms": "-1",
+        "segment.bytes": None,
+        "min.cleanable.dirty.ratio": None,
+        "max.message.bytes": "5000000",
+        "retention.bytes": "-1",
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+    }
+    target = Cluster({}, {})
+    prepare(Cluster(BOTH, settings), target, copies_retention=True)
+    made = target.made["x"][1]
+    assert (made["retention.ms"], made.get("retention.bytes")) == ("1000", None)
+
+
+def test_a_topic_that_is_there_is_looked_at() -> None:
+    source, there = Cluster(BOTH, {}), {"x": Topic("x", b"X" * 16, (1,))}
+    target = Cluster(there, {"max.message.bytes": Setting("3000", True)})
+    assert prepare(source, target)[1] == 3000
+    assert (target.made, target.grown) == ({}, {"x": 2})
+    with pytest.raises(PipelineError, match="x-0 has 4 records already that this mirror did not write"):
+        prepare(source, Cluster(there, {}, records=4))
+    for name, value in (("message.timestamp.type", "LogAppendTime"), ("compression.type", "gzip")):
+        with pytest.raises(PipelineError, match=f"topic x at here:1 would not keep .*: its {name} is not "):
+            prepare(source, Cluster(there, {name: Setting(value, True)}))
+
+
+def test_a_topic_of_earlier_runs_must_be_the_same() -> None:
+    pair = Pair("x", A.topic_id.hex(), (b"X" * 16).hex())
+    known = Identity("one", "two", Producer(7, 0), {"a": pair})
+    source = Cluster(BOTH, {})
+    settings = {"max.message.bytes": Setting("3000", True)}
+    assert prepare(source, Cluster({"x": Topic("x", b"X" * 16, (1, 1, 1))}, settings, records=9), known)[0] == pair
+    with pytest.raises(PipelineError, match="topic x at here:1 was deleted and made again since it was mirrored to"):
+        prepare(source, Cluster({"x": Topic("x", b"Y" * 16, (1, 1))}, {}), known)
+    with pytest.raises(PipelineError, match="topic x at here:1 is gone"):
+        prepare(source, Cluster({}, {}), known)
+    check_pair("a", A, pair, "x")
+    with pytest.raises(PipelineError, match="topic a goes to x already, not to y"):
+        check_pair("a", A, pair, "y")
+    with pytest.raises(PipelineError, match="topic a was deleted and made again since it was mirrored"):
+        check_pair("a", Topic("a", b"Z" * 16, (1,)), pair, "x")
