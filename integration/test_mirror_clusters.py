@@ -22,7 +22,9 @@ from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.offset_map import OffsetMap, read_arrived
 from pybroker.pipeline.mirror.state import Origin, State
 from pybroker.pipeline.wire.client import LATEST, WireClient
+from pybroker.pipeline.wire.errors import BrokerError
 from pybroker.pipeline.wire.writer import PartitionWriter
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import batch as batch_module
 from pybroker.records import compression
 from pybroker.records.batch import HEADER_SIZE, Record, batches
@@ -336,6 +338,22 @@ def test_it_refuses(pair: tuple[str, str], tmp_path: Path) -> None:
         client.create_topic(f"packed.{topic}", 1, {"compression.type": "gzip"})
     refused("would not keep times: its message.timestamp.type is not CreateTime", prefix="late.")
     refused("would not keep batches as they are: its compression.type is not producer", prefix="packed.")
+
+
+def test_a_target_that_is_not_where_it_was_thought_to_be_is_looked_at_again(
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, write, calls = unique("mirror"), PartitionWriter.write, iter(range(1000))
+    fill(pair[0], topic)
+
+    def sometimes(self: PartitionWriter, batch: memoryview, offset: int) -> None:
+        if next(calls) in {7, 19}:
+            raise BrokerError("no", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        write(self, batch, offset)
+
+    monkeypatch.setattr(PartitionWriter, "write", sometimes)
+    assert run(None, options(pair, topic, tmp_path / "m", workers=1)).counts.records == 400
+    assert assert_mirrored(pair, topic, topic, tmp_path / "m") == 400
 
 
 def test_someone_else_writes(pair: tuple[str, str], tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
     try:
         with WireClient(options.source, retry_s=options.retry_s) as source:
             tasks = _tasks(options, state, source)
-            with Progress("mirror", _look(options, [part for part, _ in tasks]), rows_before=_rows(tasks), interval_s=5.0):
+            parts = [part for part, _ in tasks]
+            with Progress("mirror", _look(options, parts), rows_before=_rows(parts), interval_s=5.0):
                 while True:
                     for copied in _in_threads(tasks, options.workers) if spark is None else _in_spark(spark, tasks):
                         counts.add(copied.counts)
@@ -94,6 +95,8 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
                         return MirrorResult(counts, time.monotonic() - began, lost)
                     time.sleep(options.interval_s)
                     tasks = _tasks(options, state, source)
+                    parts[:] = [part for part, _ in tasks]
+                    tasks = [(part, end) for part, end in tasks if _has_news(part, end)]
     finally:
         state.close()
 
@@ -186,8 +189,13 @@ def _spark_task(tasks: list[Task], batches: Iterable[pa.RecordBatch]) -> Iterato
         yield pa.RecordBatch.from_pydict({name: pa.array([value], pa.int64()) for name, value in zip(names, values, strict=True)})
 
 
-def _rows(tasks: list[Task]) -> int:
-    return sum(one.target for one in (read_arrived(Path(part.map_path)) for part, _ in tasks) if one is not None)
+def _has_news(part: Part, end: int) -> bool:
+    arrived = read_arrived(Path(part.map_path))
+    return arrived is None or arrived.source < end
+
+
+def _rows(parts: list[Part]) -> int:
+    return sum(one.target for one in (read_arrived(Path(part.map_path)) for part in parts) if one is not None)
 
 
 def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
@@ -197,7 +205,7 @@ def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
     def look() -> Standing:
         with WireClient(options.source, retry_s=0) as source:
             rows = lag = size = 0
-            for part in parts:
+            for part in list(parts):
                 arrived = read_arrived(Path(part.map_path))
                 if arrived is not None:
                     rows, size = rows + arrived.target, size + arrived.size

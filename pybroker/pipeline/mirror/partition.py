@@ -24,6 +24,7 @@ from pybroker.records.batch import SEQUENCE_MAX, BatchView, batches
 
 FETCH_BYTES: Final = 8 << 20
 _FETCH_BYTES_MAX: Final = 1 << 30
+_RESTARTS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +89,17 @@ def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) 
         for client, topic, topic_id in ((source, part.topic, part.topic_id), (target, part.target_topic, part.target_topic_id)):
             if client.topic(topic).topic_id != topic_id:
                 raise PipelineError(f"topic {topic} at {client.bootstrap} was deleted and made again meanwhile")
-        writer = PartitionWriter(target, part.target_topic, part.partition, retry_s=part.retry_s, sleep=sleep)
-        return _Copy(part, source, target, offsets).run(end, writer, stop)
+        copy = _Copy(part, source, target, offsets)
+        while True:
+            writer = PartitionWriter(target, part.target_topic, part.partition, retry_s=part.retry_s, sleep=sleep)
+            try:
+                return copy.run(end, writer, stop)
+            except BrokerError as error:
+                # the target lost the end of its log, or a process that was killed had still something on its way
+                if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or copy.restarts == _RESTARTS_MAX:
+                    raise
+                copy.restarts += 1
+                target.close()
 
 
 class _Copy:
@@ -98,12 +108,16 @@ class _Copy:
     def __init__(self, part: Part, source: WireClient, target: WireClient, offsets: OffsetMap) -> None:
         self._part, self._source, self._target, self._map = part, source, target, offsets
         self._lost = 0
+        self._first: int | None = None
+        self._counts = Counts()
+        self.restarts = 0
         self._fetch_bytes = FETCH_BYTES
 
     def run(self, end: int, writer: PartitionWriter, stop: threading.Event) -> Copied:
         part = self._part
         offset, at = self._begin()
-        planner = Planner(part.producer, offset, at, part.size_max)
+        self._first = at if self._first is None else self._first
+        planner = Planner(part.producer, offset, at, part.size_max, self._counts)
         deadline = time.monotonic() + part.retry_s
         while planner.source < end and not stop.is_set():
             before = planner.source
@@ -114,7 +128,8 @@ class _Copy:
                 deadline = time.monotonic() + part.retry_s
             elif time.monotonic() > deadline:
                 raise PipelineError(f"{part.name} gives nothing from offset {before} on, though it ends at {end}")
-        return Copied(planner.counts, self._lost)
+        self._counts.records = planner.target - self._first  # less what was planned again after a restart
+        return Copied(self._counts, self._lost)
 
     def _begin(self) -> tuple[int, int]:
         """The source offset that comes next, and where it will be."""
@@ -155,7 +170,7 @@ class _Copy:
     def _send(self, planner: Planner, fetched: Fetched, writer: PartitionWriter) -> None:
         """All that was fetched, until it has arrived."""
         size, source = planner.counts.size, planner.source
-        outgoing: list[Outgoing] = list(planner.plan(fetched))
+        outgoing = self._planned(planner, fetched)
         if planner.source == source:
             if self._fetch_bytes >= _FETCH_BYTES_MAX:
                 raise PipelineError(f"{self._part.name} has no whole batch at offset {source}")
@@ -170,6 +185,12 @@ class _Copy:
         arrived = self._map.arrived
         assert arrived is not None
         self._map.mark(Arrived(planner.source, planner.target, arrived.size + planner.counts.size - size))
+
+    def _planned(self, planner: Planner, fetched: Fetched) -> list[Outgoing]:
+        try:
+            return list(planner.plan(fetched))
+        except PipelineError as error:
+            raise PipelineError(f"{self._part.name}: {error}") from error
 
     def _lose(self, offset: int, start: int) -> int:
         part = self._part
