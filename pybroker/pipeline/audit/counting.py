@@ -21,184 +21,178 @@ from pybroker.pipeline.audit.trail import REPORT_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 TAGGED, UNTAGGED, DAMAGED, OTHER_VERSION = range(4)
 _REPORT: Final = (
     "version int, producer string, incarnation string, tier string, width_ms bigint, number bigint, is_end boolean, "
     "counts array<struct<topic: string, bucket: bigint, chunk: bigint, sent: array<int>, acked: array<int>, failed: array<int>>>"
 )
+_INCARNATION: Final = f"[0-9a-f]{{{INCARNATION_DIGITS}}}"
+_IS_REPORT: Final = (
+    f"report.version = {REPORT_VERSION} and report.incarnation rlike '^{_INCARNATION}$' and report.producer != '' and "
+    "report.width_ms > 0 and report.number >= 0 and report.is_end is not null and report.counts is not null"
+)
+_ARE_RUNS: Final = (
+    "({0} is null or (size({0}) % 2 = 0 and forall({0}, n -> n is not null and n between 0 and {1}) "
+    "and aggregate({0}, 0, (sum, n) -> sum + n) <= {1}))"
+)
+_IS_COUNT: Final = "one.topic is not null and one.bucket is not null and one.chunk >= 0 and " + " and ".join(
+    _ARE_RUNS.format(f"one.{name}", CHUNK) for name in ("sent", "acked", "failed")
+)
 _NUMBERS: Final = (
     "expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late",
 )  # fmt: skip
-_OTHERS: Final = ("untagged", "damaged", "other_version")
+_OTHERS: Final = {"untagged": UNTAGGED, "damaged": DAMAGED, "other_version": OTHER_VERSION}
 _RANGES: Final = ("lost_ranges", "doubled_ranges")
+_RANGE: Final = "array<struct<incarnation: string, first: bigint, last: bigint>>"
 _FOUND: Final = (
     f"topic string, session string, tier int, bucket bigint, {', '.join(f'{name} bigint' for name in _NUMBERS)}, "
-    "lost_ranges array<struct<first: bigint, last: bigint>>, doubled_ranges array<struct<first: bigint, last: bigint>>, "
-    "damaged_counts bigint"
-)
-WORDS: Final = (
-    "tier int, topic string, session string, kind int, bucket bigint, word bigint, count bigint, bits bigint, "
-    "n0 bigint, n1 bigint, n2 bigint, n3 bigint, late bigint"
+    "lost_ranges array<struct<first: bigint, last: bigint>>, doubled_ranges array<struct<first: bigint, last: bigint>>"
 )
 
 
 def tagged(records: DataFrame) -> DataFrame:
     """Records with what their headers say: topic, partition, offset, ms, kind, session and sequence."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
-    tags = f.filter("headers", lambda header: header["key"].isin(*NAMES))
-
-    def only(name: str) -> Column:
-        return f.expr(f"get(filter(tags, tag -> tag.key = '{name}'), 0).value")
-
-    session, tier, sequence = f.col("_producer").cast("string"), f.col("_tier").cast("string"), f.col("_sequence")
-    incarnation = f"[0-9a-f]{{{INCARNATION_DIGITS}}}"
+    names = ", ".join(f"'{name}'" for name in sorted(NAMES))
+    narrow = records.selectExpr(
+        "topic",
+        "partition",
+        "offset",
+        "unix_millis(timestamp) ms",
+        f"filter(headers, header -> header.key in ({names})) tags",
+    ).selectExpr(
+        "*",
+        *[
+            f"get(filter(tags, tag -> tag.key = '{name}'), 0).value {column}"
+            for name, column in ((PRODUCER, "said_producer"), (TIER, "said_tier"), (SEQUENCE, "said_sequence"))
+        ],
+    )
     is_well = (
-        (f.size("tags") == len(NAMES))
-        & f.is_valid_utf8(session)
-        & f.is_valid_utf8(tier)
-        & session.rlike(f"(?s)^.+/{incarnation}$")
-        & (f.length("_producer") <= NAME_BYTES_MAX + 1 + INCARNATION_DIGITS)
-        & f.length("_tier").between(1, NAME_BYTES_MAX)
-        & (f.length(sequence) == 9)
-        & (f.hex(f.substring(sequence, 2, 1)) < "80")
+        f"size(tags) = {len(NAMES)} and is_valid_utf8(string(said_producer)) and is_valid_utf8(string(said_tier)) "
+        f"and string(said_producer) rlike '(?s)^.+/{_INCARNATION}$' "
+        f"and length(said_producer) <= {NAME_BYTES_MAX + 1 + INCARNATION_DIGITS} "
+        f"and length(said_tier) between 1 and {NAME_BYTES_MAX} "
+        "and length(said_sequence) = 9 and hex(substring(said_sequence, 2, 1)) < '80'"
     )
-    version = f.hex(f.substring(sequence, 1, 1))
     kind = (
-        f.when(f.coalesce(f.size("tags"), f.lit(0)) <= 0, UNTAGGED)
-        .when((f.length(sequence) > 0) & (version != f"{VERSION:02X}"), OTHER_VERSION)
-        .when(f.coalesce(is_well, f.lit(False)), TAGGED)
-        .otherwise(DAMAGED)
+        f"case when tags is null or size(tags) = 0 then {UNTAGGED} "
+        f"when length(said_sequence) > 0 and hex(substring(said_sequence, 1, 1)) != '{VERSION:02X}' then {OTHER_VERSION} "
+        f"when {is_well} then {TAGGED} else {DAMAGED} end kind"
     )
-    narrow = records.select("topic", "partition", "offset", f.unix_millis("timestamp").alias("ms"), tags.alias("tags"))
-    narrow = narrow.select(
-        "*", only(PRODUCER).alias("_producer"), only(TIER).alias("_tier"), only(SEQUENCE).alias("_sequence")
-    ).withColumn("kind", kind)
-    is_tagged = f.col("kind") == TAGGED
-    return narrow.select(
+    return narrow.selectExpr("*", kind).selectExpr(
         "topic",
         "partition",
         "offset",
         "ms",
         "kind",
-        f.when(is_tagged, session).alias("session"),
-        f.when(is_tagged, f.conv(f.hex(f.substring(sequence, 2, 8)), 16, 10).cast("bigint")).alias("sequence"),
+        f"if(kind = {TAGGED}, string(said_producer), null) session",
+        f"if(kind = {TAGGED}, bigint(conv(hex(substring(said_sequence, 2, 8)), 16, 10)), null) sequence",
     )
 
 
 def with_lateness(records: DataFrame, width_ms: int, grace_ms: int) -> DataFrame:
     """Adds `late`: whether an earlier record of the partition is so new that the bucket was closed already."""
-    from pyspark.sql import Window  # noqa: PLC0415 (an extra)
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    before = Window.partitionBy("topic", "partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    closed_from = (f.floor(f.col("ms") / width_ms) + 1) * width_ms + grace_ms
-    return records.withColumn("late", f.coalesce(f.max("ms").over(before) >= closed_from, f.lit(False)))
+    before = "over (partition by topic, partition order by offset rows between unbounded preceding and 1 preceding)"
+    closed = f"(floor(ms / {width_ms}) + 1) * {width_ms} + {grace_ms}"
+    return records.selectExpr("*", f"coalesce(max(ms) {before} >= {closed}, false) late")
 
 
 def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
-    """Records counted by 64 numbers of an incarnation and bucket: WORDS. `late` is a column already."""
+    """Records counted by tier, topic, session, kind, bucket and word: 64 numbers. `late` is a column already."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    at = f.col("sequence").bitwiseAND(WORD - 1).cast("int")
-    one_bit = f.expr("shiftleft(1L, cast(sequence & 63 as int))")
-    nibbles = [
-        f.sum(f.when(f.floor(at / 16) == number, f.expr("shiftleft(1L, 4 * cast(sequence & 15 as int))")).otherwise(0))
-        for number in range(4)
-    ]
-    return records.groupBy(
-        f.lit(tier).alias("tier"),
+    nibble = "sum(if((sequence >> 4) & 3 = {0}, shiftleft(1L, int(sequence & 15) * 4), 0L)) n{0}"
+    keyed = records.selectExpr(
+        f"{tier} tier",
         "topic",
         "session",
         "kind",
-        (f.floor(f.col("ms") / width_ms) * width_ms).alias("bucket"),
-        f.shiftright("sequence", 6).alias("word"),
-    ).agg(
-        f.count("*").alias("count"),
-        f.bit_or(one_bit).alias("bits"),
-        *[nibble.alias(f"n{number}") for number, nibble in enumerate(nibbles)],
-        f.sum(f.col("late").cast("bigint")).alias("late"),
+        "sequence",
+        "late",
+        f"floor(ms / {width_ms}) * {width_ms} bucket",
+        "sequence >> 6 word",
+    )
+    return keyed.groupBy("tier", "topic", "session", "kind", "bucket", "word").agg(
+        f.expr("count(*) count"),
+        f.expr(f"bit_or(shiftleft(1L, int(sequence & {WORD - 1}))) bits"),
+        *[f.expr(nibble.format(number)) for number in range(4)],
+        f.expr("sum(bigint(late)) late"),
     )
 
 
 def reports(messages: DataFrame) -> DataFrame:
-    """Messages of the topic of counts, read: `_REPORT`, and `session`, null where it is not a report of this version."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
-    report = f.from_json(f.col("value").cast("string"), _REPORT)
-    incarnation = f"^[0-9a-f]{{{INCARNATION_DIGITS}}}$"
-    is_well = (
-        (report.version == REPORT_VERSION)
-        & report.incarnation.rlike(incarnation)
-        & (f.length(report.producer) > 0)
-        & (report.width_ms > 0)
-        & (report.number >= 0)
-        & report.is_end.isNotNull()
-        & report.counts.isNotNull()
+    """Messages of the topic of counts, read: what _REPORT has, and `session`, null where it is not a report of this version."""
+    said = messages.selectExpr(f"from_json(string(value), '{_REPORT}') report")
+    session = f"if({_IS_REPORT}, report.producer || '/' || report.incarnation, null) session"
+    well = f"filter(report.counts, one -> {_IS_COUNT}) counts"
+    return said.selectExpr(
+        session,
+        "report.width_ms",
+        "report.number",
+        "report.is_end",
+        well,
+        f"size(filter(report.counts, one -> not ({_IS_COUNT}))) ill",
     )
-    session = f.when(is_well, f.concat(report.producer, f.lit("/"), report.incarnation))
-    return messages.select(session.alias("session"), report.alias("report")).select("session", "report.*")
 
 
 def counts(said: DataFrame, topics: Iterable[str], width_ms: int) -> DataFrame:
     """The producers' counts of these topics: topic, session, chunk, bucket, and runs sent, acked, failed."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    each = said.where("session is not null").select("session", f.explode("counts").alias("one")).select("session", "one.*")
-    bucket = f.floor(f.col("bucket") / width_ms) * width_ms
-    known = each.where(f.col("topic").isin(*topics) & f.col("bucket").isNotNull() & (f.col("chunk") >= 0))
-    return known.withColumn("bucket", bucket)
+    each = said.where("session is not null").selectExpr("session", "explode(counts) one")
+    return each.selectExpr(
+        "session",
+        "one.topic",
+        f"floor(one.bucket / {width_ms}) * {width_ms} bucket",
+        "one.chunk",
+        "one.sent",
+        "one.acked",
+        "one.failed",
+    ).where(f.col("topic").isin(*topics))
 
 
 def sessions(said: DataFrame) -> DataFrame:
-    """Each incarnation that has reported: session, width_ms, and whether all its reports are there, the last included."""
+    """Each incarnation that has reported: session, width_ms, and whether all its reports are there, the last included.
+
+    What is none is in the row without a session: `ill` in all.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    return (
-        said.where("session is not null")
-        .groupBy("session")
-        .agg(
-            f.max("width_ms").alias("width_ms"),
-            (f.bool_or("is_end") & (f.count_distinct("number") == f.max("number") + 1)).alias("is_whole"),
-        )
+    return said.groupBy("session").agg(
+        f.expr("max(width_ms) width_ms"),
+        f.expr("bool_or(is_end) and count(distinct number) = max(number) + 1 is_whole"),
+        f.expr("sum(if(session is null, 1, ill)) ill"),
     )
 
 
 def chunks(counted: DataFrame, said: DataFrame | None, whole: DataFrame | None, *, has_gaps: bool) -> DataFrame:
     """One row for each chunk of an incarnation's numbers in a topic, with all that is known of it."""
-    from pyspark.sql import Window  # noqa: PLC0415 (an extra)
-    from pyspark.sql import functions as f  # noqa: PLC0415
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    is_single = f.col("count") == f.bit_count("bits")
-    word = f.struct(
-        "tier",
-        "bucket",
-        f.col("word").bitwiseAND(CHUNK // WORD - 1).cast("int").alias("word"),
-        "count",
-        "bits",
-        f.when(~is_single, f.array("n0", "n1", "n2", "n3")).alias("nibbles"),
-        "late",
+    word = (
+        f"struct(tier, bucket, int(word & {CHUNK // WORD - 1}) word, count, bits, "
+        "if(count = bit_count(bits), null, array(n0, n1, n2, n3)) nibbles, late)"
     )
     key = ["topic", "session", "chunk"]
     found = (
-        counted.where(f.col("kind") == TAGGED)
-        .groupBy("topic", "session", f.shiftright("word", 6).alias("chunk"))
-        .agg(f.collect_list(word).alias("words"))
+        counted.where(f"kind = {TAGGED}")
+        .selectExpr("topic", "session", "word >> 6 chunk", f"{word} word")
+        .groupBy(*key)
+        .agg(f.expr("collect_list(word) words"))
     )
     if said is None or whole is None:
-        found = found.withColumn("counts", f.lit(None)).withColumn("is_whole", f.lit(False))
+        found = found.selectExpr("*", "null counts", "false is_whole")
     else:
-        mine = said.groupBy(*key).agg(f.collect_list(f.struct("bucket", "sent", "acked", "failed")).alias("counts"))
-        found = found.join(mine, key, "full").join(whole.select("session", "is_whole"), "session", "left")
-    order = Window.partitionBy("topic", "session").orderBy("chunk")
-    gap = (f.col("chunk") - f.coalesce(f.lag("chunk").over(order), f.lit(-1)) - 1) * CHUNK
-    return found.select(
+        mine = said.groupBy(*key).agg(f.expr("collect_list(struct(bucket, sent, acked, failed)) counts"))
+        known = whole.where("session is not null").select("session", "is_whole")
+        found = found.join(mine, key, "full").join(known, "session", "left")
+    order = "over (partition by topic, session order by chunk)"
+    return found.selectExpr(
         *key,
-        gap.alias("gap"),
-        f.lead("chunk").over(order).isNull().alias("is_last"),
-        (f.lit(has_gaps) & ~f.coalesce("is_whole", f.lit(False))).alias("has_gaps"),
+        f"(chunk - coalesce(lag(chunk) {order}, -1) - 1) * {CHUNK} gap",
+        f"lead(chunk) {order} is null is_last",
+        f"{has_gaps} and not coalesce(is_whole, false) has_gaps",
         "words",
         "counts",
     )
@@ -213,54 +207,40 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
     """The result: a row for each producer (null: records without usable tags), topic, tier and bucket."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    producer = f.expr(f"left(session, length(session) - {INCARNATION_DIGITS + 1})").alias("producer")
-    incarnation = f.expr(f"right(session, {INCARNATION_DIGITS})")
-
-    def labelled(name: str) -> Column:
-        return f.transform(
-            name, lambda one: f.struct(incarnation.alias("incarnation"), one["first"].alias("first"), one["last"].alias("last"))
-        ).alias(name)
-
-    mine = found.where("bucket is not null").select(
-        producer,
+    label = f"one -> named_struct('incarnation', right(session, {INCARNATION_DIGITS}), 'first', one.first, 'last', one.last)"
+    mine = found.selectExpr(
+        f"left(session, length(session) - {INCARNATION_DIGITS + 1}) producer",
         "topic",
         "tier",
         "bucket",
         *_NUMBERS,
-        *[labelled(name) for name in _RANGES],
-        *[f.lit(0).alias(name) for name in _OTHERS],
+        *[f"0L {name}" for name in _OTHERS],
+        *[f"transform({name}, {label}) {name}" for name in _RANGES],
     )
-    none = f.lit(None).cast("array<struct<incarnation: string, first: bigint, last: bigint>>")
-    is_asked = (f.col("bucket") >= (question.from_ms or 0)) & (f.col("bucket") < (question.to_ms or (1 << 62)))
-    others = counted.where((f.col("kind") != TAGGED) & is_asked).select(
-        f.lit(None).cast("string").alias("producer"),
+    is_asked = f"bucket >= {question.from_ms or 0} and bucket < {question.to_ms or 1 << 62}"
+    others = counted.where(f"kind != {TAGGED} and {is_asked}").selectExpr(
+        "string(null) producer",
         "topic",
         "tier",
         "bucket",
-        *[(f.col("late") if name == "late" else f.lit(0)).alias(name) for name in _NUMBERS],
-        *[none.alias(name) for name in _RANGES],
-        *[
-            f.when(f.col("kind") == kind, f.col("count")).otherwise(0).alias(name)
-            for kind, name in zip((UNTAGGED, DAMAGED, OTHER_VERSION), _OTHERS, strict=True)
-        ],
+        *[("late" if name == "late" else f"0L {name}") for name in _NUMBERS],
+        *[f"if(kind = {kind}, count, 0L) {name}" for name, kind in _OTHERS.items()],
+        *[f"cast(null as {_RANGE}) {name}" for name in _RANGES],
     )
     names = f.create_map(*[f.lit(part) for pair in enumerate(("producer", *tiers), PRODUCER_TIER) for part in pair])
-    end = f.col("bucket") + question.width_ms
-    state = f.lit("closed") if question.closed_ms is None else f.when(end <= question.closed_ms, "closed").otherwise("open")
+    state = "true" if question.closed_ms is None else f"bucket + {question.width_ms} <= {question.closed_ms}"
+    grouped = mine.unionByName(others).groupBy("producer", "topic", "tier", "bucket")
+    totals = [f.expr(f"sum({name}) {name}") for name in (*_NUMBERS, *_OTHERS)]
     return (
-        mine.unionByName(others)
-        .groupBy("producer", "topic", "tier", "bucket")
-        .agg(
-            *[f.sum(name).cast("bigint").alias(name) for name in (*_NUMBERS, *_OTHERS)],
-            *[_joined(name).alias(name) for name in _RANGES],
-        )
-        .select(
+        grouped.agg(*totals, *[f.expr(f"{_joined(name)} {name}") for name in _RANGES])
+        .withColumn("name", names[f.col("tier")])
+        .selectExpr(
             "producer",
             "topic",
-            names[f.col("tier")].alias("tier"),
-            f.col("tier").alias("tier_number"),
-            f.timestamp_millis("bucket").alias("bucket"),
-            state.alias("state"),
+            "name tier",
+            "tier tier_number",
+            "timestamp_millis(bucket) bucket",
+            f"if({state}, 'closed', 'open') state",
             *_NUMBERS,
             *_OTHERS,
             *_RANGES,
@@ -269,20 +249,16 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
     )
 
 
-def _joined(name: str) -> Column:
+def _joined(name: str) -> str:
     """The ranges of several chunks, those that touch made one, and no more of them than are named."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
-    touching = (
-        "reduce(array_sort(flatten(collect_list({name}))), "
-        "cast(array() as array<struct<incarnation: string, first: bigint, last: bigint>>), "
-        "(done, one) -> if(size(done) > 0 and element_at(done, -1).incarnation = one.incarnation "
-        "and element_at(done, -1).last + 1 = one.first, "
-        "concat(slice(done, 1, size(done) - 1), array(named_struct('incarnation', one.incarnation, "
-        "'first', element_at(done, -1).first, 'last', one.last))), "
-        "if(size(done) > {limit}, done, concat(done, array(one)))))"
+    touch = "size(done) > 0 and element_at(done, -1).incarnation = one.incarnation and element_at(done, -1).last + 1 = one.first"
+    longer = "named_struct('incarnation', one.incarnation, 'first', element_at(done, -1).first, 'last', one.last)"
+    step = (
+        f"if({touch}, concat(slice(done, 1, size(done) - 1), array({longer})), "
+        f"if(size(done) > {RANGES_MAX}, done, concat(done, array(one))))"
     )
-    return f.expr(f"slice({touching.format(name=name, limit=RANGES_MAX)}, 1, {RANGES_MAX})")
+    ranges = f"reduce(array_sort(flatten(collect_list({name}))), cast(array() as {_RANGE}), (done, one) -> {step})"
+    return f"slice({ranges}, 1, {RANGES_MAX})"
 
 
 def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -290,8 +266,8 @@ def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Itera
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     pair = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
-    types = [pa.string(), pa.string(), pa.int32(), pa.int64(), *[pa.int64()] * len(_NUMBERS), pair, pair, pa.int64()]
-    names = ["topic", "session", "tier", "bucket", *_NUMBERS, *_RANGES, "damaged_counts"]
+    types = [pa.string(), pa.string(), pa.int32(), pa.int64(), *[pa.int64()] * len(_NUMBERS), pair, pair]
+    names = ["topic", "session", "tier", "bucket", *_NUMBERS, *_RANGES]
     for batch in batches:
         rows: list[list[Any]] = []
         for said in batch.to_pylist():
@@ -302,15 +278,9 @@ def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def _compare_one(question: Question, said: dict[str, Any]) -> Iterator[list[Any]]:
-    topic, session = said["topic"], said["session"]
     held = [Word(**word) for word in said["words"] or ()]
     counted = [Count(**count) for count in said["counts"] or ()]
-    how = {"gap": said["gap"], "is_last": said["is_last"], "has_gaps": said["has_gaps"]}
-    try:
-        rows = compare(question, topic, said["chunk"], held, counted, **how)
-    except ValueError:  # of runs that are none: the chunk is compared without the producer's counts
-        rows = compare(question, topic, said["chunk"], held, (), **how)
-        yield [topic, session, None, None, *[0] * len(_NUMBERS), None, None, 1]
-    for row in rows:
+    topic, session, how = said["topic"], said["session"], {name: said[name] for name in ("gap", "is_last", "has_gaps")}
+    for row in compare(question, topic, said["chunk"], held, counted, **how):
         ranges = [[{"first": first, "last": last} for first, last in getattr(row, name)] for name in _RANGES]
-        yield [topic, session, row.tier, row.bucket, *[getattr(row, name) for name in _NUMBERS], *ranges, 0]
+        yield [topic, session, row.tier, row.bucket, *[getattr(row, name) for name in _NUMBERS], *ranges]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.audit import counting
@@ -131,27 +132,22 @@ def run(spark: SparkSession, options: AuditOptions) -> AuditResult:
 def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditResult:
     began = time.monotonic()
     work = _begin(spark, options)
-    counted = [_words(work, number, piece) for number, piece in enumerate(work.pieces)]
-    everything = counted[0]
-    for one in counted[1:]:
-        everything = everything.unionByName(one)
-    everything = everything.persist()
+    each = [_words(work, number, piece) for number, piece in enumerate(work.pieces)]
+    everything = reduce(lambda one, other: one.unionByName(other), each).persist()
     said = None if work.counts is None else counting.reports(messages(spark, work.counts)).persist()
     total = sum(piece.count for piece in work.pieces)
+    names = tuple(tier.name for tier in options.tiers)
     try:
         with Progress("audit", lambda: _standing(spark, total)):
-            found, sessions = _compared(work, everything, said)
-            found = found.persist()
-            names = [tier.name for tier in options.tiers]
-            table = counting.table(found, everything, names, work.question)
-            table.write.parquet(str(staging / TABLE))
-            unread = 0 if said is None else said.where("session is null").count()
-            unread += found.where("damaged_counts > 0").count()
-            found.unpersist()
-            unfinished = None if sessions is None else sessions.where("not is_whole").count()
-        header = Header(work.topics, tuple(names), options.bucket_s, unread, unfinished)
-        summary = summarize(spark, staging, header)
-        write_report(spark, staging, summary)
+            whole = None if said is None else counting.sessions(said)
+            unread, unfinished = (0, None) if whole is None else _look_at(whole, options)
+            counts = None if said is None else counting.counts(said, work.topics, options.width_ms)
+            has_gaps = options.from_ms is None and options.to_ms is None
+            found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), work.question)
+            counting.table(found, everything, list(names), work.question).write.parquet(str(staging / TABLE))
+        header = Header(work.topics, names, options.bucket_s, unread, unfinished)
+        summary, cells = summarize(spark, staging, header)
+        write_report(staging, summary, cells)
     finally:
         everything.unpersist()
         if said is not None:
@@ -198,26 +194,25 @@ def _words(work: _Work, number: int, piece: Piece) -> DataFrame:
     return counting.words(counting.with_lateness(found, question.width_ms, grace_ms), number, question.width_ms)
 
 
-def _compared(work: _Work, everything: DataFrame, said: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
-    question, options = work.question, work.options
-    has_gaps = question.from_ms is None and question.to_ms is None
-    counts = whole = None
-    if said is not None:
-        whole = counting.sessions(said)
-        _check_widths(whole, options)
-        counts = counting.counts(said, work.topics, question.width_ms)
-    found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), question)
-    return found, whole
+def _look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
+    """How many messages are no counts, and how many incarnations have not ended theirs. Raises PipelineError."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-
-def _check_widths(whole: DataFrame, options: AuditOptions) -> None:
-    """Producers' buckets have to lie in one bucket each. Raises PipelineError."""
-    other = whole.where(f"{options.width_ms} % width_ms != 0").head()
-    if other is not None:
+    # producers' buckets have to lie in one bucket each
+    is_other = f"session is not null and {options.width_ms} % width_ms != 0"
+    found = whole.agg(
+        f.expr("coalesce(sum(ill), 0) ill"),
+        f.expr("count_if(session is not null and not is_whole) unfinished"),
+        f.expr(f"max_by(session, width_ms) filter (where {is_other}) other"),
+        f.expr(f"max(width_ms) filter (where {is_other}) width_ms"),
+    ).head()
+    assert found is not None
+    if found.other is not None:
         raise PipelineError(
-            f"producer {other.session} counts in buckets of {other.width_ms // 1000} s, "
+            f"producer {found.other} counts in buckets of {found.width_ms // 1000} s, "
             f"of which buckets of {options.bucket_s} s are no multiple"
         )
+    return found.ill, found.unfinished
 
 
 def _standing(spark: SparkSession, total: int) -> Standing:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline import plots
-from pybroker.pipeline.audit.folder import PAGE, PICTURE, TABLE
-from pybroker.pipeline.audit.summary import COLUMNS, Summary
+from pybroker.pipeline.audit.folder import PAGE, PICTURE
+from pybroker.pipeline.audit.summary import COLUMNS, Cell, Summary
 from pybroker.pipeline.html import Html, Section, embed, marked, page, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
-COLUMNS_MAX: Final = 300
-"""Of a picture: more buckets than that are drawn several in one."""
 TOPICS_MAX: Final = 20
 _WHITE: Final = "#ffffff"
 _STATES: Final = (
@@ -30,16 +26,15 @@ _STATES: Final = (
 """What a cell can be, and its colour."""
 
 
-def write_report(spark: SparkSession, folder: Path, summary: Summary) -> None:
+def write_report(folder: Path, summary: Summary, cells: Sequence[Cell]) -> None:
     """Draw what is in a result's folder, and write `completeness.png` and `index.html` to it."""
-    cells = _cells(spark, folder, summary.header.bucket_s)
     everything = draw(cells, summary, "all topics" if len(summary.header.topics) > 1 else summary.header.topics[0])
     (folder / PICTURE).write_bytes(everything)
     sections = [Section("Completeness", [embed(everything, "Completeness by time bucket and tier"), _legend()])]
-    topics = sorted({cell["topic"] for cell in cells}, key=lambda topic: (-_wrong(cells, topic), topic))
+    topics = sorted({cell.topic for cell in cells}, key=lambda topic: (-_wrong(cells, topic), topic))
     if len(topics) > 1:
         parts: list[Html | str] = [
-            embed(draw([cell for cell in cells if cell["topic"] == topic], summary, topic), f"Topic {topic}")
+            embed(draw([cell for cell in cells if cell.topic == topic], summary, topic), f"Topic {topic}")
             for topic in topics[:TOPICS_MAX]
         ]
         if len(topics) > TOPICS_MAX:
@@ -53,13 +48,13 @@ def write_report(spark: SparkSession, folder: Path, summary: Summary) -> None:
     (folder / PAGE).write_text(page(title, sections, introduction=[verdict]))
 
 
-def draw(cells: Sequence[dict[str, Any]], summary: Summary, title: str) -> bytes:
+def draw(cells: Sequence[Cell], summary: Summary, title: str) -> bytes:
     """A strip of buckets for each tier, over the number of records that were to be there."""
     from matplotlib.colors import BoundaryNorm, ListedColormap  # noqa: PLC0415 (an extra)
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     tiers = list(summary.tiers)
-    times = sorted({cell["time"] for cell in cells})
+    times = sorted({cell.time for cell in cells})
     drawn = plots.figure(11, 2.6 + 0.35 * len(tiers))
     strips, bars = drawn.subplots(2, 1, sharex=True, height_ratios=[max(1, len(tiers)) * 0.4, 1.2])
     strips.set_title(f"completeness of {plots.label(title)}", loc="left", fontsize=11)
@@ -67,15 +62,15 @@ def draw(cells: Sequence[dict[str, Any]], summary: Summary, title: str) -> bytes
     strips.set_ylim(len(tiers), 0)
     plots.plain(bars, y_label="records expected")
     if times:
-        width = dt.timedelta(milliseconds=cells[0]["width_ms"])
+        width = dt.timedelta(seconds=cells[0].width_s)
         first, count = times[0], round((times[-1] - times[0]) / width) + 1
         edges = [first + number * width for number in range(count + 1)]
         states = [[-1] * count for _ in tiers]
         expected = [0] * count
-        for (tier, time), found in _merged(cells).items():
+        for (tier, time), (state, records) in _states(cells).items():
             at = round((time - first) / width)
-            states[tiers.index(tier)][at] = _state(found)
-            expected[at] = max(expected[at], found["expected"])
+            states[tiers.index(tier)][at] = state
+            expected[at] = max(expected[at], records)
         colours = ListedColormap([_WHITE, *(colour for _, colour in _STATES)])
         norm = BoundaryNorm([at - 1.5 for at in range(len(_STATES) + 2)], colours.N)
         line = {"edgecolors": "white", "linewidth": 0.4} if count <= 120 else {}
@@ -88,48 +83,26 @@ def draw(cells: Sequence[dict[str, Any]], summary: Summary, title: str) -> bytes
     return plots.png(drawn)
 
 
-def _state(found: dict[str, int]) -> int:
-    if found["lost"] and found["doubled"]:
-        return 3
-    if found["doubled"]:
-        return 2
-    if found["lost"]:
-        return 1
-    return 4 if found["pending"] or found["unknown"] or found["is_open"] else 0
-
-
-def _cells(spark: SparkSession, folder: Path, bucket_s: int) -> list[dict[str, Any]]:
-    """The table by topic, tier and time; times so wide that a picture can show them all."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
-    found = spark.read.parquet(str(folder / TABLE)).where("producer is not null")
-    span = found.agg(f.expr("unix_seconds(min(bucket)) first"), f.expr("unix_seconds(max(bucket)) last")).head()
-    if span is None or span["first"] is None:
-        return []
-    buckets = (span["last"] - span["first"]) // bucket_s + 1
-    width = bucket_s * -(-buckets // COLUMNS_MAX)
-    time = f.floor((f.unix_seconds("bucket") - span["first"]) / width) * width + span["first"]
-    names = ("expected", "lost", "doubled", "pending", "unknown")
-    rows = (
-        found.groupBy("topic", "tier", time.alias("time"))
-        .agg(*[f.sum(name).alias(name) for name in names], f.max((f.col("state") == "open").cast("int")).alias("is_open"))
-        .collect()
-    )
-    return [{**row.asDict(), "time": dt.datetime.fromtimestamp(row.time, dt.UTC), "width_ms": width * 1000} for row in rows]
-
-
-def _merged(cells: Sequence[dict[str, Any]]) -> dict[tuple[str, Any], dict[str, int]]:
-    """The cells of all topics in one."""
-    found: dict[tuple[str, Any], dict[str, int]] = {}
+def _states(cells: Sequence[Cell]) -> dict[tuple[str, dt.datetime], tuple[int, int]]:
+    """The state of each tier and time over all topics, and how many records were to be there."""
+    grouped: dict[tuple[str, dt.datetime], list[Cell]] = {}
     for cell in cells:
-        into = found.setdefault((cell["tier"], cell["time"]), dict.fromkeys(cell.keys() - {"topic", "tier", "time"}, 0))
-        for name in into:
-            into[name] += cell[name]
-    return found
+        grouped.setdefault((cell.tier, cell.time), []).append(cell)
+    return {key: (_state(mine), sum(cell.numbers["expected"] for cell in mine)) for key, mine in grouped.items()}
 
 
-def _wrong(cells: Sequence[dict[str, Any]], topic: str) -> int:
-    return sum(cell["lost"] + cell["doubled"] for cell in cells if cell["topic"] == topic)
+def _state(cells: Sequence[Cell]) -> int:
+    """The place in _STATES."""
+    lost, doubled, pending, unknown = (
+        any(cell.numbers[name] for cell in cells) for name in ("lost", "doubled", "pending", "unknown")
+    )
+    if lost or doubled:
+        return 3 if lost and doubled else 1 if lost else 2
+    return 4 if pending or unknown or any(cell.is_open for cell in cells) else 0
+
+
+def _wrong(cells: Sequence[Cell], topic: str) -> int:
+    return sum(cell.numbers["lost"] + cell.numbers["doubled"] for cell in cells if cell.topic == topic)
 
 
 def _legend() -> str:

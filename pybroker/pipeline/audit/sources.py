@@ -104,6 +104,7 @@ def kafka_options(bootstrap: str) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",
         "kafka.default.api.timeout.ms": str(POLL_MS),
         "kafka.request.timeout.ms": str(POLL_MS * 2 // 3),
+        "kafka.fetch.max.wait.ms": "20",  # what is read is there: nothing is worth waiting for
         "kafkaConsumer.pollTimeoutMs": str(POLL_MS),
         "includeHeaders": "true",
     }

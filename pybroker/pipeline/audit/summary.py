@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,9 @@ COLUMNS: Final = (
     "expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late",
     "untagged", "damaged", "other_version",
 )  # fmt: skip
+CELLS_MAX: Final = 300
+"""Times in a picture: where there are more buckets, several are one cell."""
+PRODUCER_TIER_NAME: Final = "producer"
 _RANGES_SHOWN: Final = 5
 
 
@@ -120,26 +124,63 @@ class Summary:
         return sum(found[name] for found in self.tiers.values())
 
 
-def summarize(spark: SparkSession, folder: Path, header: Header) -> Summary:
-    """Add up the table in a result's folder, and write that beside it."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The rows of a topic and tier in some time."""
+
+    topic: str
+    tier: str
+    time: dt.datetime
+    width_s: int
+    is_open: bool
+    numbers: dict[str, int]
+
+
+def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summary, list[Cell]]:
+    """Add up the table in a result's folder, and write that beside it; and the cells of its pictures."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     table = spark.read.parquet(str(folder / TABLE))
-    rows = (
-        table.groupBy("tier", "tier_number").agg(*[f.sum(name).alias(name) for name in COLUMNS]).orderBy("tier_number").collect()
-    )
-    totals = {row.tier: {name: int(row[name]) for name in COLUMNS} for row in rows}
-    for tier in header.tiers:
-        totals.setdefault(tier, dict.fromkeys(COLUMNS, 0))
-    counted = table.agg(
-        f.count_distinct("producer").alias("producers"),
-        f.count_distinct("bucket").alias("buckets"),
-        f.count_distinct(f.when(f.col("state") == "open", f.col("bucket"))).alias("open"),
+    span = table.agg(
+        f.expr("count(distinct producer) producers"),
+        f.expr("count(distinct bucket) buckets"),
+        f.expr("count(distinct if(state = 'open', bucket, null)) open"),
+        f.expr("unix_seconds(min(bucket)) first"),
+        f.expr("unix_seconds(max(bucket)) last"),
     ).head()
-    assert counted is not None
-    summary = Summary(header, totals, counted.producers, counted.buckets, counted.open, _findings(table))
-    write_summary(folder, {**asdict(summary), "is_good": summary.is_good})
-    return summary
+    assert span is not None
+    first, last = span["first"] or 0, span["last"] or 0
+    width = header.bucket_s * -(-((last - first) // header.bucket_s + 1) // CELLS_MAX)
+    time = f.expr(f"floor((unix_seconds(bucket) - {first}) / {width}) * {width} + {first}").alias("time")
+    rows = (
+        table.groupBy("topic", "tier", time, f.expr("producer is not null").alias("is_tagged"))
+        .agg(*[f.expr(f"sum({name}) {name}") for name in COLUMNS], f.expr("bool_or(state = 'open') is_open"))
+        .collect()
+    )
+    totals = {
+        tier: dict.fromkeys(COLUMNS, 0)
+        for tier in ((PRODUCER_TIER_NAME,) if header.unfinished is not None else ()) + header.tiers
+    }
+    for row in rows:
+        for name in COLUMNS:
+            totals[row.tier][name] += row[name]
+    cells = [
+        Cell(
+            row.topic,
+            row.tier,
+            dt.datetime.fromtimestamp(row.time, dt.UTC),
+            width,
+            row.is_open,
+            {name: row[name] for name in COLUMNS},
+        )
+        for row in rows
+        if row.is_tagged
+    ]
+    is_good = not any(found["lost"] or found["doubled"] for found in totals.values())
+    findings = () if is_good else _findings(table)
+    summary = Summary(header, totals, span.producers, span.buckets, span.open, findings)
+    write_summary(folder, {**asdict(summary), "is_good": is_good})
+    return summary, cells
 
 
 def _findings(table: DataFrame) -> tuple[Finding, ...]:

@@ -61,7 +61,7 @@ def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
     if len(numbers) % 2:
         raise ValueError("runs come in pairs")
     for skip, take in zip(numbers[::2], numbers[1::2], strict=True):
-        if skip < 0 or take < 1 or at + skip + take > limit:
+        if skip < 0 or take < 0 or at + skip + take > limit:
             raise ValueError(f"no runs below {limit}")
         at += skip
         bits |= ((1 << take) - 1) << at

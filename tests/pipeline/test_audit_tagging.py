@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
+from pybroker.pipeline.audit.tags import CHUNK, encode_sequence, from_runs
+from pybroker.pipeline.audit.trail import Trail
+
+
+class FakeClient:
+    """As confluent-kafka's: what is produced waits until `answer`."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.is_full = False
+
+    def produce(self, topic: str, **record: Any) -> None:
+        if self.is_full:
+            raise BufferError("full")
+        self.records.append({"topic": topic, **record})
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def list_topics(self) -> str:
+        return "topics"
+
+    def of(self, topic: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["topic"] == topic]
+
+
+class FakeFuture:
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[Any], None]] = []
+        self.errbacks: list[Callable[[Any], None]] = []
+        self.add_callback, self.add_errback = self.callbacks.append, self.errbacks.append
+
+
+class FakeKafkaClient:
+    """As kafka-python's."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config = {"key_serializer": None, "value_serializer": None, **config}
+        self.records: list[dict[str, Any]] = []
+        self.futures: list[FakeFuture] = []
+        self.calls: list[str] = []
+
+    def send(self, topic: str, **record: Any) -> FakeFuture:
+        self.records.append({"topic": topic, **record})
+        self.futures.append(FakeFuture())
+        return self.futures[-1]
+
+    def flush(self, timeout: float) -> None:
+        self.calls.append("flush")
+
+    def close(self, timeout: float) -> None:
+        self.calls.append("close")
+
+
+def reports(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [json.loads(record["value"]) for record in records if record["topic"] == "audit-counts"]
+
+
+def numbers(said: list[dict[str, Any]], what: str, topic: str = "t") -> dict[tuple[int, int], int]:
+    """The sets of all reports, joined, by bucket and chunk."""
+    found: dict[tuple[int, int], int] = {}
+    for report in said:
+        for one in report["counts"]:
+            if one["topic"] == topic and what in one:
+                key = one["bucket"], one["chunk"]
+                found[key] = found.get(key, 0) | from_runs(one[what])
+    return found
+
+
+def test_a_record_gets_three_headers_after_its_own() -> None:
+    client = FakeClient()
+    producer = AuditedProducer(client, "orders-api", interval_s=0, clock_ms=lambda: 61_234)
+    producer.produce("t", b"v", b"k", headers={"mine": b"1", "audit.tier": b"other"})
+    (record,) = client.records
+    incarnation = producer.trail.incarnation
+    assert record["headers"] == [
+        ("mine", b"1"),
+        ("audit.producer", f"orders-api/{incarnation}".encode()),
+        ("audit.tier", b"producer"),
+        ("audit.sequence", bytes.fromhex("01 0000000000000000")),
+    ]
+    assert (record["value"], record["key"], record["timestamp"], record["partition"]) == (b"v", b"k", 61_234, -1)
+    assert len(incarnation) == 20
+    assert int(incarnation, 16) >= 0
+    assert producer.list_topics() == "topics"
+
+
+def test_sequence_numbers_rise_by_one_for_each_topic_and_begin_anew_with_each_incarnation() -> None:
+    client = FakeClient()
+    first = AuditedProducer(client, "p", interval_s=0)
+    for topic in ("a", "b", "a", "a", "b"):
+        first.produce(topic, b"v")
+    assert [record["headers"][-1][1] for record in client.of("a")] == [encode_sequence(number) for number in range(3)]
+    assert [record["headers"][-1][1] for record in client.of("b")] == [encode_sequence(number) for number in range(2)]
+    second = AuditedProducer(client, "p", interval_s=0)
+    second.produce("a", b"v")
+    assert client.records[-1]["headers"][-1][1] == encode_sequence(0)
+    assert first.trail.identity != second.trail.identity
+
+
+def test_sent_acknowledged_and_refused_are_reported_by_bucket_and_only_what_is_new() -> None:
+    client, clock, told = FakeClient(), [60_000], []
+    producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: clock[0], on_delivery=lambda *news: told.append(news))
+    for at in (60_000, 61_000, 120_000, 120_001):
+        clock[0] = at
+        producer.produce("t", b"v")
+    records = client.of("t")
+    records[0]["on_delivery"](None, "m0")
+    records[2]["on_delivery"]("failed", "m2")
+    producer.trail.report()
+    producer.trail.report()
+    records[1]["on_delivery"](None, "m1")
+    producer.close()
+    said = reports(client.records)
+    assert [(report["number"], report["is_end"]) for report in said] == [(0, False), (1, True)]
+    assert numbers(said[:1], "sent") == {(60_000, 0): 0b11, (120_000, 0): 0b1100}
+    assert numbers(said[:1], "acked") == {(60_000, 0): 0b1}
+    assert numbers(said[:1], "failed") == {(120_000, 0): 0b100}
+    assert said[1]["counts"] == [{"topic": "t", "bucket": 60_000, "chunk": 0, "acked": [1, 1]}]
+    assert told == [(None, "m0"), ("failed", "m2"), (None, "m1")]
+    assert {record["key"] for record in client.of("audit-counts")} == {producer.trail.identity}
+
+
+def test_a_record_that_the_client_does_not_take_is_refused_not_lost() -> None:
+    client = FakeClient()
+    producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: 0)
+    client.is_full = True
+    with pytest.raises(BufferError):
+        producer.produce("t", b"v")
+    client.is_full = False
+    producer.produce("t", b"v")
+    producer.close()
+    said = reports(client.records)
+    assert (numbers(said, "sent"), numbers(said, "failed"), numbers(said, "acked")) == ({(0, 0): 0b11}, {(0, 0): 0b1}, {})
+
+
+def test_a_report_that_cannot_be_published_comes_with_the_next() -> None:
+    client = FakeClient()
+    producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: 0)
+    producer.produce("t", b"v")
+    client.is_full = True
+    producer.trail.report()
+    assert (producer.trail.failed_reports, reports(client.records)) == (1, [])
+    with pytest.raises(BufferError):
+        producer.close()
+    client.is_full = False
+    producer.close()
+    producer.close()
+    said = reports(client.records)
+    assert [(report["number"], report["is_end"]) for report in said] == [(0, True)]
+    assert numbers(said, "sent") == {(0, 0): 1}
+    with pytest.raises(RuntimeError, match="the audited producer is closed"):
+        producer.produce("t", b"v")
+
+
+def test_a_million_records_are_a_few_kilobytes_in_messages_of_bounded_size() -> None:
+    sent: list[bytes] = []
+    trail = Trail("p", lambda _, report: sent.append(report), interval_s=0)
+    for number in range(200_000):
+        assert trail.send("t", 0) == number
+        if number % 2:
+            trail.settle("t", 0, number, is_acked=True)
+    trail.close()
+    said = [json.loads(report) for report in sent]
+    assert numbers(said, "sent") == {(0, chunk): (1 << min(CHUNK, 200_000 - chunk * CHUNK)) - 1 for chunk in range(49)}
+    assert sum(bits.bit_count() for bits in numbers(said, "acked").values()) == 100_000
+    assert max(map(len, sent)) < 200_000
+    assert [report["is_end"] for report in said] == [False] * (len(said) - 1) + [True]
+
+
+def test_many_threads_get_each_number_once() -> None:
+    client = FakeClient()
+    producer = AuditedProducer(client, "p", interval_s=0)
+
+    def work() -> None:
+        for _ in range(500):
+            producer.produce("t", b"v")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = sorted(record["headers"][-1][1] for record in client.of("t"))
+    assert found == [encode_sequence(number) for number in range(4000)]
+
+
+def test_kafka_python() -> None:
+    client = FakeKafkaClient()
+    with AuditedKafkaProducer(client, "p", interval_s=0, clock_ms=lambda: 1000) as producer:
+        for _ in range(3):
+            producer.send("t", b"v", headers=[("h", b"1")])
+        producer.send("t", b"old", timestamp_ms=0)
+        assert client.records[0]["headers"][0] == ("h", b"1")
+        assert [record["timestamp_ms"] for record in client.records] == [1000, 1000, 1000, 0]
+        client.futures[0].callbacks[0]("metadata")
+        client.futures[1].errbacks[0](OSError())
+    said = reports(client.records)
+    assert (numbers(said, "acked"), numbers(said, "failed"), numbers(said, "sent")) == ({(0, 0): 1}, {(0, 0): 2}, {(0, 0): 15})
+    assert client.calls == ["flush", "flush", "close"]
+
+
+def test_what_cannot_be_audited_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="a producer with serializers cannot publish its counts"):
+        AuditedKafkaProducer(FakeKafkaClient(value_serializer=str.encode), "p", interval_s=0)
+    for name in ("", "x" * 201, "line\nbreak"):
+        with pytest.raises(ValueError, match="must be 1 to 200 bytes of text"):
+            AuditedProducer(FakeClient(), name, interval_s=0)
+    with pytest.raises(NotImplementedError, match="records of transactions cannot be audited"):
+        AuditedProducer(FakeClient(), "p", interval_s=0).begin_transaction()
+
+
+def test_a_thread_publishes_now_and_then_and_ends_with_close() -> None:
+    published = threading.Event()
+    trail = Trail("p", lambda *_: published.set(), interval_s=0.01)
+    trail.send("t", 0)
+    assert published.wait(30)
+    trail.close()
+    assert "audit" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_the_helper_needs_neither_spark_nor_a_client() -> None:
+    code = "import sys, pybroker.pipeline.audit.tagging; print([m for m in sys.modules if m in sys.argv[1:]])"
+    names = ["pyspark", "pyarrow", "pandas", "confluent_kafka", "kafka", "matplotlib", "pydantic"]
+    run = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
