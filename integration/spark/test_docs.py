@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-JOBS = ("archive", "doctor", "generate", "replay")
+JOBS = ("archive", "doctor", "generate", "mirror", "replay")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
 
 RUN_ALL = """
@@ -38,7 +38,7 @@ def examples() -> list[str]:
     found = []
     for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.read_text(), re.MULTILINE):
         text = re.sub(r"^    ", "", block, flags=re.MULTILINE).strip()
-        if text.startswith(("from ", "import ")) and ("spark_session(" in text or "pyarrow" in text):
+        if text.startswith(("from ", "import ")) and ("spark_session(" in text or "pyarrow" in text or "State.read(" in text):
             found.append(text)
         elif "pybroker spark" in text:
             lines = text.replace("\\\n", " ").splitlines()
@@ -60,6 +60,9 @@ def test_the_examples_of_the_page_work(spark_broker: BrokerProcess, tmp_path: Pa
         "100,000 records in",
         "100,000 records written in",
         "4,000 records written in",
+        "100,000 records mirrored in",
+        f"{topic}:0:1234",
+        f"Origin(topic='{topic}', partition=0, offset=1234)",
         "0 records",
     ):
         assert line in run.stdout

@@ -19,7 +19,7 @@ from pybroker.pipeline.mirror.partition import Copied, Part, mirror_partition
 from pybroker.pipeline.mirror.state import Identity, State
 from pybroker.pipeline.mirror.topics import check_pair, chosen_topics, prepared, target_names
 from pybroker.pipeline.progress import Progress, Standing
-from pybroker.pipeline.wire.client import COMMITTED, LATEST, WireClient
+from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -206,10 +206,12 @@ def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
         with WireClient(options.source, retry_s=0) as source:
             rows = lag = size = 0
             for part in list(parts):
+                end = source.list_offset(part.topic, part.partition, LATEST, isolation=COMMITTED)
                 arrived = read_arrived(Path(part.map_path))
-                if arrived is not None:
-                    rows, size = rows + arrived.target, size + arrived.size
-                    lag += source.list_offset(part.topic, part.partition, LATEST, isolation=COMMITTED) - arrived.source
+                if arrived is None:
+                    lag += end - source.list_offset(part.topic, part.partition, EARLIEST)
+                else:
+                    rows, size, lag = rows + arrived.target, size + arrived.size, lag + end - arrived.source
             return Standing(rows, rows + max(0, lag), size - before)
 
     return look
