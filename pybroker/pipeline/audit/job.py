@@ -216,11 +216,10 @@ def _look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
 
 
 def _standing(spark: SparkSession, total: int) -> Standing:
-    """How far the reading of records has come, by tasks that are done."""
+    """How far the work has come, by the tasks of the stages that run or wait."""
     tracker = spark.sparkContext.statusTracker()
-    done = wanted = 0
-    for number in tracker.getActiveStageIds():
-        stage = tracker.getStageInfo(number)
-        if stage is not None:
-            done, wanted = done + stage.numCompletedTasks, wanted + stage.numTasks
+    jobs = [tracker.getJobInfo(number) for number in tracker.getActiveJobsIds()]
+    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    wanted = sum(stage.numTasks for stage in stages if stage is not None)
     return Standing(total * done // wanted if wanted else 0, total)
