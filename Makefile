@@ -12,7 +12,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-test: check unit spark integration  ## all checks and all tests, stock clients and Spark included
+test: check unit integration  ## all checks and all tests, stock clients and Spark included
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -21,12 +21,12 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.test
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n 2
 
-integration: $(VENV)/.test
-	$(BIN)/python -m pytest integration --ignore integration/spark
+integration: $(VENV)/.test  ## side by side, as many of them mostly wait
+	$(BIN)/python -m pytest integration -n 3 --dist loadfile
 
-spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
+spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark
 
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place

@@ -26,6 +26,7 @@ from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
@@ -152,6 +153,7 @@ class BrokerServer:
         self._periodic.stop()
         self.timer.close()
         self._resume_moves.cancel()
+        self.log_cleaner.stop()
         self.replica_manager.moves.release()
         self.log_manager.write_high_watermarks(self.replica_manager.high_watermarks())
         self._executor.shutdown(wait=True)  # the disk thread's work is done before the logs say that they are clean
@@ -265,13 +267,18 @@ class BrokerServer:
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
         every(SEALED_RELEASE_MS, logs.release_sealed)
-        self._resume_moves = asyncio.get_running_loop().call_later(MOVE_RESUME_S, replicas.moves.resume)
+        loop = asyncio.get_running_loop()
+        self.log_cleaner = LogCleaner(
+            logs, config=lambda: self.controller.config, high_watermark=replicas.high_watermark, later=loop.call_later
+        )
+        self.log_cleaner.start()
+        self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:
         metrics = self.metrics
         gauges.register_network(metrics, self.server)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
-        gauges.register_logs(metrics, self.log_manager)
+        gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller)
 
     def _start_metrics_page(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
     from pybroker.metadata.controller import Controller
@@ -96,8 +97,8 @@ def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions
     )
 
 
-def register_logs(metrics: BrokerMetrics, logs: LogManager) -> None:
-    """Each partition's log."""
+def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner) -> None:
+    """Each partition's log, and their compaction."""
 
     def by_partition(read: Callable[[Log], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
         return lambda: {
@@ -117,6 +118,24 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager) -> None:
         "Log directories that failed",
         lambda: sum(directory.is_offline for directory in logs.directories),
     )
+    prefix, clock = "kafka_log_logcleaner", logs.services.clock
+    for name, text, read_cleaner in (
+        ("cleaner_recopy_percent", "Bytes that the last compaction kept, in percent", lambda: cleaner.recopy_percent),
+        ("max_clean_time_secs", "How long the last compaction took", lambda: cleaner.clean_time_s),
+        (
+            "max_buffer_utilization_percent",
+            "How full the memory for keys was in the last compaction",
+            lambda: cleaner.buffer_utilization_percent,
+        ),
+    ):
+        metrics.gauge(f"{prefix}_{name}", text, read_cleaner)
+    prefix = "kafka_log_logcleanermanager"
+    for name, text, read_cleaner in (
+        ("max_dirty_percent", "Share of the dirtiest compacted log that may be cleaned", lambda: cleaner.max_dirty_percent),
+        ("uncleanable_partitions_count", "Logs whose damage keeps them from being compacted", lambda: cleaner.uncleanable_count),
+        ("time_since_last_run_ms", "Since the cleaner last looked for work", lambda: clock.monotonic_ms() - cleaner.last_run_ms),
+    ):
+        metrics.gauge(f"{prefix}_{name}", text, read_cleaner)
 
 
 def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:

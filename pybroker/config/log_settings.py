@@ -106,33 +106,33 @@ LOG_SETTINGS: Final = (
     Setting("compression.lz4.level", _I, 9, "Level of lz4.", between(1, 17), _YES, _ALL),
     Setting("compression.zstd.level", _I, 3, "Level of zstd.", between(-131072, 22), _YES, _ALL),
     # compaction
-    Setting("log.cleaner.enable", _B, True, "Compact the topics whose policy says so.", None, _LATER),
-    Setting("log.cleaner.threads", _I, 1, "Logs that are compacted at once.", at_least(0), _LATER, _ALL),
+    Setting("log.cleaner.enable", _B, True, "Compact the topics whose policy says so.", None, _YES),
+    Setting("log.cleaner.threads", _I, 1, "Logs that are compacted at once; here always one.", at_least(0), _NEVER, _ALL),
     Setting(
         "log.cleaner.io.max.bytes.per.second", _D, _ANY_RATE,
-        "Bytes per second that compaction may read and write.", None, _LATER, _ALL,
+        "Bytes per second that compaction may read and write.", None, _YES, _ALL,
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", _L, 134_217_728,
-        "Memory for the keys of all compactions, in bytes.", None, _LATER, _ALL,
+        "Memory for keys in a compaction, in bytes; a log with more of them takes several passes.", None, _YES, _ALL,
     ),
     Setting(
         "log.cleaner.io.buffer.size", _I, 524_288,
-        "Memory for reading and writing in compactions, in bytes.", at_least(0), _LATER, _ALL,
+        "Memory for reading and writing in compactions, in bytes.", at_least(0), _NEVER, _ALL,
     ),
-    Setting("log.cleaner.io.buffer.load.factor", _D, 0.9, "How full the table of keys may become.", None, _LATER, _ALL),
-    Setting("log.cleaner.backoff.ms", _L, 15_000, "Pause when there is nothing to compact, in ms.", at_least(0), _LATER, _ALL),
+    Setting("log.cleaner.io.buffer.load.factor", _D, 0.9, "How full the table of keys may become.", None, _NEVER, _ALL),
+    Setting("log.cleaner.backoff.ms", _L, 15_000, "Pause when there is nothing to compact, in ms.", at_least(0), _YES, _ALL),
     Setting(
         "log.cleaner.min.cleanable.ratio", _D, 0.5,
-        "Uncompacted share from which a log is compacted.", between(0, 1), _LATER, _ALL,
+        "Uncompacted share from which a log is compacted.", between(0, 1), _YES, _ALL,
     ),
-    Setting("log.cleaner.delete.retention.ms", _L, 86_400_000, "How long tombstones are kept, in ms.", at_least(0), _LATER, _ALL),
+    Setting("log.cleaner.delete.retention.ms", _L, 86_400_000, "How long tombstones are kept, in ms.", at_least(0), _YES, _ALL),
     Setting(
         "log.cleaner.min.compaction.lag.ms", _L, 0,
-        "Shortest time that a record stays out of compaction, in ms.", at_least(0), _LATER, _ALL,
+        "Shortest time that a record stays out of compaction, in ms.", at_least(0), _YES, _ALL,
     ),
     Setting(
         "log.cleaner.max.compaction.lag.ms", _L, LONG_MAX,
-        "Longest time that a record stays out of compaction, in ms.", at_least(1), _LATER, _ALL,
+        "Longest time that a record stays out of compaction, in ms.", at_least(1), _YES, _ALL,
     ),
 )  # fmt: skip

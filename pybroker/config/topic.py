@@ -75,6 +75,8 @@ class TopicConfig:
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if values[name] == LONG_MAX:
                 values[name] = values["message_timestamp_difference_max_ms"]
+        if "compact" in values["cleanup_policy"]:  # a record must leave the active segment to be compacted in time
+            values["segment_ms"] = min(values["segment_ms"], values["max_compaction_lag_ms"])
         config = cls(**values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms

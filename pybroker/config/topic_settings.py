@@ -64,8 +64,8 @@ def _topic(
 _TABLE: Final = (
     _topic(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "What happens to old data: delete drops whole segments by age and size; compact demands keys, and will keep the newest "
-        "record of each (not yet: nothing is cleaned in this version).",
+        "What happens to old data: delete drops whole segments by age and size; compact demands keys, and keeps the newest "
+        "record of each.",
         all_of(*CLEANUP_POLICIES), "log.cleanup.policy",
     ),
     _topic(
@@ -89,7 +89,7 @@ _TABLE: Final = (
     _topic(
         "delete.retention.ms", Kind.LONG, 86_400_000,
         "How long a compacted topic keeps tombstones and transaction markers, in ms.",
-        at_least(0), "log.cleaner.delete.retention.ms", effect=Effect.LATER,
+        at_least(0), "log.cleaner.delete.retention.ms",
     ),
     _topic(
         "file.delete.delay.ms", Kind.LONG, 60_000,
@@ -130,7 +130,7 @@ _TABLE: Final = (
     ),
     _topic(
         "max.compaction.lag.ms", Kind.LONG, LONG_MAX, "Longest time that a record stays out of compaction, in ms.",
-        at_least(1), "log.cleaner.max.compaction.lag.ms", effect=Effect.LATER,
+        at_least(1), "log.cleaner.max.compaction.lag.ms",
     ),
     _topic(
         "max.message.bytes", Kind.INT, 1_048_588,
@@ -169,11 +169,11 @@ _TABLE: Final = (
     ),
     _topic(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "Share of a compacted log that must be uncompacted before it is cleaned.",
-        between(0, 1), "log.cleaner.min.cleanable.ratio", effect=Effect.LATER,
+        between(0, 1), "log.cleaner.min.cleanable.ratio",
     ),
     _topic(
         "min.compaction.lag.ms", Kind.LONG, 0, "Shortest time that a record stays out of compaction, in ms.",
-        at_least(0), "log.cleaner.min.compaction.lag.ms", effect=Effect.LATER,
+        at_least(0), "log.cleaner.min.compaction.lag.ms",
     ),
     _topic(
         "min.insync.replicas", Kind.INT, 1, "Replicas that must be in sync for a produce request with acks=all to be taken.",

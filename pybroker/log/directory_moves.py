@@ -148,13 +148,15 @@ def _copy(present: Log, future: Log, bytes_max: int) -> int:
         future.truncate_fully_and_start_at(offset)
         return 0
     read = present.read(offset, bytes_max=bytes_max, upper_offset=present.log_end_offset, min_one_batch=True)
-    assert not isinstance(read.records, bytes), "there is something to read"
+    if isinstance(read.records, bytes):  # compaction has removed all that was behind
+        future.skip_to(present.log_end_offset)
+        return 0
     try:
         data = memoryview(bytes(read.records.read(0, read.size)))
     finally:
         read.records.close()
-    first = int.from_bytes(data[:8], signed=True)
-    if first > future.log_end_offset:
-        future.truncate_fully_and_start_at(first)  # what was there is gone from the present log: begin again where that begins
+    if offset > future.log_end_offset:
+        # What was there is gone from the present log: begin again where that, or the batch with its first record, begins.
+        future.truncate_fully_and_start_at(min(offset, int.from_bytes(data[:8], signed=True)))
     future.append_as_follower(data, now_ms=present.services.clock.time_ms())
     return len(data)

@@ -99,6 +99,10 @@ class Filesystem:
         """When the file was last written, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Say when the file was last written."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def volume_space(self, path: str) -> tuple[int, int]:
         """Bytes of the volume that `path` lies on: all of them, and those that this process may still use."""
         volume = os.statvfs(path)

@@ -59,10 +59,10 @@ class Log:
         log_end_offset: offset of the next record.
         recovery_point: below it the data is durable.
         config: replaceable at any time.
+        truncations: how often records at the end were dropped.
     """
 
     __slots__ = (
-        "_flush_generation",
         "_flush_target",
         "_is_flushing",
         "config",
@@ -81,6 +81,7 @@ class Log:
         "services",
         "topic_id",
         "topic_partition",
+        "truncations",
         "unflushed_messages",
         "validator",
     )
@@ -113,7 +114,7 @@ class Log:
         self.unflushed_messages = 0
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
-        self._flush_generation = 0
+        self.truncations = 0
         self._flush_target = 0  # what the flush under way, or the next one, has to reach
         self._is_flushing = False
 
@@ -223,6 +224,15 @@ class Log:
         self.flush(upto=base_offset)
         return segment
 
+    def skip_to(self, offset: int) -> None:
+        """Let the next record have `offset`, above the log end offset: what was between is not in the log that is copied."""
+
+        def work() -> None:
+            self.roll(self.services.clock.time_ms(), offset)
+            self.log_end_offset = self.producers.map_end_offset = offset
+
+        self.guarded(work)
+
     # --- durability ---
 
     def flush(self, *, upto: int | None = None) -> None:
@@ -244,7 +254,7 @@ class Log:
             self._start_flush()
 
     def _start_flush(self) -> None:
-        target, generation = self._flush_target, self._flush_generation
+        target, generation = self._flush_target, self.truncations
         self._is_flushing = True
 
         def done(error: OSError | None) -> None:
@@ -252,7 +262,7 @@ class Log:
             if error is not None:
                 self.log_directory.fail(error)
                 return
-            if generation == self._flush_generation:
+            if generation == self.truncations:
                 self.recovery_point = max(self.recovery_point, target)
             if self._flush_target > self.recovery_point and not self.is_closed:
                 self._start_flush()
@@ -280,7 +290,7 @@ class Log:
 
     def forget_flushes(self) -> None:
         """After a truncation: flushes under way say nothing about what is written now."""
-        self._flush_generation += 1
+        self.truncations += 1
         self._flush_target = min(self._flush_target, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
 

@@ -71,18 +71,29 @@ class LogSegment:
     )
 
     def __init__(
-        self, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, jitter_ms: int = 0
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
         self.filesystem = filesystem
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
         self.size = 0
         self._stem = f"{directory}/{base_offset:020d}"
-        self._suffix = ""
+        self._suffix = suffix
         stem, bytes_max = self._stem, config.segment_index_bytes
-        self.offset_index = OffsetIndex(filesystem, stem + OFFSET_INDEX_SUFFIX, base_offset=base_offset, bytes_max=bytes_max)
-        self.time_index = TimeIndex(filesystem, stem + TIME_INDEX_SUFFIX, base_offset=base_offset, bytes_max=bytes_max)
-        self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX, base_offset)
+        self.offset_index = OffsetIndex(
+            filesystem, f"{stem}{OFFSET_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=bytes_max
+        )
+        self.time_index = TimeIndex(
+            filesystem, f"{stem}{TIME_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=bytes_max
+        )
+        self.transaction_index = TransactionIndex(filesystem, f"{stem}{TRANSACTION_INDEX_SUFFIX}{suffix}", base_offset)
         self._index_interval = config.index_interval_bytes
         self._file: SegmentFile | None = None
         self._is_active = False
@@ -96,14 +107,22 @@ class LogSegment:
 
     @classmethod
     def create(
-        cls, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, now_ms: int, jitter_ms: int = 0
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        jitter_ms: int = 0,
+        suffix: str = "",
     ) -> LogSegment:
         """A new, empty, active segment; files of that name are emptied."""
-        segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms)
+        segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms, suffix=suffix)
         segment._created_ms = now_ms
         segment._is_active = True
-        for suffix in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            filesystem.create_empty(segment._stem + suffix)
+        for kind in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            filesystem.create_empty(segment._stem + kind + suffix)
         return segment
 
     @classmethod
@@ -111,8 +130,7 @@ class LogSegment:
         cls, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, suffix: str = ""
     ) -> LogSegment:
         """An existing segment. Its indexes are looked at later."""
-        segment = cls(filesystem, directory, base_offset, config)
-        segment._suffix = suffix
+        segment = cls(filesystem, directory, base_offset, config, suffix=suffix)
         segment.size = filesystem.file_size(segment.path)
         segment._created_ms = filesystem.modified_ms(segment.path)
         segment._is_loaded = False
@@ -207,6 +225,11 @@ class LogSegment:
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
 
+    def write_noted(self, data: WriteBuffer) -> None:
+        """Write batches at the end that `note_batch` was told of. Raises OSError."""
+        self.file.append(data)
+        self.size = self.file.size
+
     # --- append ---
 
     def activate(self) -> None:
@@ -268,8 +291,15 @@ class LogSegment:
         # How much later than the first batch the new one is, by their timestamps where they have any.
         first = self._rolling_timestamp
         if first is None:
-            first = self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.scan(0)), NO_TIMESTAMP)
+            first = self.first_timestamp
         return (max_timestamp - first if first >= 0 else now_ms - self._created_ms) > config.segment_ms - self.jitter_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, in ms; -1 without any."""
+        if self._rolling_timestamp is None:
+            self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.scan(0)), NO_TIMESTAMP)
+        return self._rolling_timestamp
 
     def deactivate(self) -> None:
         """The segment is complete: a newer one takes the appends."""
@@ -403,19 +433,29 @@ class LogSegment:
 
     def mark_deleted(self) -> Callable[[], None]:
         """Rename the files so that no start finds them. Returns the work of removing them, for later."""
-        filesystem = self.filesystem
-        paths = [self._stem + s for s in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
-        existing = [path for path in paths if filesystem.exists(path)]
-        for path in existing:
-            filesystem.rename(path, path + DELETED_SUFFIX)
-        self._suffix = DELETED_SUFFIX
-        self.release()
+        filesystem, paths = self.filesystem, self.change_suffix(DELETED_SUFFIX)
 
         def remove() -> None:
-            for path in existing:
-                filesystem.remove(path + DELETED_SUFFIX)
+            for path in paths:
+                filesystem.remove(path)
 
         return remove
+
+    def change_suffix(self, suffix: str) -> list[str]:
+        """Rename the files; the data last to `.swap`, which a start takes for complete, else first. Returns the new paths."""
+        kinds = [DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX]
+        filesystem, paths = self.filesystem, []
+        for kind in reversed(kinds) if suffix == SWAP_SUFFIX else kinds:
+            path = self._stem + kind + self._suffix
+            if filesystem.exists(path):
+                paths.append(self._stem + kind + suffix)
+                filesystem.rename(path, paths[-1])
+        self.release()
+        self._suffix = suffix
+        self.offset_index.path = self._stem + OFFSET_INDEX_SUFFIX + suffix
+        self.time_index.path = self._stem + TIME_INDEX_SUFFIX + suffix
+        self.transaction_index.path = self._stem + TRANSACTION_INDEX_SUFFIX + suffix
+        return paths
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size})"

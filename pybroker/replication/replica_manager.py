@@ -251,6 +251,11 @@ class ReplicaManager:
         """Replicas whose log directory failed."""
         return len(self._offline)
 
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Below it records are replicated as they should; 0 for a partition that is not here."""
+        partition = self._partitions.get(topic_partition)
+        return 0 if partition is None else partition.high_watermark
+
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the checkpoint of high watermarks keeps."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self._partitions.items()}

@@ -1,0 +1,86 @@
+"""Which part of a log may be cleaned, and how much it asks for it.
+
+    | clean                | cleanable                     | not yet                                            |
+    log start       first dirty offset           first uncleanable offset                        log end offset
+
+Only whole segments are cleaned. Not yet: the active segment, what a transaction has not decided or is not replicated, and what is
+younger than `min.compaction.lag.ms`.
+
+Source: LogCleanerManager.cleanableOffsets, LogToClean; KIP-58, KIP-354.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+from pybroker.config.setting import LONG_MAX
+
+if TYPE_CHECKING:
+    from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
+
+
+class Cleanable(NamedTuple):
+    """A compacted log as the cleaner sees it. Offsets are of segments' starts but for `first_dirty_offset`."""
+
+    log: Log
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool  # by `max.compaction.lag.ms`
+
+    @property
+    def ratio(self) -> float:
+        """The share of what may be cleaned in all but the part that may not yet; 0 to 1."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` asks for cleaning."""
+        if not self.cleanable_bytes:
+            return False
+        return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def cleanable(log: Log, first_dirty_offset: int, *, high_watermark: int, now_ms: int) -> Cleanable:
+    """What there is to clean; `first_dirty_offset` is where the last cleaning ended. Raises OSError."""
+    if not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
+        first_dirty_offset = log.log_start_offset
+    unstable = log.producers.first_unstable_offset
+    stable = high_watermark if unstable is None else min(unstable, high_watermark)
+    segments = list(log.segments)
+    clean_bytes = cleanable_bytes = 0
+    first_uncleanable_offset = segments[0].base_offset
+    oldest_dirty: LogSegment | None = None
+    for segment, following in itertools.pairwise(segments):
+        if following.base_offset > stable or _is_too_young(segment, log.config.min_compaction_lag_ms, now_ms):
+            break
+        first_uncleanable_offset = following.base_offset
+        if following.base_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+        else:
+            cleanable_bytes += segment.size
+            if oldest_dirty is None and segment.size:
+                oldest_dirty = segment
+    return Cleanable(
+        log,
+        first_dirty_offset,
+        max(first_uncleanable_offset, first_dirty_offset),
+        clean_bytes,
+        cleanable_bytes,
+        oldest_dirty is not None and _is_overdue(oldest_dirty, log.config.max_compaction_lag_ms, now_ms),
+    )
+
+
+def _is_too_young(segment: LogSegment, lag_ms: int, now_ms: int) -> bool:
+    return lag_ms > 0 and segment.largest_timestamp_ms > now_ms - lag_ms
+
+
+def _is_overdue(segment: LogSegment, lag_ms_max: int, now_ms: int) -> bool:
+    if lag_ms_max >= LONG_MAX:
+        return False
+    first = segment.first_timestamp
+    return now_ms - (first if first >= 0 else segment.modified_ms) > lag_ms_max

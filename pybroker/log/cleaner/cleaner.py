@@ -1,0 +1,232 @@
+"""Which log is cleaned next, and how fast: one at a time, on the loop, in small pieces with pauses.
+
+The dirtiest log that is due comes first. What it costs is bounded by `log.cleaner.dedupe.buffer.size` (memory for keys; a log
+that has more is cleaned in several passes) and `log.cleaner.io.max.bytes.per.second`. Where each log's cleaning has come to is
+kept in `cleaner-offset-checkpoint`, which only spares work. A log that holds damaged batches is left alone until the next start.
+
+Source: LogCleaner, LogCleanerManager of Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log import checkpoint
+from pybroker.log.cleaner.cleanable import Cleanable, cleanable
+from pybroker.log.cleaner.replace import SegmentsChangedError, replace
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.cleaner.rewrite import Step
+    from pybroker.log.log import Log
+    from pybroker.log.manager import LogManager
+    from pybroker.model import TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+TURN_COST: Final = 1 << 18
+STEP_COST: Final = 1024
+"""What a batch costs beside its bytes, in bytes that could be copied in that time."""
+PAUSE_S: Final = 0.002
+BACKOFF_S_MIN: Final = 0.05
+
+
+class LogCleaner:
+    """The broker's one cleaner. Belongs to the loop.
+
+    `later(delay_s, work)` runs something on the loop after a while. Attributes for metrics: `max_dirty_percent` of the logs that
+    are compacted, as of the last look; of the last cleaning `recopy_percent` (bytes that stayed), `clean_time_s` and
+    `buffer_utilization_percent`; `last_run_ms` when the cleaner last looked (monotonic).
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        *,
+        config: Callable[[], BrokerConfig],
+        high_watermark: Callable[[TopicPartition], int],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._logs = logs
+        self._config = config
+        self._high_watermark = high_watermark
+        self._later = later
+        self._clock = logs.services.clock
+        self._first_dirty: dict[TopicPartition, tuple[TopicId, int]] = {}
+        self._uncleanable: set[Log] = set()
+        self._under_way: Cleanable | None = None
+        self._steps: Iterator[Step] = iter(())
+        self._is_stopped = False
+        self.max_dirty_percent = 0
+        self.recopy_percent = 0
+        self.clean_time_s = 0
+        self.buffer_utilization_percent = 0
+        self.last_run_ms = self._clock.monotonic_ms()
+
+    @property
+    def uncleanable_count(self) -> int:
+        """Logs that hold damaged batches."""
+        return sum(self._logs.get(log.topic_partition) is log for log in self._uncleanable)
+
+    def start(self) -> None:
+        """Read where the last run came to, and begin to look for work."""
+        for directory in self._logs.directories:
+            if directory.is_offline:
+                continue
+            try:
+                path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
+                offsets = checkpoint.read_offsets(directory.filesystem, path)
+            except OSError as error:
+                directory.fail(error)
+                continue
+            except checkpoint.CorruptCheckpointError as error:
+                logger.warning("ignoring a checkpoint: %s", error)  # everything is looked at once more
+                continue
+            for tp, offset in offsets.items():
+                log = self._logs.get(tp)
+                if log is not None and log.log_directory is directory:
+                    self._first_dirty[tp] = (log.topic_id, offset)
+        self._later(self._backoff_s, self.look)
+
+    def stop(self) -> None:
+        """No step after this. A start removes what was not finished."""
+        self._is_stopped = True
+
+    @property
+    def _backoff_s(self) -> float:
+        return max(self._config().log_cleaner_backoff_ms / 1000, BACKOFF_S_MIN)
+
+    def look(self) -> None:
+        """Begin with the dirtiest log that is due, or look again after `log.cleaner.backoff.ms`."""
+        if self._is_stopped:
+            return
+        self.last_run_ms = self._clock.monotonic_ms()
+        chosen = self._dirtiest() if self._config().log_cleaner_enable else None
+        if chosen is None:
+            self._later(self._backoff_s, self.look)
+            return
+        self._under_way, self._steps = chosen, self._clean(chosen)
+        self._turn()
+
+    def _dirtiest(self) -> Cleanable | None:
+        now_ms = self._clock.time_ms()
+        candidates = [self._cleanable(log, now_ms) for log in list(self._logs.all_logs())]
+        found = [one for one in candidates if one is not None]
+        self.max_dirty_percent = round(100 * max((one.ratio for one in found), default=0))
+        return max((one for one in found if one.is_due), key=lambda one: one.ratio, default=None)
+
+    def _cleanable(self, log: Log, now_ms: int) -> Cleanable | None:
+        is_usable = not log.is_closed and not log.log_directory.is_offline
+        if "compact" not in log.config.cleanup_policy or not is_usable or log in self._uncleanable:
+            return None
+        tp = log.topic_partition
+        topic_id, first_dirty_offset = self._first_dirty.get(tp, (log.topic_id, 0))
+        if topic_id != log.topic_id:
+            first_dirty_offset = 0
+        try:
+            return cleanable(log, first_dirty_offset, high_watermark=self._high_watermark(tp), now_ms=now_ms)
+        except OSError as error:
+            log.log_directory.fail(error)
+            return None
+
+    # --- the pieces ---
+
+    def _turn(self) -> None:
+        """Do some steps, and leave the rest for later."""
+        one = self._under_way
+        if one is None or self._is_stopped:
+            return
+        bytes_done = cost = 0
+        while cost < TURN_COST:
+            if self._logs.get(one.log.topic_partition) is not one.log:
+                self._finish(is_cleaned=False)  # deleted, or moved to another directory
+                return
+            try:
+                step = next(self._steps, None)
+            except (KafkaError, CorruptRecordError, SegmentsChangedError, OSError) as error:
+                self._give_up(one.log, error)
+                return
+            if step is None:
+                self._finish(is_cleaned=True)
+                return
+            if not isinstance(step, int):
+                self._logs.services.run_in_thread(step, self._after_thread)
+                return
+            bytes_done += step
+            cost += step + STEP_COST
+        self._later(max(PAUSE_S, bytes_done / max(self._config().log_cleaner_io_max_bytes_per_second, 1.0)), self._turn)
+
+    def _after_thread(self, error: OSError | None) -> None:
+        one = self._under_way
+        if error is not None and one is not None:
+            self._give_up(one.log, error)
+        else:
+            self._turn()
+
+    def _give_up(self, log: Log, error: Exception) -> None:
+        if isinstance(error, CorruptRecordError):
+            logger.warning("%s is not compacted any more: %s", log.topic_partition, error)
+            self._uncleanable.add(log)
+        elif isinstance(error, SegmentsChangedError):
+            logger.info("Compaction begins anew: %s", error)
+        elif isinstance(error, OSError) and self._logs.get(log.topic_partition) is log:
+            log.log_directory.fail(error)
+        self._finish(is_cleaned=False)
+
+    def _finish(self, *, is_cleaned: bool) -> None:
+        self._under_way, self._steps = None, iter(())
+        self._later(0 if is_cleaned else self._backoff_s, self.look)
+
+    def _clean(self, one: Cleanable) -> Iterator[Step]:
+        """The steps of cleaning one log."""
+        # Not before there is something to clean: a start does without.
+        from pybroker.log.cleaner.key_offsets import KeyOffsets  # noqa: PLC0415
+        from pybroker.log.cleaner.rewrite import Totals, groups, new_target, note_keys, rewrite  # noqa: PLC0415
+        from pybroker.log.cleaner.transactions import CleanedTransactions  # noqa: PLC0415
+
+        log, now_ms, began_ms = one.log, self._clock.time_ms(), self._clock.monotonic_ms()
+        truncations = log.truncations
+        keys, totals = KeyOffsets(self._config().log_cleaner_dedupe_buffer_size), Totals()
+        yield from note_keys(one, keys, CleanedTransactions())
+        end_offset = keys.latest_offset + 1
+        transactions = CleanedTransactions()
+        for group in list(groups(log, end_offset)):
+            target = new_target(log, group[0][0].base_offset, now_ms)
+            try:
+                yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
+                olds = [segment for segment, _ in group]
+                yield from replace(log, olds, target, truncations=truncations, now_ms=now_ms)
+            except (KafkaError, CorruptRecordError, SegmentsChangedError):
+                with suppress(OSError):  # the next start removes what is left
+                    target.mark_deleted()()
+                raise
+        self._first_dirty[log.topic_partition] = (log.topic_id, end_offset)
+        yield self._checkpoint_work(log)
+        self.recopy_percent = round(100 * totals.bytes_written / max(totals.bytes_read, 1))
+        self.buffer_utilization_percent = round(100 * keys.utilization)
+        self.clean_time_s = (self._clock.monotonic_ms() - began_ms) // 1000
+        logger.info(
+            "Compacted %s up to offset %d: %d of %d records stayed, %d of %d bytes",
+            log.topic_partition,
+            end_offset,
+            totals.records_written,
+            totals.records_read,
+            totals.bytes_written,
+            totals.bytes_read,
+        )
+
+    def _checkpoint_work(self, log: Log) -> Callable[[], None]:
+        """What writes where the logs of the same directory have come to."""
+        directory = log.log_directory
+        offsets = {
+            tp: offset
+            for tp, (topic_id, offset) in self._first_dirty.items()
+            if (known := self._logs.get(tp)) is not None and known.log_directory is directory and known.topic_id == topic_id
+        }
+        path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
+        return lambda: checkpoint.write_offsets(directory.filesystem, path, offsets)

@@ -1,0 +1,45 @@
+"""The last offset of each key, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.records import kernels
+
+if TYPE_CHECKING:
+    from pybroker.records.batch import BatchView
+
+ENTRY_BYTES: Final = 176
+"""What a key takes beside its own bytes: two objects, and its slot in a table that may just have grown."""
+
+
+class KeyOffsets:
+    """Filled with batches in the order of their offsets. It holds the keys themselves: two keys are never taken for one.
+
+    Attributes:
+        latest_offset: the records up to here are in it; -1 for none.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "latest_offset", "offsets")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.offsets: dict[bytes, int] = {}
+        self.latest_offset = -1
+        self._bytes = 0
+        self._bytes_max = bytes_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no batch should be added any more. The last one may have gone beyond the bound with its own keys."""
+        return self._bytes >= self._bytes_max
+
+    @property
+    def utilization(self) -> float:
+        """How much of the memory is in use; 1 is all."""
+        return self._bytes / self._bytes_max if self._bytes_max else 1.0
+
+    def add(self, batch: BatchView) -> None:
+        """Note the keys of a batch. Raises CorruptRecordError, InvalidRecordError."""
+        keys, key_bytes = kernels.note_keys(batch.record_section(), batch.record_count, batch.base_offset, self.offsets)
+        self._bytes += keys * ENTRY_BYTES + key_bytes
+        self.latest_offset = batch.last_offset
