@@ -22,9 +22,7 @@ from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.offset_map import OffsetMap, read_arrived
 from pybroker.pipeline.mirror.state import Origin, State
 from pybroker.pipeline.wire.client import LATEST, WireClient
-from pybroker.pipeline.wire.errors import BrokerError
-from pybroker.pipeline.wire.writer import PartitionWriter
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.pipeline.wire.writer import PartitionWriter, WriteInterruptedError
 from pybroker.records import batch as batch_module
 from pybroker.records import compression
 from pybroker.records.batch import HEADER_SIZE, Record, batches
@@ -348,7 +346,7 @@ def test_a_target_that_is_not_where_it_was_thought_to_be_is_looked_at_again(
 
     def sometimes(self: PartitionWriter, batch: memoryview, offset: int) -> None:
         if next(calls) in {7, 19}:
-            raise BrokerError("no", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            raise WriteInterruptedError("OUT_OF_ORDER_SEQUENCE_NUMBER")
         write(self, batch, offset)
 
     monkeypatch.setattr(PartitionWriter, "write", sometimes)

@@ -1,4 +1,4 @@
-"""Batches to one partition: in order, five at a time, and again after trouble."""
+"""Batches to one partition: in order, five at a time, and what is said after trouble."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import pytest
 
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
-from pybroker.pipeline.wire.writer import WINDOW, PartitionWriter
+from pybroker.pipeline.wire.writer import WINDOW, PartitionWriter, WriteInterruptedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import produce
 from tests.pipeline.scripted_broker import Cluster, produced, requests
 
 
 def writer(cluster: Cluster) -> PartitionWriter:
-    client = cluster.client()
-    client.topic("t")
-    return PartitionWriter(client, "t", 0, retry_s=10, sleep=cluster.sleep, clock=lambda: cluster.now)
+    return PartitionWriter(cluster.client(), "t", 0)
 
 
 def write(to: PartitionWriter, *offsets: int) -> None:
@@ -33,6 +31,7 @@ def sent(cluster: Cluster) -> list[tuple[int, int]]:
 
 def test_no_more_than_five_are_on_their_way() -> None:
     cluster = Cluster()
+    cluster.leader = 2
     cluster.say(produce.ProduceRequest, *map(produced, range(8)))
     out = writer(cluster)
     write(out, *range(WINDOW))
@@ -41,27 +40,34 @@ def test_no_more_than_five_are_on_their_way() -> None:
     assert len(cluster.script[produce.ProduceRequest]) == 6
     write(out, 7)
     out.finish()
-    assert sent(cluster) == [(1, number) for number in range(8)]
+    assert sent(cluster) == [(2, number) for number in range(8)]
     assert not cluster.script[produce.ProduceRequest]
 
 
-def test_all_without_an_answer_are_sent_again_in_order() -> None:
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ConnectionLostError("gone"),
+        produced(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        produced(-1, ErrorCode.NOT_ENOUGH_REPLICAS),
+        produced(-1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+def test_trouble_is_the_callers_and_nothing_is_sent_again(trouble: object) -> None:
     cluster = Cluster()
-    cluster.say(produce.ProduceRequest, produced(0), ConnectionLostError("gone"), produced(1), produced(2), produced(3))
+    cluster.say(produce.ProduceRequest, produced(0), trouble)
     out = writer(cluster)
     write(out, 0, 1, 2, 3)
-    out.finish()
-    assert [number for _, number in sent(cluster)] == [0, 1, 2, 3, 1, 2, 3]
+    with pytest.raises(WriteInterruptedError, match=r"gone|cannot write to t-0 at one:1,two:2: [A-Z_]+: "):
+        out.finish()
+    assert [number for _, number in sent(cluster)] == [0, 1, 2, 3]
 
 
-def test_a_leader_that_moved_is_followed() -> None:
+def test_nobody_there_is_trouble_too() -> None:
     cluster = Cluster()
-    cluster.say(produce.ProduceRequest, produced(0), produced(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), produced(1), produced(2))
-    out = writer(cluster)
-    write(out, 0, 1, 2)
-    cluster.leader = 2
-    out.finish()
-    assert sent(cluster)[-2:] == [(2, 1), (2, 2)]
+    cluster.refused = {1, 2}
+    with pytest.raises(WriteInterruptedError, match="no broker at two:2: Connection refused"):
+        write(writer(cluster), 0)
 
 
 def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
@@ -73,21 +79,10 @@ def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
         out.finish()
 
 
-def test_what_does_not_help_is_not_tried_again() -> None:
+def test_what_does_not_help_is_said_at_once() -> None:
     cluster = Cluster()
-    cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.INVALID_RECORD, "no key"))
     out = writer(cluster)
     write(out, 0)
-    with pytest.raises(BrokerError, match="cannot write to t-0 at one:1,two:2: OUT_OF_ORDER_SEQUENCE_NUMBER"):
+    with pytest.raises(BrokerError, match="cannot write to t-0 at one:1,two:2: INVALID_RECORD: no key"):
         out.finish()
-
-
-def test_it_gives_up_after_a_while_without_any_answer() -> None:
-    cluster = Cluster()
-    out = writer(cluster)
-    write(out, 0)
-    cluster.say(produce.ProduceRequest, ConnectionLostError("gone"))
-    cluster.refused = {1, 2}
-    with pytest.raises(PipelineError, match="no broker at h:2: Connection refused, for 10 s"):
-        out.finish()
-    assert 9 < cluster.now <= 11

@@ -1,14 +1,18 @@
 """One partition from where it stands to an end: the part of the work that is a task of its own, in Spark or in a thread.
 
-What has arrived is told by the target: its log's end, and the last batch there, which must be this mirror's own. The producer id
-is the same in all runs of a mirror and the sequence of a batch follows from its offset. So what a process that was killed still
-has on its way to the broker is, when it comes, what this run sends too, and the broker takes only one of them.
+What has arrived is told by the target: its log's end, and the last batch there, which must be this mirror's own. That is asked
+at the start and again after any trouble; nothing is ever sent again just because no answer came. Brokers' own memory of
+producers (KIP-98) is not enough for that: they forget one whose last batch is a day old by the records' timestamps, which
+copied records are, whenever they start. But it helps with what a process that was killed still has on its way: the producer id
+is the same in all runs of a mirror and the sequence of a batch follows from its offset, so what comes late is what this run
+sends too, and the broker takes only one of them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,15 +20,15 @@ from typing import Final
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
 from pybroker.pipeline.mirror.outgoing import Counts, Outgoing, Planner, Producer
-from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, Fetched, WireClient
+from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, Fetched, WireClient, gave_up, pauses
 from pybroker.pipeline.wire.errors import BrokerError
-from pybroker.pipeline.wire.writer import PartitionWriter
+from pybroker.pipeline.wire.writer import PartitionWriter, WriteInterruptedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import SEQUENCE_MAX, BatchView, batches
 
 FETCH_BYTES: Final = 8 << 20
 _FETCH_BYTES_MAX: Final = 1 << 30
-_RESTARTS_MAX: Final = 3
+_SETTLED_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,52 +93,60 @@ def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) 
         for client, topic, topic_id in ((source, part.topic, part.topic_id), (target, part.target_topic, part.target_topic_id)):
             if client.topic(topic).topic_id != topic_id:
                 raise PipelineError(f"topic {topic} at {client.bootstrap} was deleted and made again meanwhile")
-        copy = _Copy(part, source, target, offsets)
-        while True:
-            writer = PartitionWriter(target, part.target_topic, part.partition, retry_s=part.retry_s, sleep=sleep)
-            try:
-                return copy.run(end, writer, stop)
-            except BrokerError as error:
-                # the target lost the end of its log, or a process that was killed had still something on its way
-                if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or copy.restarts == _RESTARTS_MAX:
-                    raise
-                copy.restarts += 1
-                target.close()
+        return _Copy(part, source, target, offsets, sleep).run(end, stop)
 
 
 class _Copy:
     """The state of `mirror_partition`."""
 
-    def __init__(self, part: Part, source: WireClient, target: WireClient, offsets: OffsetMap) -> None:
-        self._part, self._source, self._target, self._map = part, source, target, offsets
-        self._lost = 0
-        self._first: int | None = None
-        self._counts = Counts()
-        self.restarts = 0
+    def __init__(
+        self, part: Part, source: WireClient, target: WireClient, offsets: OffsetMap, sleep: Callable[[float], None]
+    ) -> None:
+        self._part, self._source, self._target, self._map, self._sleep = part, source, target, offsets, sleep
+        self._counts, self._lost = Counts(), 0
         self._fetch_bytes = FETCH_BYTES
+        self._deadline = 0.0
 
-    def run(self, end: int, writer: PartitionWriter, stop: threading.Event) -> Copied:
+    def run(self, end: int, stop: threading.Event) -> Copied:
+        part, first = self._part, None
+        self._moved()
+        for pause in pauses():
+            offset, at = self._begin()
+            first = at if first is None else first
+            planner = Planner(part.producer, offset, at, part.size_max, self._counts)
+            try:
+                self._copy(planner, end, stop)
+            except WriteInterruptedError as error:
+                self._target.close()
+                if time.monotonic() > self._deadline:
+                    raise gave_up(error, part.retry_s) from error
+                self._sleep(pause)
+            else:
+                break
+        assert first is not None
+        self._counts.records = planner.target - first  # less what was planned again after trouble
+        return Copied(self._counts, self._lost)
+
+    def _copy(self, planner: Planner, end: int, stop: threading.Event) -> None:
         part = self._part
-        offset, at = self._begin()
-        self._first = at if self._first is None else self._first
-        planner = Planner(part.producer, offset, at, part.size_max, self._counts)
-        deadline = time.monotonic() + part.retry_s
+        writer = PartitionWriter(self._target, part.target_topic, part.partition)
         while planner.source < end and not stop.is_set():
             before = planner.source
             fetched = self._fetch(planner)
             if fetched is not None:
                 self._send(planner, fetched, writer)
             if planner.source > before:
-                deadline = time.monotonic() + part.retry_s
-            elif time.monotonic() > deadline:
+                self._moved()
+            elif time.monotonic() > self._deadline:
                 raise PipelineError(f"{part.name} gives nothing from offset {before} on, though it ends at {end}")
-        self._counts.records = planner.target - self._first  # less what was planned again after a restart
-        return Copied(self._counts, self._lost)
+
+    def _moved(self) -> None:
+        self._deadline = time.monotonic() + self._part.retry_s
 
     def _begin(self) -> tuple[int, int]:
         """The source offset that comes next, and where it will be."""
         part, target = self._part, self._target
-        at = target.list_offset(part.target_topic, part.partition, LATEST)
+        at = self._settled_end()
         start = self._source.list_offset(part.topic, part.partition, EARLIEST)
         if self._map.is_new:
             first = target.list_offset(part.target_topic, part.partition, EARLIEST)
@@ -146,6 +158,17 @@ class _Copy:
         self._check_tail(at)
         self._map.mark(Arrived(offset, at, 0 if self._map.arrived is None else self._map.arrived.size))
         return (self._lose(offset, start), at) if start > offset else (offset, at)
+
+    def _settled_end(self) -> int:
+        """The end of the target's log, once nothing comes any more of a run that was cut off."""
+        part, arrived = self._part, self._map.arrived
+        end = self._target.list_offset(part.target_topic, part.partition, LATEST)
+        while arrived is not None and end != arrived.target:
+            self._sleep(_SETTLED_S)
+            before, end = end, self._target.list_offset(part.target_topic, part.partition, LATEST)
+            if before == end:
+                break
+        return end
 
     def _fetch(self, planner: Planner) -> Fetched | None:
         """What comes next; None when there was nothing yet, or it was deleted."""

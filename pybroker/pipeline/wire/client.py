@@ -260,8 +260,8 @@ class WireClient:
     def produce(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1) -> int:
         """Append one batch, whose base offset must be 0; returns the one that it got.
 
-        When the connection breaks before the answer came, it is sent again only if it has a producer id and a sequence, by which
-        the broker knows it.
+        When the connection breaks before the answer came, it is sent again only if it has a producer id and a sequence. By these
+        the broker knows it, unless it was started again meanwhile and the records' timestamps are more than a day old.
         """
         what = f"cannot write to {topic}-{partition} at {self.bootstrap}"
         is_known = int.from_bytes(batch[PRODUCER_ID_AT : PRODUCER_ID_AT + 8], signed=True) >= 0

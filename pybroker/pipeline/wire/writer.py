@@ -1,54 +1,51 @@
-"""Batches to one partition, in order and each once, several requests on their way at a time.
+"""Batches to one partition, in order, several requests on their way at a time.
 
-Kafka's idempotence (KIP-98): batches carry a producer id and sequences that go on without gaps, and a broker remembers the last
-five batches of a producer. So no more than five are on their way, and after any trouble all that have no answer are sent again,
-in order: a broker answers those that it has with the offsets that they got.
+Batches carry a producer id and sequences that go on without gaps (KIP-98), and a broker remembers the last five batches of a
+producer: so no more than five are on their way. After any trouble it is for the caller to find out what has arrived and to go on
+from there: a broker that was started again may have forgotten the producer, and would take a batch twice.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final, final
 
 from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.wire.client import WireClient, gave_up, pauses, produced_offset
+from pybroker.pipeline.wire.client import WireClient, produced_offset
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
+from pybroker.protocol.error_codes import ErrorCode
 
 WINDOW: Final = 5
 
 
+class WriteInterruptedError(PipelineError):
+    """Not everything that was sent has arrived, or the broker has not what it was thought to have; it can be tried again."""
+
+
 @final
 class PartitionWriter:
-    """Writes to the end of a partition. Every method may raise PipelineError; then the writer is of no use any more."""
+    """Writes to the end of a partition. Every method may raise PipelineError; then the writer is of no use any more.
 
-    def __init__(
-        self,
-        client: WireClient,
-        topic: str,
-        partition: int,
-        *,
-        retry_s: float = 60.0,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    It is a WriteInterruptedError when trying again may help.
+    """
+
+    def __init__(self, client: WireClient, topic: str, partition: int) -> None:
         self._client, self._topic, self._partition = client, topic, partition
-        self._retry_s, self._sleep, self._clock = retry_s, sleep, clock
-        self._waiting: deque[tuple[memoryview, int]] = deque()
-        self._sent = 0
-        """So many of those that wait are on their way."""
+        self._waiting: deque[int] = deque()
         self._leader: Any = None
-        self._deadline: float | None = None
-        self._pauses = pauses()
 
     def write(self, batch: memoryview, offset: int) -> None:
-        """Send a batch that must get this offset. Its bytes must stay as they are until `finish` returns."""
+        """Send a batch that must get this offset."""
         while len(self._waiting) >= WINDOW:
             self._take()
-        self._waiting.append((batch, offset))
-        if self._leader is not None:
-            self._try(self._send)
+        try:
+            if self._leader is None:
+                self._client.refresh([self._topic])
+                self._leader = self._client.leader(self._topic, self._partition)
+            self._client.send_batch(self._leader, self._topic, self._partition, batch)
+        except (ConnectionLostError, BrokerError) as error:
+            raise _interrupted(error) from error
+        self._waiting.append(offset)
 
     def finish(self) -> None:
         """Wait until everything has arrived."""
@@ -56,40 +53,17 @@ class PartitionWriter:
             self._take()
 
     def _take(self) -> None:
-        self._try(self._receive)
-
-    def _send(self) -> None:
-        if self._leader is None:
-            if self._deadline is not None:
-                self._client.refresh([self._topic])
-            self._leader = self._client.leader(self._topic, self._partition)
-        while self._sent < len(self._waiting):
-            self._client.send_batch(self._leader, self._topic, self._partition, self._waiting[self._sent][0])
-            self._sent += 1
-
-    def _receive(self) -> None:
-        self._send()
-        offset = produced_offset(self._leader.receive(), f"cannot write to {self._name}")
-        _, wanted = self._waiting.popleft()
-        self._sent -= 1
-        self._deadline, self._pauses = None, pauses()
-        if offset != wanted:
-            raise PipelineError(f"{self._name} gave a batch offset {offset}, not {wanted}: someone else writes to it")
-
-    def _try(self, step: Callable[[], None]) -> None:
+        name = f"{self._topic}-{self._partition} at {self._client.bootstrap}"
         try:
-            step()
+            offset = produced_offset(self._leader.receive(), f"cannot write to {name}")
         except (ConnectionLostError, BrokerError) as error:
-            if isinstance(error, BrokerError) and not error.is_retriable:
-                raise
-            self._client.close()  # answers to what is on its way are of no use any more
-            self._leader, self._sent = None, 0
-            now, pause = self._clock(), next(self._pauses)
-            self._deadline = now + self._retry_s if self._deadline is None else self._deadline
-            if now + pause > self._deadline:
-                raise gave_up(error, self._retry_s) from error
-            self._sleep(pause)
+            raise _interrupted(error) from error
+        wanted = self._waiting.popleft()
+        if offset != wanted:
+            raise PipelineError(f"{name} gave a batch offset {offset}, not {wanted}: someone else writes to it")
 
-    @property
-    def _name(self) -> str:
-        return f"{self._topic}-{self._partition} at {self._client.bootstrap}"
+
+def _interrupted(error: ConnectionLostError | BrokerError) -> PipelineError:
+    if isinstance(error, BrokerError) and not (error.is_retriable or error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        return error
+    return WriteInterruptedError(str(error))
