@@ -300,3 +300,18 @@ def test_what_is_sent_is_a_prefix_of_the_whole_conversion(
     assert is_padding(padding)
     assert not eager or messages, "there is always progress"
     assert part.size == (max(len(source), len(sent)) if eager else 12 * bool(source))
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_batches_that_compaction_emptied_are_nothing_to_old_clients(module: ModuleType, magic: int) -> None:
+    emptied = bytes(build_batch([], base_offset=10, last_offset=19, producer_id=7, producer_epoch=0, base_sequence=0))
+    before, after = batch_of(10, 0, value_size=1), batch_of(10, 20, value_size=1)
+    with kernels_of(module):
+        for data, offsets in (
+            (before + emptied, range(10)),
+            (emptied + after, range(20, 30)),
+            (batch_of(10, 0) + emptied + batch_of(10, 20), [*range(10), *range(20, 30)]),
+        ):
+            part = LazyDownConversion(Slice(data), to_magic=magic, first_offset=0)
+            assert [one.offset for one in legacy.records(split(b"".join(pulled(part)))[0])] == list(offsets)

@@ -15,8 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint
+from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.cleaner.cleanable import Cleanable, cleanable
 from pybroker.log.cleaner.replace import SegmentsChangedError, replace
+from pybroker.log.entry_file import CorruptIndexError
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -71,7 +73,7 @@ class LogCleaner:
     @property
     def uncleanable_count(self) -> int:
         """Logs that hold damaged batches."""
-        return sum(self._logs.get(log.topic_partition) is log for log in self._uncleanable)
+        return len(self._uncleanable)
 
     def start(self) -> None:
         """Read where the last run came to, and begin to look for work."""
@@ -114,7 +116,9 @@ class LogCleaner:
         self._turn()
 
     def _dirtiest(self) -> Cleanable | None:
-        now_ms = self._clock.time_ms()
+        now_ms, get = self._clock.time_ms(), self._logs.get
+        self._uncleanable = {log for log in self._uncleanable if get(log.topic_partition) is log}
+        self._first_dirty = {tp: one for tp, one in self._first_dirty.items() if get(tp) is not None}
         candidates = [self._cleanable(log, now_ms) for log in list(self._logs.all_logs())]
         found = [one for one in candidates if one is not None]
         self.max_dirty_percent = round(100 * max((one.ratio for one in found), default=0))
@@ -132,7 +136,9 @@ class LogCleaner:
             return cleanable(log, first_dirty_offset, high_watermark=self._high_watermark(tp), now_ms=now_ms)
         except OSError as error:
             log.log_directory.fail(error)
-            return None
+        except (CorruptDataError, CorruptIndexError) as error:
+            self._leave_alone(log, error)
+        return None
 
     # --- the pieces ---
 
@@ -148,7 +154,7 @@ class LogCleaner:
                 return
             try:
                 step = next(self._steps, None)
-            except (KafkaError, CorruptRecordError, SegmentsChangedError, OSError) as error:
+            except Exception as error:  # whatever it is, other logs must go on being compacted
                 self._give_up(one.log, error)
                 return
             if step is None:
@@ -169,14 +175,19 @@ class LogCleaner:
             self._turn()
 
     def _give_up(self, log: Log, error: Exception) -> None:
-        if isinstance(error, CorruptRecordError):
-            logger.warning("%s is not compacted any more: %s", log.topic_partition, error)
-            self._uncleanable.add(log)
-        elif isinstance(error, SegmentsChangedError):
+        if isinstance(error, SegmentsChangedError):
             logger.info("Compaction begins anew: %s", error)
-        elif isinstance(error, OSError) and self._logs.get(log.topic_partition) is log:
-            log.log_directory.fail(error)
+        elif isinstance(error, OSError):
+            if self._logs.get(log.topic_partition) is log:
+                log.log_directory.fail(error)
+        elif isinstance(error, CorruptRecordError) or not isinstance(error, KafkaError):
+            self._leave_alone(log, error)
         self._finish(is_cleaned=False)
+
+    def _leave_alone(self, log: Log, error: Exception) -> None:
+        is_damage = isinstance(error, CorruptRecordError | CorruptDataError | CorruptIndexError)
+        logger.warning("%s is not compacted any more: %s", log.topic_partition, error, exc_info=None if is_damage else error)
+        self._uncleanable.add(log)
 
     def _finish(self, *, is_cleaned: bool) -> None:
         self._under_way, self._steps = None, iter(())
@@ -201,7 +212,7 @@ class LogCleaner:
                 yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
                 olds = [segment for segment, _ in group]
                 yield from replace(log, olds, target, truncations=truncations, now_ms=now_ms)
-            except (KafkaError, CorruptRecordError, SegmentsChangedError):
+            except Exception:
                 with suppress(OSError):  # the next start removes what is left
                     target.mark_deleted()()
                 raise
