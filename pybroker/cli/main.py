@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Final
 
 import click
 
 from pybroker import __version__
+from pybroker.cli.lazy_group import LazyGroup
 
 _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
@@ -30,24 +30,7 @@ class ConfigurationError(click.ClickException):
     exit_code = 2
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by the names of their modules, each of which has a `command`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names of all commands."""
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one command."""
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command = importlib.import_module(module).command
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, modules=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """A Kafka-compatible broker."""

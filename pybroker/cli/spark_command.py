@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Final
 
 import click
+
+from pybroker.cli.lazy_group import LazyGroup
 
 _JOBS: Final = {
     "archive": "pybroker.cli.spark_archive",
@@ -17,23 +18,6 @@ _JOBS: Final = {
 }
 
 
-class LazyJobs(click.Group):
-    """A group that knows the jobs by the names of their modules, each of which has a `command`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names of all jobs."""
-        return sorted(_JOBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one job's command."""
-        module = _JOBS.get(cmd_name)
-        if module is None:
-            return None
-        command = importlib.import_module(module).command
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group("spark", cls=LazyJobs)
+@click.group("spark", cls=LazyGroup, modules=_JOBS)
 def command() -> None:
     """Jobs for Spark over a broker's data; they need pip install 'pybroker[spark]'."""
