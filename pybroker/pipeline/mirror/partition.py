@@ -108,11 +108,13 @@ class _Copy:
         self._deadline = 0.0
 
     def run(self, end: int, stop: threading.Event) -> Copied:
-        part, first = self._part, None
-        self._moved()
+        part, first, before = self._part, None, -1
         for pause in pauses():
             offset, at = self._begin()
             first = at if first is None else first
+            if at > before:
+                self._moved()
+            before = at
             planner = Planner(part.producer, offset, at, part.size_max, self._counts)
             try:
                 self._copy(planner, end, stop)
