@@ -15,6 +15,7 @@ _JOBS: Final = {
     "generate": "pybroker.cli.spark_generate",
     "mirror": "pybroker.cli.spark_mirror",
     "replay": "pybroker.cli.spark_replay",
+    "report": "pybroker.cli.spark_report",
 }
 
 

@@ -1,0 +1,80 @@
+"""`pybroker spark report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+_TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
+
+
+@click.command("report")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to look at.")
+@click.option("--topic", "topics", multiple=True, help="What to look at; may be repeated. Without it, and --pattern: all topics.")
+@click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
+@click.option("--from-offset", type=click.IntRange(min=0), help="Only from this offset on, in each partition.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Only before this offset.")
+@click.option("--from-time", type=_TIME, metavar="TIME", help="Only from the first record of this time (UTC) or later on.")
+@click.option("--to-time", type=_TIME, metavar="TIME", help="Only before the first record of this time (UTC) or later.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N offsets of each partition.")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N offsets of each partition, spread evenly.")
+@click.option("--json", "has_summary", is_flag=True, help="Write a summary in JSON beside the page.")
+@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@spark_options
+def command(
+    *,
+    where: SparkOptions,
+    path: Path,
+    bootstrap: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: dt.datetime | None,
+    to_time: dt.datetime | None,
+    last: int | None,
+    sample: int | None,
+    has_summary: bool,
+    retry_s: float,
+) -> None:
+    """Look at topics, and write a page with numbers and pictures to PATH: a folder, or a file whose name ends in .html."""
+    if topics and pattern is not None:
+        raise click.UsageError("give --topic or --pattern, not both")
+    from pybroker.pipeline.report import job as report  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.report.plan import Wanted  # noqa: PLC0415
+
+    options = report.ReportOptions(
+        bootstrap=bootstrap,
+        path=path,
+        topics=topics,
+        pattern=pattern,
+        wanted=Wanted(
+            from_offset=from_offset,
+            to_offset=to_offset,
+            from_ms=_ms(from_time),
+            to_ms=_ms(to_time),
+            last=last,
+            sample=sample,
+        ),
+        has_summary=has_summary,
+        retry_s=retry_s,
+    )
+    with job("report", where) as spark:
+        result = report.run(spark, options)
+    count = len(result.report.topics)
+    what = f"{count:,} topic{'' if count == 1 else 's'}, {result.records:,} records, {result.size / 1e6:,.1f} MB"
+    click.echo(f"{what} looked at in {result.seconds:.1f} s: {result.page}")
+
+
+def _ms(time: dt.datetime | None) -> int | None:
+    import datetime as dt  # noqa: PLC0415
+
+    return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

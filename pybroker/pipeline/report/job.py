@@ -1,0 +1,196 @@
+"""`report`: what is in the topics of a cluster, each partition a task; a page with pictures and a summary."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.explain import explained
+from pybroker.pipeline.mirror.topics import chosen_topics
+from pybroker.pipeline.progress import Progress, Standing
+from pybroker.pipeline.report.keys import Found, summarized
+from pybroker.pipeline.report.page import written
+from pybroker.pipeline.report.plan import Wanted, extent
+from pybroker.pipeline.report.reading import Part, look
+from pybroker.pipeline.report.summary import PartitionReport, Report, TopicReport
+from pybroker.pipeline.report.tally import Tally
+from pybroker.pipeline.wire.client import WireClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+PAGE: Final = "index.html"
+SUMMARY: Final = "summary.json"
+_COLUMNS: Final = "number long, found binary"
+_KEYS_IN_ALL: Final = 2_000_000
+_KEYS_LEAST: Final = 2_000
+_KEYS_MOST: Final = 500_000
+_KEY_BYTES_IN_ALL: Final = 256 << 20
+_KEY_BYTES_LEAST: Final = 1 << 20
+_FIRST_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What to look at, and where the page goes."""
+
+    bootstrap: str
+    path: Path
+    """A folder, which gets `index.html`, or a file whose name ends in .html."""
+    topics: tuple[str, ...] = ()
+    """All that are not internal, if there is no pattern either."""
+    pattern: str | None = None
+    """A regular expression that whole names of topics match, instead of `topics`."""
+    wanted: Wanted = field(default_factory=Wanted)
+    has_summary: bool = False
+    """Write a summary in JSON beside the page."""
+    retry_s: float = 60.0
+    """How long to wait for a cluster that went away."""
+
+    def __post_init__(self) -> None:
+        if self.topics and self.pattern is not None:
+            raise PipelineError("topics or a pattern can be given, not both")
+        for name in ("last", "sample"):
+            if (getattr(self.wanted, name) or 1) < 1:
+                raise PipelineError(f"{name} must be 1 at least")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """What was written."""
+
+    report: Report
+    page: Path
+    summary: Path | None
+    seconds: float
+
+    @property
+    def records(self) -> int:
+        """That were looked at."""
+        return sum(topic.total.numbers.records for topic in self.report.topics)
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches that were looked at."""
+        return sum(topic.total.numbers.size for topic in self.report.topics)
+
+
+def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
+    """Look, and write the page. Raises PipelineError."""
+    began = time.monotonic()
+    page, summary = _files(options.path)
+    with WireClient(options.bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:  # a wrong address is said soon
+        cluster_id = client.cluster_id()
+    now_ms = int(time.time() * 1000)
+    parts = _parts(options, now_ms)
+    found = _looked(spark, parts)
+    report = Report(options.bootstrap, cluster_id, now_ms, options.wanted.said(), _topics(parts, found))
+    _write(page, written(report, _drawn))
+    if options.has_summary:
+        _write(summary, json.dumps(report.said()))
+    return ReportResult(report, page, summary if options.has_summary else None, time.monotonic() - began)
+
+
+def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
+    """All partitions in the order of their topics' names. Raises PipelineError."""
+    pattern = options.pattern if options.topics or options.pattern is not None else ".*"
+    with WireClient(options.bootstrap, retry_s=options.retry_s) as client:
+        topics = chosen_topics(client, options.topics, pattern)
+        if not topics:
+            which = "" if options.pattern is None else f" that matches {options.pattern!r}"
+            raise PipelineError(f"there is no topic at {options.bootstrap}{which}")
+        count = sum(len(topic.leaders) for topic in topics.values())
+        return [
+            Part(
+                bootstrap=options.bootstrap,
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=number,
+                extent=extent(client, topic.name, number, options.wanted),
+                now_ms=now_ms,
+                keys_max=min(_KEYS_MOST, max(_KEYS_LEAST, _KEYS_IN_ALL // count)),
+                key_bytes_max=max(_KEY_BYTES_LEAST, _KEY_BYTES_IN_ALL // count),
+                retry_s=options.retry_s,
+            )
+            for topic in topics.values()
+            for number in range(len(topic.leaders))
+        ]
+
+
+def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Found]]:
+    """What each part has, by its place. The largest come first; those without anything need no task."""
+    sizes = [sum(end - first for first, end in part.extent.ranges) for part in parts]
+    tasks = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
+    if not tasks:
+        return {}
+    rows = spark.sparkContext.accumulator(0)
+    work = partial(_spark_task, [(number, parts[number]) for number in tasks], rows)
+    with explained(), Progress("report", lambda: Standing(rows.value, sum(sizes))):
+        found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
+    return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (our own task has made it)
+
+
+def _spark_task(tasks: list[tuple[int, Part]], rows: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+
+    for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
+        number, part = tasks[place]
+        found = pickle.dumps(look(part, rows.add))
+        yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "found": pa.array([found], pa.binary())})
+
+
+def _topics(parts: list[Part], found: dict[int, tuple[Tally, Found]]) -> tuple[TopicReport, ...]:
+    by_topic: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        by_topic.setdefault(part.topic, []).append(number)
+    topics = []
+    for topic, numbers in by_topic.items():
+        mine = [number for number in numbers if number in found]
+        keys = summarized([found[number][1] for number in mine])
+        tallies = {number: found[number][0] if number in found else Tally() for number in numbers}
+        partitions = tuple(PartitionReport(parts[number].partition, parts[number].extent, tallies[number]) for number in numbers)
+        topics.append(TopicReport.of(topic, partitions, keys))
+    return tuple(topics)
+
+
+def _drawn(topic: TopicReport) -> list[tuple[bytes, str]]:
+    from pybroker.pipeline.report import pictures  # noqa: PLC0415 (needs an extra)
+
+    over_time = pictures.rates(topic)
+    pair = pictures.distributions(topic), "Each bar from a power of two to before the next"
+    return [pair] if over_time is None else [over_time, pair]
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    """The page and the summary, whose folder is there now. Raises PipelineError."""
+    is_file = path.suffix.lower() in {".html", ".htm"}
+    page, summary = (path, path.with_suffix(".json")) if is_file else (path / PAGE, path / SUMMARY)
+    if path.exists() and path.is_dir() == is_file:
+        raise PipelineError(f"{path} is {'a' if is_file else 'no'} directory")
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(f"{page.parent}: {error.strerror}") from error
+    return page, summary
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all. Raises PipelineError."""
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        fresh.write_text(text)
+        fresh.replace(path)
+    except OSError as error:
+        raise PipelineError(f"{path}: {error.strerror}") from error
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,128 @@
+"""The pictures of a topic."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline import plots
+from pybroker.pipeline.report.summary import TopicReport, duration_ms, moment, shown, timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pybroker.pipeline.report.tally import Histogram
+
+_PARTITIONS_MAX: Final = 100
+_KEYS: Final = 10
+
+
+def rates(topic: TopicReport) -> tuple[bytes, str] | None:
+    """Records and bytes a second over time, and a caption; None when there are no times."""
+    line = timeline(topic.total.series)
+    if line is None:
+        return None
+    seconds, width = line.width_ms / 1000, dt.timedelta(milliseconds=line.width_ms)
+    first = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=line.start_ms)
+    edges = [first + at * width for at in range(len(line.records) + 1)]
+    drawn = plots.figure(11, 4.2)
+    upper, lower = drawn.subplots(2, 1, sharex=True)
+    for axes, values, name, colour in (
+        (upper, line.records, "records/s", plots.COLOURS[0]),
+        (lower, [size / 1e6 for size in line.sizes], "MB/s", plots.COLOURS[1]),
+    ):
+        plots.plain(axes, y_label=name)
+        axes.stairs([value / seconds for value in values], edges, fill=True, color=colour)
+        plots.thousands(axes)
+    plots.time_axis(lower)
+    caption = (
+        f"Records and bytes of keys, values and headers a second, by their times, in buckets of {duration_ms(line.width_ms)}"
+    )
+    if line.outside:
+        outside = f"{line.outside:,} records with times far from these are not in the picture"
+        caption += f"; {outside} ({moment(topic.total.least_ms)} to {moment(topic.total.greatest_ms)})"
+    return plots.png(drawn), caption
+
+
+def distributions(topic: TopicReport) -> bytes:
+    """Sizes, batches, lateness, keys and partitions."""
+    drawn = plots.figure(11, 8.4)
+    axes = drawn.subplots(3, 2)
+    total = topic.total
+    _distribution(axes[0][0], [("key", total.key_sizes), ("value", total.value_sizes)], "sizes of keys and values", "bytes")
+    _distribution(axes[0][1], [("batches", total.batch_sizes)], "sizes of batches in the log", "bytes")
+    _distribution(axes[1][0], [("batches", total.batch_records)], "records in a batch", "records")
+    _distribution(axes[1][1], [("records", total.lateness)], "lateness", "ms behind the latest before it")
+    _keys(axes[2][0], topic)
+    _partitions(axes[2][1], topic)
+    return plots.png(drawn)
+
+
+def powers(histogram: Histogram) -> list[tuple[int, int]]:
+    """How many there are in each of 0, 1, 2-3, 4-7, 8-15 and so on: (power, count), 0 being 0, 1 being 1, 2 being 2-3."""
+    found: dict[int, int] = {}
+    for step, count in histogram.counts.items():
+        found[step.bit_length()] = found.get(step.bit_length(), 0) + count
+    return sorted(found.items())
+
+
+def _distribution(axes: Axes, histograms: list[tuple[str, Histogram]], title: str, unit: str) -> None:
+    plots.plain(axes, title=title, y_label="count")
+    axes.set_xlabel(unit)
+    found = [(name, powers(histogram)) for name, histogram in histograms if histogram.number]
+    if not found:
+        _nothing(axes)
+        return
+    highest = max(power for _, bars in found for power, _ in bars)
+    width = 0.9 / len(found)
+    for place, (name, bars) in enumerate(found):
+        places = [power - 0.45 + width * (place + 0.5) for power, _ in bars]
+        axes.bar(places, [count for _, count in bars], width, label=name, color=plots.COLOURS[place])
+    ticks = list(range(0, highest + 1, max(1, highest // 8)))
+    axes.set_xticks(ticks, [_power_label(power) for power in ticks])
+    axes.set_xlim(-0.6, highest + 0.6)
+    plots.thousands(axes)
+    if len(found) > 1:
+        axes.legend(frameon=False)
+
+
+def _power_label(power: int) -> str:
+    if power < 2:
+        return str(power)
+    value, units = 1 << (power - 1), ["", "k", "M", "G", "T", "P", "E"]
+    while value >= 1024 and len(units) > 1:
+        value //= 1024
+        units.pop(0)
+    return f"{value}{units[0]}+"
+
+
+def _keys(axes: Axes, topic: TopicReport) -> None:
+    top = topic.keys.top[:_KEYS]
+    plots.plain(axes, title="most frequent keys", y_label="")
+    if not top:
+        _nothing(axes)
+        return
+    whole = topic.total.numbers.keys
+    axes.barh(range(len(top)), [100 * count / whole for _, count in top], color=plots.COLOURS[2])
+    axes.set_yticks(range(len(top)), [plots.label(shown(key, 20)) for key, _ in top], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("% of the records with a key")
+
+
+def _partitions(axes: Axes, topic: TopicReport) -> None:
+    plots.plain(axes, title="records by partition", y_label="records")
+    mine: list[Any] = sorted(topic.partitions, key=lambda one: one.number)
+    if len(mine) > _PARTITIONS_MAX:
+        mine = sorted(mine, key=lambda one: -one.tally.numbers.records)[:_PARTITIONS_MAX]
+        axes.set_xlabel(f"the {_PARTITIONS_MAX} largest of {len(topic.partitions):,}")
+        axes.set_xticks([])
+    axes.bar(range(len(mine)), [one.tally.numbers.records for one in mine], color=plots.COLOURS[4])
+    if len(mine) <= 20:
+        axes.set_xticks(range(len(mine)), [str(one.number) for one in mine])
+    plots.thousands(axes)
+
+
+def _nothing(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, "none", ha="center", va="center", transform=axes.transAxes, color="#888888")

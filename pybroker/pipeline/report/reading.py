@@ -1,0 +1,88 @@
+"""One partition, read and counted: what is a task of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.report.counting import Counting
+from pybroker.pipeline.wire.client import WireClient
+from pybroker.pipeline.wire.errors import BrokerError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.report.keys import Found
+    from pybroker.pipeline.report.plan import Extent
+    from pybroker.pipeline.report.tally import Tally
+
+_EMPTY_ANSWERS_MAX: Final = 20
+_FETCH_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One partition to look at."""
+
+    bootstrap: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    extent: Extent
+    now_ms: int
+    keys_max: int
+    key_bytes_max: int
+    retry_s: float
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.topic}-{self.partition}"
+
+
+def look(part: Part, heard: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
+    """Count what a partition has. Raises PipelineError."""
+    counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, heard)
+    with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
+        if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
+            raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and made again meanwhile")
+        for first, end in part.extent.ranges:
+            deleted = read(client, part, counting, first, end)
+            counting.looked(end - first - deleted, deleted)
+    return counting.finish()
+
+
+def read(client: WireClient, part: Part, counting: Counting, first: int, end: int) -> int:
+    """Count a range. Returns how many of its offsets were deleted before they could be read."""
+    deleted, empty = 0, 0
+    while first < end:
+        try:
+            fetched = client.fetch(part.topic, part.partition, first, max_bytes=_FETCH_BYTES)
+        except BrokerError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            start = client.list_offset(part.topic, part.partition, -2)
+            if start <= first:
+                raise PipelineError(f"{part.name} ends before offset {first}, which it had: its log was cut meanwhile") from error
+            deleted += min(start, end) - first
+            first = start
+            continue
+        try:
+            following = counting.add(fetched.data, first, end)
+        except CorruptRecordError as error:
+            raise PipelineError(f"{part.name} at {part.bootstrap} has damaged records from offset {first} on: {error}") from error
+        if following > first:
+            first, empty = following, 0
+        elif fetched.data:
+            raise PipelineError(f"{part.name} at {part.bootstrap} has no whole batch at offset {first}")
+        elif fetched.high_watermark >= end:
+            break  # compaction took the last records
+        else:
+            empty += 1
+            if empty > _EMPTY_ANSWERS_MAX:
+                raise PipelineError(
+                    f"{part.name} at {part.bootstrap} gives nothing from offset {first} on, and it had up to {end}"
+                )
+    return deleted

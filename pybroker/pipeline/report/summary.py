@@ -1,0 +1,230 @@
+"""What was found, topic by topic, and how that is said in JSON and to people."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.report.tally import PRODUCERS_MAX, WIDTHS_MS, Series, Tally
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.report.keys import KeySummary
+    from pybroker.pipeline.report.plan import Extent
+
+FORMAT: Final = 1
+SHOWN_BUCKETS: Final = 300
+_KEY_LETTERS: Final = 48
+_TIME_MAX_MS: Final = int(dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+_OUTSIDE: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One partition."""
+
+    number: int
+    extent: Extent
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """A topic: what its partitions add up to."""
+
+    name: str
+    partitions: tuple[PartitionReport, ...]
+    total: Tally
+    keys: KeySummary
+
+    @classmethod
+    def of(cls, name: str, partitions: tuple[PartitionReport, ...], keys: KeySummary) -> TopicReport:
+        """Add up the partitions."""
+        total = Tally()
+        for one in partitions:
+            total.merge(one.tally)
+        return cls(name, partitions, total, keys)
+
+    @property
+    def in_log(self) -> int:
+        """Offsets from the beginning of the logs to their ends."""
+        return sum(one.extent.end - one.extent.start for one in self.partitions)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all there was was looked at."""
+        return self.total.numbers.offsets == self.in_log
+
+    @property
+    def skew(self) -> float | None:
+        """Records of the largest partition in relation to the average; None without records."""
+        counts = [one.tally.numbers.records for one in self.partitions]
+        return max(counts) * len(counts) / sum(counts) if sum(counts) else None
+
+    def said(self) -> dict[str, Any]:
+        """For the summary in JSON."""
+        return {
+            "topic": self.name,
+            "offsets_in_log": self.in_log,
+            "is_whole": self.is_whole,
+            "partition_skew": self.skew,
+            **_said(self.total),
+            "keys": _said_keys(self.keys),
+            "partitions": [
+                {
+                    "partition": one.number,
+                    "log_start": one.extent.start,
+                    "log_end": one.extent.end,
+                    "ranges": [list(pair) for pair in one.extent.ranges],
+                    **_said(one.tally),
+                }
+                for one in self.partitions
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was looked at."""
+
+    bootstrap: str
+    cluster_id: str
+    now_ms: int
+    wanted: str
+    topics: tuple[TopicReport, ...] = field(default=())
+
+    def said(self) -> dict[str, Any]:
+        """The summary in JSON."""
+        return {
+            "format": FORMAT,
+            "bootstrap": self.bootstrap,
+            "cluster": self.cluster_id,
+            "time": moment(self.now_ms),
+            "looked_at": self.wanted,
+            "topics": [topic.said() for topic in self.topics],
+        }
+
+
+def _said(tally: Tally) -> dict[str, Any]:
+    numbers, series = tally.numbers, tally.series
+    histograms = ("key_sizes", "value_sizes", "batch_records", "batch_sizes", "lateness")
+    return {
+        **asdict(numbers),
+        "null_keys": numbers.null_keys,
+        "missing": numbers.missing,
+        "records_per_s": per_second(tally, numbers.records),
+        "first_ms": tally.first_ms,
+        "last_ms": tally.last_ms,
+        "least_ms": tally.least_ms,
+        "greatest_ms": tally.greatest_ms,
+        "codecs": {name: asdict(codec) | {"ratio": codec.ratio} for name, codec in sorted(tally.codecs.items())},
+        "magics": {str(magic): count for magic, count in sorted(tally.magics.items())},
+        "idempotent_producers": len(tally.idempotent),
+        "transactional_producers": len(tally.transactional),
+        "header_names": [[shown(name), count] for name, count in tally.header_names.most_common(20)],
+        **{name: getattr(tally, name).said() for name in histograms},
+        "series": {
+            "width_ms": series.width_ms,
+            "buckets": [[start, *bucket] for start, bucket in sorted(series.buckets.items())],
+        },
+    }
+
+
+def _said_keys(keys: KeySummary) -> dict[str, Any]:
+    return {
+        "distinct": keys.distinct,
+        "is_exact": keys.is_exact,
+        "error": keys.error,
+        "share_of_top_percent": keys.top_share,
+        "gini": keys.gini,
+        "top": [[shown(key), count] for key, count in keys.top],
+    }
+
+
+def per_second(tally: Tally, number: int) -> float | None:
+    """How many a second from the earliest time to the latest; None where there are not two times."""
+    return number / tally.seconds if tally.seconds else None
+
+
+def producers(ids: set[int]) -> str:
+    """How many there are."""
+    return f"at least {PRODUCERS_MAX:,}" if len(ids) >= PRODUCERS_MAX else f"{len(ids):,}"
+
+
+def shown(key: bytes, letters: int = _KEY_LETTERS) -> str:
+    """Bytes as a person can read them on one line: text where it is some, else hexadecimal; not too long."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable():
+        text = f"0x{key[:letters].hex()}" if key else "(empty)"
+    return text if len(text) <= letters else f"{text[:letters]}… ({len(key):,} bytes)"
+
+
+def moment(ms: int | None) -> str:
+    """A time as people write it, in UTC; what no calendar has as its number."""
+    if ms is None:
+        return ""
+    if not 0 <= ms < _TIME_MAX_MS:
+        return f"{ms:,} ms"
+    whole = dt.datetime.fromtimestamp(ms // 1000, dt.UTC)
+    return f"{whole:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
+
+
+def duration_ms(ms: float) -> str:
+    """Milliseconds as people say them."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= size:
+            return f"{ms / size:,.3g} {unit}" if ms < 1000 * size else f"{ms / size:,.0f} {unit}"
+    return f"{ms:,.3g} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A series as it is drawn: buckets from the first on, the empty ones too."""
+
+    width_ms: int
+    start_ms: int
+    records: tuple[int, ...]
+    sizes: tuple[int, ...]
+    outside: int
+    """Records that are not in it: their times are far from those of all others."""
+
+
+def timeline(series: Series) -> Timeline | None:
+    """What is drawn of a series; None if there is nothing.
+
+    A few records with strange times are left out: not more than one of a thousand at either end, and only when all others would
+    be too near to each other to be told apart.
+    """
+    starts = [start for start in sorted(series.buckets) if start < _TIME_MAX_MS]
+    if not starts:
+        return None
+    whole = sum(records for records, _ in series.buckets.values())
+    first, last = _end(series, starts, whole), _end(series, starts[::-1], whole)
+    if starts[-1] - starts[0] + series.width_ms <= 20 * (last - first + series.width_ms):
+        first, last = starts[0], starts[-1]
+    step = series.step
+    while step + 1 < len(WIDTHS_MS) and (last - first) // WIDTHS_MS[step] >= SHOWN_BUCKETS:
+        step += 1
+    width = WIDTHS_MS[step]
+    start_ms = first // width * width
+    records = [0] * ((last - start_ms) // width + 1)
+    sizes = list(records)
+    for start in starts:
+        if first <= start <= last:
+            count, size = series.buckets[start]
+            records[(start - start_ms) // width] += count
+            sizes[(start - start_ms) // width] += size
+    return Timeline(width, start_ms, tuple(records), tuple(sizes), whole - sum(records))
+
+
+def _end(series: Series, starts: list[int], whole: int) -> int:
+    """The first bucket before which there are more than a few."""
+    count = 0
+    for start in starts:
+        count += series.buckets[start][0]
+        if count > whole * _OUTSIDE:
+            return start
+    return starts[-1]
