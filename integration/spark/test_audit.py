@@ -25,6 +25,7 @@ from integration.clients import unique
 from pybroker.cli import spark_audit
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
+from pybroker.pipeline.audit import sources
 from pybroker.pipeline.audit.job import AuditOptions, run
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
@@ -305,8 +306,6 @@ def test_what_is_missing_or_foreign_is_one_line(spark: SparkSession, scene: Scen
         (["--topic", scene.topic, "--tier", f"lake=archive:{lake}", "--no-counts"], f"has no records of topic {scene.topic}"),
         ([*in_lake, "--no-counts"], "cannot be read: "),
         ([*in_lake, "--no-counts"], "is no file of an archive: it has no offset, timestamp, headers"),
-        (["--topic", scene.topic, "--tier", here, "--tier", here, "--no-counts"], "two tiers have the same name: here, here"),
-        (["--topic", scene.topic, "--tier", f"producer={scene.bootstrap}"], "a tier cannot be called 'producer'"),
         (
             ["--topic", scene.topic, "--tier", here, "--counts-topic", scene.counts, "--bucket-s", "30"],
             "counts in buckets of 60 s, of which buckets of 30 s are no multiple",
@@ -330,6 +329,29 @@ def test_what_is_missing_or_foreign_is_one_line(spark: SparkSession, scene: Scen
     result = invoke(spark, str(tmp_path / "taken"), "--topic", scene.topic, "--tier", here)
     assert "taken is not empty and no result of an audit: its summary.json is missing" in result.output
     assert [entry.name for entry in (tmp_path / "taken").iterdir()] == ["other"]
+
+
+def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
+    spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker, topic = own_broker(), unique("gone")
+    plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    plain.produce(topic, b"v")
+    assert plain.flush(30) == 0
+    survey = sources.survey
+
+    def survey_and_kill(*arguments: Any) -> sources.Piece:
+        found = survey(*arguments)
+        broker.kill()
+        return found
+
+    options = AuditOptions(path=tmp_path / "audit", tiers=(Tier("cluster", broker.bootstrap),), topics=(topic,), retry_s=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pybroker.pipeline.audit.job.survey", survey_and_kill)
+        patch.setattr(sources, "POLL_MS", 1500)
+        with pytest.raises(PipelineError, match=r"no broker at 127\.0\.0\.1:\d+ for 1 s; run the same command again to go on"):
+            run(spark, options)
+    assert list(tmp_path.glob("*audit*")) == []
 
 
 def test_the_examples_of_the_page_work(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:

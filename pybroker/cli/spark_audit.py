@@ -64,8 +64,9 @@ def command(
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
     from pybroker.pipeline.audit import job as audit  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
 
-    with job("audit", where) as spark:
+    try:
         chosen = _tiers(tiers, renames)
         clusters = [tier.source for tier in chosen if tier.folder is None]
         if counts is None and not clusters and not no_counts:
@@ -84,6 +85,9 @@ def command(
             to_ms=_ms(to_time),
             retry_s=retry_s,
         )
+    except PipelineError as error:
+        raise click.UsageError(str(error)) from error
+    with job("audit", where) as spark:
         result = audit.run(spark, options)
     for line in result.summary.lines():
         click.echo(line)

@@ -55,28 +55,37 @@ _FOUND: Final = (
 def tagged(records: DataFrame) -> DataFrame:
     """Records with what their headers say: topic, partition, offset, ms, kind, session and sequence."""
     names = ", ".join(f"'{name}'" for name in sorted(NAMES))
+    order = (PRODUCER, TIER, SEQUENCE)  # as producers append them; other orders are allowed, and slower to read
+    is_tag = f"header -> header.key in ({names})"
+    is_plain = " and ".join(f"element_at(headers, {number - len(order)}).key = '{name}'" for number, name in enumerate(order))
     narrow = records.selectExpr(
         "topic",
         "partition",
         "offset",
         "unix_millis(timestamp) ms",
-        f"filter(headers, header -> header.key in ({names})) tags",
-    ).selectExpr(
+        "headers",
+        f"coalesce(size(headers) >= 3 and {is_plain} "
+        f"and (size(headers) = 3 or not exists(slice(headers, 1, size(headers) - 3), {is_tag})), false) is_plain",
+    ).selectExpr("*", f"if(is_plain, null, filter(headers, {is_tag})) tags")
+    narrow = narrow.selectExpr(
         "*",
+        f"if(is_plain, {len(order)}, coalesce(size(tags), 0)) count",
         *[
-            f"get(filter(tags, tag -> tag.key = '{name}'), 0).value {column}"
-            for name, column in ((PRODUCER, "said_producer"), (TIER, "said_tier"), (SEQUENCE, "said_sequence"))
+            f"if(is_plain, element_at(headers, {number - len(order)}), get(filter(tags, tag -> tag.key = '{name}'), 0)).value "
+            f"said_{name.removeprefix('audit.')}"
+            for number, name in enumerate(order)
         ],
     )
     is_well = (
-        f"size(tags) = {len(NAMES)} and is_valid_utf8(string(said_producer)) and is_valid_utf8(string(said_tier)) "
-        f"and string(said_producer) rlike '(?s)^.+/{_INCARNATION}$' "
+        f"count = {len(NAMES)} and is_valid_utf8(string(said_producer)) and is_valid_utf8(string(said_tier)) "
+        f"and right(string(said_producer), {1 + INCARNATION_DIGITS}) rlike '^/{_INCARNATION}$' "
+        f"and length(said_producer) > {1 + INCARNATION_DIGITS} "
         f"and length(said_producer) <= {NAME_BYTES_MAX + 1 + INCARNATION_DIGITS} "
         f"and length(said_tier) between 1 and {NAME_BYTES_MAX} "
         "and length(said_sequence) = 9 and hex(substring(said_sequence, 2, 1)) < '80'"
     )
     kind = (
-        f"case when tags is null or size(tags) = 0 then {UNTAGGED} "
+        f"case when count <= 0 then {UNTAGGED} "
         f"when length(said_sequence) > 0 and hex(substring(said_sequence, 1, 1)) != '{VERSION:02X}' then {OTHER_VERSION} "
         f"when {is_well} then {TAGGED} else {DAMAGED} end kind"
     )

@@ -135,10 +135,9 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
     each = [_words(work, number, piece) for number, piece in enumerate(work.pieces)]
     everything = reduce(lambda one, other: one.unionByName(other), each).persist()
     said = None if work.counts is None else counting.reports(messages(spark, work.counts)).persist()
-    total = sum(piece.count for piece in work.pieces)
     names = tuple(tier.name for tier in options.tiers)
     try:
-        with Progress("audit", lambda: _standing(spark, total)):
+        with Progress("audit", _Watch(spark, sum(piece.count for piece in work.pieces)).look):
             whole = None if said is None else counting.sessions(said)
             unread, unfinished = (0, None) if whole is None else _look_at(whole, options)
             counts = None if said is None else counting.counts(said, work.topics, options.width_ms)
@@ -215,11 +214,24 @@ def _look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
     return found.ill, found.unfinished
 
 
-def _standing(spark: SparkSession, total: int) -> Standing:
-    """How far the work has come, by the tasks of the stages that run or wait."""
-    tracker = spark.sparkContext.statusTracker()
-    jobs = [tracker.getJobInfo(number) for number in tracker.getActiveJobsIds()]
-    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
-    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-    wanted = sum(stage.numTasks for stage in stages if stage is not None)
-    return Standing(total * done // wanted if wanted else 0, total)
+class _Watch:
+    """How far the work has come, by the tasks of all stages that were seen so far; never back."""
+
+    def __init__(self, spark: SparkSession, total: int) -> None:
+        self._tracker, self._total = spark.sparkContext.statusTracker(), total
+        self._stages: dict[int, tuple[int, int]] = {}
+        self._share = 0.0
+
+    def look(self) -> Standing:
+        """Rows are estimated: stages read about as much as each other."""
+        self._stages = {number: (wanted, wanted) for number, (_, wanted) in self._stages.items()}  # over, if not seen again
+        for number in self._tracker.getActiveJobsIds():
+            job = self._tracker.getJobInfo(number)
+            for stage in job.stageIds if job is not None else ():
+                found = self._tracker.getStageInfo(stage)
+                if found is not None:
+                    self._stages[stage] = found.numCompletedTasks, found.numTasks
+        wanted = sum(wanted for _, wanted in self._stages.values())
+        done = sum(done for done, _ in self._stages.values())
+        self._share = max(self._share, done / wanted if wanted else 0.0)
+        return Standing(int(self._total * self._share), self._total)
