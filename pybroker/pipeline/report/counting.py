@@ -157,7 +157,7 @@ class Counting:
         value_sizes, is_value = _sizes(values, rows)
         tally.key_sizes.add_array(key_sizes[is_key])
         tally.value_sizes.add_array(value_sizes[is_value])
-        numbers.keys += rows - keys[3]
+        numbers.with_key += rows - keys[3]
         numbers.tombstones += values[3]
         numbers.key_size += int(key_sizes.sum())
         numbers.value_size += int(value_sizes.sum())

@@ -61,7 +61,8 @@ class ReportOptions:
         if self.topics and self.pattern is not None:
             raise PipelineError("topics or a pattern can be given, not both")
         for name in ("last", "sample"):
-            if (getattr(self.wanted, name) or 1) < 1:
+            count = getattr(self.wanted, name)
+            if count is not None and count < 1:
                 raise PipelineError(f"{name} must be 1 at least")
 
 

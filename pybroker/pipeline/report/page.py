@@ -144,7 +144,7 @@ def _codecs(total: Tally) -> Html:
 
 
 def _keys(topic: TopicReport) -> list[Html | str]:
-    keys, whole = topic.keys, topic.total.numbers.keys
+    keys, whole = topic.keys, topic.total.numbers.with_key
     if not whole:
         return ["No record has a key."]
     if keys.is_exact:

@@ -52,7 +52,8 @@ def distributions(topic: TopicReport) -> bytes:
     _distribution(axes[0][0], [("key", total.key_sizes), ("value", total.value_sizes)], "sizes of keys and values", "bytes")
     _distribution(axes[0][1], [("batches", total.batch_sizes)], "sizes of batches in the log", "bytes")
     _distribution(axes[1][0], [("batches", total.batch_records)], "records in a batch", "records")
-    _distribution(axes[1][1], [("records", total.lateness)], "lateness", "ms behind the latest before it")
+    late = f"lateness of the {total.numbers.late:,} late records"
+    _distribution(axes[1][1], [("records", total.lateness)], late, "ms behind the latest before it", is_zero_shown=False)
     _keys(axes[2][0], topic)
     _partitions(axes[2][1], topic)
     return plots.png(drawn)
@@ -66,21 +67,26 @@ def powers(histogram: Histogram) -> list[tuple[int, int]]:
     return sorted(found.items())
 
 
-def _distribution(axes: Axes, histograms: list[tuple[str, Histogram]], title: str, unit: str) -> None:
+def _distribution(
+    axes: Axes, histograms: list[tuple[str, Histogram]], title: str, unit: str, *, is_zero_shown: bool = True
+) -> None:
     plots.plain(axes, title=title, y_label="count")
     axes.set_xlabel(unit)
-    found = [(name, powers(histogram)) for name, histogram in histograms if histogram.number]
+    drawn = ((name, powers(histogram)) for name, histogram in histograms)
+    found = [(name, [bar for bar in bars if bar[0] or is_zero_shown]) for name, bars in drawn]
+    found = [(name, bars) for name, bars in found if bars]
     if not found:
         _nothing(axes)
         return
     highest = max(power for _, bars in found for power, _ in bars)
+    lowest = min(power for _, bars in found for power, _ in bars)
     width = 0.9 / len(found)
     for place, (name, bars) in enumerate(found):
         places = [power - 0.45 + width * (place + 0.5) for power, _ in bars]
         axes.bar(places, [count for _, count in bars], width, label=name, color=plots.COLOURS[place])
-    ticks = list(range(0, highest + 1, max(1, highest // 8)))
+    ticks = list(range(lowest, highest + 1, (highest - lowest) // 8 + 1))
     axes.set_xticks(ticks, [_power_label(power) for power in ticks])
-    axes.set_xlim(-0.6, highest + 0.6)
+    axes.set_xlim(lowest - 0.6, highest + 0.6)
     plots.thousands(axes)
     if len(found) > 1:
         axes.legend(frameon=False)
@@ -102,7 +108,7 @@ def _keys(axes: Axes, topic: TopicReport) -> None:
     if not top:
         _nothing(axes)
         return
-    whole = topic.total.numbers.keys
+    whole = topic.total.numbers.with_key
     axes.barh(range(len(top)), [100 * count / whole for _, count in top], color=plots.COLOURS[2])
     axes.set_yticks(range(len(top)), [plots.label(shown(key, 20)) for key, _ in top], fontsize=8)
     axes.invert_yaxis()

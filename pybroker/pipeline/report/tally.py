@@ -174,7 +174,7 @@ class Numbers:
     """Records of transactions whose end was not seen."""
     deleted: int = 0
     """Offsets that were deleted before they could be looked at."""
-    keys: int = 0
+    with_key: int = 0
     key_size: int = 0
     tombstones: int = 0
     value_size: int = 0
@@ -188,7 +188,7 @@ class Numbers:
     @property
     def null_keys(self) -> int:
         """Records without a key."""
-        return self.records - self.keys
+        return self.records - self.with_key
 
     @property
     def missing(self) -> int:
