@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -115,6 +115,23 @@ class BrokerProcess:
             return self._process.wait(STOP_TIMEOUT_S)
         finally:
             self._process.stdout.close()
+
+
+@contextlib.contextmanager
+def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """`start(overrides)` starts brokers, each with a folder of its own in `folder`; all are ended at the end."""
+    brokers: list[BrokerProcess] = []
+
+    def start(overrides: Mapping[str, str] | None = None) -> BrokerProcess:
+        brokers.append(BrokerProcess(folder / f"broker{len(brokers)}", overrides))
+        brokers[-1].start()
+        return brokers[-1]
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.close()
 
 
 def _read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from integration.broker import BrokerProcess, external_bootstrap
+from integration.broker import BrokerProcess, external_bootstrap, own_brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,18 +42,8 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Start a broker of the test's own: `start_broker({"key": "value"})`. Skips when the tests are given a running one."""
     if external_bootstrap():
         pytest.skip("needs a broker that it may restart or configure")
-    brokers: list[BrokerProcess] = []
-
-    def start(overrides: Mapping[str, str] | None = None) -> BrokerProcess:
-        brokers.append(BrokerProcess(tmp_path / f"broker{len(brokers)}", overrides))
-        brokers[-1].start()
-        return brokers[-1]
-
-    try:
+    with own_brokers(tmp_path) as start:
         yield start
-    finally:
-        for broker in brokers:
-            broker.close()
 
 
 @pytest.fixture

@@ -121,12 +121,16 @@ def test_the_newest_of_each_key_is_there(start_broker: Callable[..., BrokerProce
     assert "isvalid: false" not in printed
     printed = run_tool("kafka.tools.DumpLogSegments", "--index-sanity-check", "--files", ",".join(map(str, indexes))).stdout
     assert printed.count("passed sanity check") == len(indexes), printed
-    old = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap, api_version=(0, 10), auto_offset_reset="earliest", consumer_timeout_ms=2000
-    )
-    old.assign([TopicPartition("kept", 0)])
-    found = {one.key: (one.offset, one.value) for one in old if one.key.startswith(b"key-")}
+    partition = TopicPartition("kept", 0)
+    old = KafkaConsumer(bootstrap_servers=broker.bootstrap, api_version=(0, 10), auto_offset_reset="earliest")
+    old.assign([partition])
+    (end,) = old.end_offsets([partition]).values()
+    found = {}
+    while old.position(partition) < end:
+        for one in old.poll(timeout_ms=60_000).get(partition, []):
+            found[one.key] = (one.offset, one.value)
     old.close()
+    del found[b"end-0"]
     assert {key: one for key, one in found.items() if one[1] is not None} == {
         key: one for key, one in writer.latest.items() if one[1] is not None
     }, "a client of 0.10 reads it converted"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.broker import BrokerProcess
+from integration.broker import BrokerProcess, own_brokers
 from integration.maven import cache_dir
 
 if TYPE_CHECKING:
@@ -50,15 +50,5 @@ def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Start a broker that the test may kill: `own_broker({"key": "value"})`."""
-    brokers: list[BrokerProcess] = []
-
-    def start(overrides: dict[str, str] | None = None) -> BrokerProcess:
-        brokers.append(BrokerProcess(tmp_path / f"own_broker{len(brokers)}", overrides))
-        brokers[-1].start()
-        return brokers[-1]
-
-    try:
+    with own_brokers(tmp_path) as start:
         yield start
-    finally:
-        for broker in brokers:
-            broker.close()

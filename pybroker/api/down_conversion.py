@@ -57,11 +57,19 @@ class DownConversion:
         self._to_magic = to_magic
 
     def convert(
-        self, topic: str, records: FileRecords, fetch_offset: int, cut_batch_size: int = 0
+        self,
+        topic: str,
+        records: FileRecords,
+        fetch_offset: int,
+        cut_batch_size: int = 0,
+        *,
+        read_on: Callable[[int], FileRecords | None],
     ) -> SendPart | bytes | ErrorCode:
         """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE.
 
         `cut_batch_size` is the size of the first batch where `records` end inside it, because its size is the limit; else 0.
+        `read_on(offset)` gives what comes after, None at the end: such clients only get on by records, so where a slice has none
+        for them, of control batches or what compaction has left, the next one is taken.
         """
         started_ns = time.perf_counter_ns()
         limit = records.size
@@ -72,13 +80,10 @@ class DownConversion:
             if self._is_eager:
                 data = down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
                 return data[:limit] if cut_batch_size else data
-            lazy = whole = LazyDownConversion(
-                records,
-                to_magic=self._to_magic,
-                first_offset=fetch_offset,
-                chunk_bytes=self._chunk_bytes,
-                overflow_message_size=self._overflow_message_size,
-            )
+            lazy = whole = self._lazy(records, fetch_offset)
+            while not whole.first_size and (more := read_on(whole.passed_offset)) is not None:
+                whole.close()
+                lazy = whole = self._lazy(more, fetch_offset)
             if cut_batch_size:
                 lazy = CutConversion(whole, limit)
         except UnsupportedCompressionError:
@@ -91,6 +96,15 @@ class DownConversion:
             lazy.drop_first()
         self._kept_bytes += lazy.kept_bytes
         return _Counted(lazy, self._metrics, topic)
+
+    def _lazy(self, records: FileRecords, fetch_offset: int) -> LazyDownConversion:
+        return LazyDownConversion(
+            records,
+            to_magic=self._to_magic,
+            first_offset=fetch_offset,
+            chunk_bytes=self._chunk_bytes,
+            overflow_message_size=self._overflow_message_size,
+        )
 
 
 class _Counted(SendPart):

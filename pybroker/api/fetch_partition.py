@@ -80,7 +80,13 @@ def answer_partition(
             if config is not None and not config.message_downconversion_enable:
                 return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
             if records is not None:
-                converted = conversion.convert(wanted.topic_partition.topic, records, wanted.fetch_offset, data.cut_batch_size)
+                converted = conversion.convert(
+                    wanted.topic_partition.topic,
+                    records,
+                    wanted.fetch_offset,
+                    data.cut_batch_size,
+                    read_on=lambda offset: None if partition is None else partition.read_on(offset, records.size),
+                )
                 if isinstance(converted, ErrorCode):
                     return _refused(wanted, converted)
                 answered.records = converted

@@ -97,6 +97,8 @@ def down_convert_entry(
     )
     if not codec or not count:
         return ConvertedEntry(messages, count)
+    if last_offset < first_offset:  # compaction has left nothing of the batch from there on
+        return ConvertedEntry(b"", 0)
     attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
     value = compress(codec, messages, magic=to_magic)
     return ConvertedEntry(build_message(last_offset, max_timestamp, None, value, magic=to_magic, attributes=attributes), count)
@@ -135,6 +137,8 @@ def down_convert(
 def _down_convert_message(message: memoryview, first_offset: int) -> ConvertedEntry:
     codec = legacy.MessageView(message).compression
     records = [record for record in legacy.records(message) if codec or record.offset >= first_offset]
+    if records and records[-1].offset < first_offset:
+        records = []
     return ConvertedEntry(build_message_set(records, magic=0, compression=codec) if records else b"", len(records))
 
 

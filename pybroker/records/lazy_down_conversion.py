@@ -70,8 +70,8 @@ class RecordsSource(Protocol):
 class LazyDownConversion(SendPart):
     """The records of one partition of a response, in magic 0 or 1.
 
-    `size` is Spre, `first_size` that of the first batch after conversion, 0 in case D. `source` is owned: `close` closes it.
-    Belongs to the loop.
+    `size` is Spre, `first_size` that of the first batch after conversion, 0 in case D: then `passed_offset` is the first one
+    behind what was looked at. `source` is owned: `close` closes it. Belongs to the loop.
     """
 
     makes_bytes: ClassVar[bool] = True
@@ -88,6 +88,7 @@ class LazyDownConversion(SendPart):
         "_to_magic",
         "error",
         "first_size",
+        "passed_offset",
         "records_converted",
         "size",
     )
@@ -120,6 +121,7 @@ class LazyDownConversion(SendPart):
         self._overflow_message_size = overflow_message_size
         self.records_converted = 0
         self.error: CorruptRecordError | UnsupportedCompressionError | None = None
+        self.passed_offset = first_offset
         self.first_size = self._measure_first() if source.size else 0
         if self.first_size:
             self.size = max(source.size, self.first_size)
@@ -171,6 +173,7 @@ class LazyDownConversion(SendPart):
             if converted:
                 return converted
             self._position += size
+            self.passed_offset = _next_offset(entry)
         return 0
 
     def _read_entry(self, position: int) -> memoryview | None:
@@ -253,3 +256,8 @@ class LazyDownConversion(SendPart):
 def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: int) -> bytes:
     """What KIP-283 replaced: the whole slice converted at once, in memory. Only to measure against."""
     return down_convert(source.read(0, source.size), to_magic=to_magic, first_offset=first_offset).data
+
+
+def _next_offset(entry: memoryview) -> int:
+    """The first offset after a batch or message."""
+    return BatchView(entry).next_offset if entry[MAGIC_AT] == MAGIC else int.from_bytes(entry[:8], signed=True) + 1

@@ -32,6 +32,7 @@ from pybroker.replication.fetch_data import (
 )
 
 if TYPE_CHECKING:
+    from pybroker.log.file_records import FileRecords
     from pybroker.log.log import Log
     from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
     from pybroker.metadata.image import PartitionImage
@@ -278,6 +279,14 @@ class Partition:
         if isolation is _TXN_COMMITTED:
             answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
         return answer
+
+    def read_on(self, offset: int, bytes_max: int) -> FileRecords | None:
+        """What follows below the high watermark, at least a batch, for a client to whom what is before says nothing."""
+        high_watermark = self.high_watermark
+        if not self.log.log_start_offset <= offset < high_watermark:
+            return None
+        fetched = self.log.read(offset, bytes_max=bytes_max, upper_offset=high_watermark, min_one_batch=True)
+        return None if isinstance(fetched.records, bytes) else fetched.records
 
     def _answer(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
         answer = FetchPartitionData(

@@ -311,3 +311,16 @@ def test_batches_that_compaction_emptied_are_nothing_to_old_clients(module: Modu
         for data, offsets in ((before + emptied, range(10)), (emptied + after, range(20, 30))):
             part = LazyDownConversion(Slice(data), to_magic=magic, first_offset=0)
             assert [one.offset for one in legacy.records(split(b"".join(pulled(part)))[0])] == list(offsets)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+def test_a_batch_without_records_from_the_offset_on_is_passed(module: ModuleType, codec: CompressionType) -> None:
+    """Compaction leaves a batch its range of offsets: a client may ask behind its last record."""
+    left = bytes(build_batch(some_records(2, base_offset=4), base_offset=0, last_offset=9, compression=codec))
+    with kernels_of(module):
+        part = LazyDownConversion(Slice(left + batch_of(10, 10, codec=codec)), to_magic=1, first_offset=7)
+        assert part.first_size > 0
+        assert [one.offset for one in legacy.records(split(b"".join(pulled(part)))[0])] == list(range(10, 20))
+        nothing = LazyDownConversion(Slice(left), to_magic=1, first_offset=7)
+        assert (nothing.first_size, nothing.passed_offset) == (0, 10)
