@@ -204,7 +204,7 @@ def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
     fill(pair[0], topic, batch_count=1500, count=4)
     kills, there = 0, 0
     while there < 11_000:
-        more = there + chance.randrange(1, 1500)
+        more = there + chance.randrange(1, 3000)
         process = subprocess.Popen(command(pair, topic, path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             wait_for(lambda: written(pair[1], topic) >= more or process.poll() is not None)  # noqa: B023 (called here)
@@ -215,7 +215,7 @@ def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
             assert process.returncode == 0, said
             break
         kills, there = kills + 1, written(pair[1], topic)
-    assert kills >= 4, "it was killed in the middle"
+    assert kills >= 3, "it was killed in the middle"
     last = mirror(pair, topic, path)
     assert last.returncode == 0, last.stderr
     assert assert_mirrored(pair, topic, topic, path) == 12_000
