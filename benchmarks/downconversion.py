@@ -1,6 +1,6 @@
 """KIP-283: reading new batches with an old Fetch, its throughput by chunk size and its memory.
 
-    python -m benchmarks.downconversion [throughput|memory|unread] [--records 1000000] [--no-kafka]
+    python -m benchmarks.downconversion [throughput|memory] [--records 1000000] [--no-kafka]
 
 Throughput: 12 partitions of 1 kB records in batches of 16 kB, read whole with Fetch v2 (magic 1), several passes of which the
 first warms up; once for each chunk size, with conversion in the handler ("eager", no chunks), and without conversion (Fetch v4)
@@ -12,17 +12,14 @@ Ours runs under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apach
 eager switch the answer is built in memory first, which the limit must forbid; lazily it must be sent. Peak anonymous memory is
 sampled from /proc/PID/status (RssAnon).
 
-Unread: what each of some consumers costs (RssAnon) that send a Fetch v3 of 12 MB and never read the answer: one chunk at most.
-The same consumers with Fetch v4, unconverted, tell what of it is not the chunk's.
+What a consumer costs that never reads its answer is in `benchmarks.unread_answers`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import struct
-import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 
@@ -36,7 +33,6 @@ CHUNK_KEY, EAGER_KEY = "pybroker.down.conversion.chunk.bytes", "pybroker.down.co
 CHUNKS_KB = (16, 32, 64, 128, 256, 512, 1024)
 PAPER_MB_S = {16: 136.95, 32: 167.04, 64: 181.92, 128: 197.72, 256: 181.25, 512: 180.41, 1024: 176.64, 0: 178.9}
 TOPIC, PARTITIONS, SIZE = "down", 12, 1000
-SETTLE_S = 2
 MEMORY_PARTITIONS, MEMORY_LIMIT_MB, ANSWER_BYTES = 250, 200, 250_000_000
 
 
@@ -143,46 +139,14 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
     return outcome, records, sampler.before_bytes / 1e6, sampler.peak_bytes / 1e6, cpu, afterwards
 
 
-def unread(options: argparse.Namespace) -> None:
-    rows = []
-    with peers.folder(options) as path:
-        for name in peers.names(options):
-            peer = Peer(name, path / name.split()[-1])
-            peer.start()
-            try:
-                create_topic(peer.bootstrap, TOPIC, PARTITIONS)
-                fill(peer.bootstrap, TOPIC, partitions=PARTITIONS, records=options.records, size=SIZE)
-                for version in (4, 3):
-                    unread_fetches(peer, version, 5)  # what is made once for all
-                    rows.append((name, f"v{version}", unread_fetches(peer, version, options.consumers) / 1e3))
-                    print(*rows[-1], flush=True)
-            finally:
-                peer.close()
-    peers.table(f"{options.consumers} consumers that never read", ["broker", "Fetch", "RssAnon per consumer, kB"], rows)
-
-
-def unread_fetches(peer: Peer, version: int, consumers: int) -> float:
-    """Bytes of anonymous memory for each of so many consumers that ask and do not read."""
-    asks = [raw.Ask(topic=TOPIC, partition=p, bytes_max=1_000_000) for p in range(PARTITIONS)]
-    body = raw.fetch_body(version, asks, bytes_max=50_000_000)
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(raw.Connection(peer.bootstrap)) for _ in range(consumers)]
-        before = procstat.memory_bytes(peer.pid, "RssAnon")
-        for connection in connections:
-            connection.send(raw.FETCH, version, body)
-        time.sleep(SETTLE_S)
-        return (procstat.memory_bytes(peer.pid, "RssAnon") - before) / consumers
-
-
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("part", nargs="?", choices=["throughput", "memory", "unread"], help="one of the three (default: all)")
+    parser.add_argument("part", nargs="?", choices=["throughput", "memory"], help="one of the two (default: both)")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--passes", type=int, default=3, help="measured passes over the topic")
     parser.add_argument("--batch-bytes", type=int, default=16_384, help="batches of the memory test; 900000 is the hardest")
-    parser.add_argument("--consumers", type=int, default=40, help="that do not read")
     options = peers.parsed(parser)
-    for name, part in (("throughput", throughput), ("memory", memory), ("unread", unread)):
+    for name, part in (("throughput", throughput), ("memory", memory)):
         if options.part in (None, name):
             part(options)
 
