@@ -1,0 +1,327 @@
+"""`report`: what it counts is what a plain reading counts, of logs of every kind and of a topic of a real broker."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
+
+from benchmarks.kafka_peer import free_port
+from integration.clients import unique
+from pybroker.pipeline.cluster import Cluster
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.report.counting import Counting
+from pybroker.pipeline.report.job import ReportOptions, run
+from pybroker.pipeline.report.keys import KeyCounts, gini, summarized
+from pybroker.pipeline.report.plan import Wanted
+from pybroker.pipeline.report.tally import Histogram, Series
+from pybroker.records.batch import Record, TimestampType
+from pybroker.records.build import build_batch, build_message_set
+from pybroker.records.compression import CompressionType
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from integration.broker import BrokerProcess
+
+pytestmark = pytest.mark.spark
+
+NOW = 1_700_000_000_000
+HOSTILE = b"<script>alert('$x$')</script>"
+
+
+def records(first: int, count: int, seed: int = 0) -> list[Record]:
+    """Nulls, empty and long keys and values, headers, times that go back and forth, are missing or in the future."""
+    chance = random.Random(first * 7919 + seed)
+    made = []
+    for offset in range(first, first + count):
+        key = chance.choice([None, b"", b"a", b"b" * 300, b"\xff\x00", HOSTILE, b"key-%d" % chance.randrange(50)])
+        value = chance.choice([None, b"", b"v" * chance.randrange(2000)])
+        time = chance.choice(
+            [NOW - 10_000 + offset * 10 + chance.randrange(-3000, 3000), NOW + 86_400_000 if not offset % 50 else NOW]
+        )
+        headers = tuple((f"h{n}", chance.choice([None, b"x" * n])) for n in range(chance.randrange(4)))
+        made.append(Record(offset, time, key, value, headers))
+    return made
+
+
+@dataclass
+class Expected:
+    """Counted one by one."""
+
+    rows: list[Record]
+
+    def check(self, tally: Any, found: Any) -> None:
+        rows, numbers = self.rows, tally.numbers
+        keys = [row.key for row in rows if row.key is not None]
+        values = [row.value for row in rows if row.value is not None]
+        headers = [header for row in rows for header in row.headers]
+        assert (numbers.records, numbers.with_key, numbers.null_keys) == (len(rows), len(keys), len(rows) - len(keys))
+        assert (numbers.tombstones, numbers.key_size, numbers.value_size) == (
+            len(rows) - len(values),
+            sum(map(len, keys)),
+            sum(map(len, values)),
+        )
+        assert (numbers.headers, numbers.with_headers) == (len(headers), sum(bool(row.headers) for row in rows))
+        assert numbers.header_size == sum(len(name.encode()) + len(value or b"") for name, value in headers)
+        assert tally.header_names == Counter(name.encode() for name, _ in headers)
+        assert tally.key_sizes == histogram(map(len, keys))
+        assert tally.value_sizes == histogram(map(len, values))
+        self.check_times(tally)
+        self.check_keys(keys, found)
+
+    def check_times(self, tally: Any) -> None:
+        latest, late, series, timed = -1, [], Series(step=tally.series.step), [row for row in self.rows if row.timestamp >= 0]
+        for row in timed:
+            latest = max(latest, row.timestamp)
+            late.append(latest - row.timestamp)
+            size = len(row.key or b"") + len(row.value or b"")
+            size += sum(len(name.encode()) + len(value or b"") for name, value in row.headers)
+            series.add(row.timestamp, 1, size)
+        numbers, times = tally.numbers, [row.timestamp for row in timed]
+        assert tally.lateness == histogram(late)
+        assert tally.series == series
+        assert (numbers.timeless, numbers.late) == (len(self.rows) - len(timed), sum(ms > 0 for ms in late))
+        assert numbers.future == sum(time > NOW for time in times)
+        expected = (times[0], times[-1], min(times), max(times)) if times else (None,) * 4
+        assert (tally.first_ms, tally.last_ms, tally.least_ms, tally.greatest_ms) == expected
+
+    def check_keys(self, keys: list[bytes], found: Any) -> None:
+        summary, counted = summarized([found]), Counter(keys)
+        assert (summary.is_exact, summary.error, summary.distinct) == (True, 0, len(counted))
+        ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        assert list(summary.top) == ordered[:20]
+        if keys:
+            assert summary.top_share == sum(count for _, count in ordered[: ceil(len(ordered) / 100)]) / len(keys)
+            assert summary.gini == gini(list(counted.values()))
+
+
+def histogram(values: Any) -> Histogram:
+    made = Histogram()
+    for value in values:
+        made.add(value)
+    return made
+
+
+def counted(log: bytes, first: int, end: int) -> tuple[Any, Any]:
+    counting = Counting(NOW, 1000, 1 << 20)
+    counting.add(memoryview(log), first, end)
+    counting.looked(end - first, 0)
+    return counting.finish()
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 500), (0, 7), (123, 456), (499, 500)])
+def test_batches_in_every_codec_are_counted_as_one_by_one(first: int, end: int) -> None:
+    rows, batches, at = records(0, 500), [], 0
+    for number, count in enumerate((1, 99, 150, 50, 200)):
+        mine = rows[at : at + count]
+        batches.append((at, at + count, CompressionType(number), build_batch(mine, compression=CompressionType(number))))
+        at += count
+    tally, found = counted(b"".join(data for *_, data in batches), first, end)
+    Expected([row for row in rows if first <= row.offset < end]).check(tally, found)
+    seen = [batch for batch in batches if batch[0] < end and batch[1] > first]
+    assert (tally.numbers.batches, tally.numbers.size) == (len(seen), sum(len(data) for *_, data in seen))
+    assert tally.batch_sizes == histogram(len(data) for *_, data in seen)
+    assert tally.batch_records == histogram(last - begin for begin, last, *_ in seen)
+    assert dict(tally.magics) == {2: len(seen)}
+    for begin, last, codec, data in seen:
+        mine = tally.codecs[codec.name.lower()]
+        assert (mine.batches, mine.records, mine.size) == (1, last - begin, len(data))
+        assert mine.plain_size == len(build_batch(rows[begin:last]))
+    assert tally.numbers.missing == 0
+
+
+def test_gaps_transactions_and_producers() -> None:
+    rows = records(0, 60)
+    left = [row for row in rows[:10] if row.offset in {2, 3, 7}]
+    ours: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+
+    def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
+        said = TransactionMarker(kind, 0)
+        return build_transaction_marker(said, producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW, offset=offset)
+
+    log = b"".join(
+        [
+            build_batch(left, base_offset=0, last_offset=9),
+            build_batch([], base_offset=10, last_offset=14),
+            build_batch(rows[20:25], **ours),
+            build_batch(rows[25:30], **ours | {"producer_id": 6, "is_transactional": True}),
+            build_batch(rows[30:33], **ours | {"producer_id": 7, "is_transactional": True}),
+            marker(ControlType.ABORT, 6, 33),
+            marker(ControlType.COMMIT, 7, 34),
+            build_batch(rows[35:39], **ours | {"producer_id": 6, "is_transactional": True}),
+        ]
+    )
+    tally, found = counted(log, 0, 45)
+    numbers = tally.numbers
+    Expected([*left, *rows[20:33], *rows[35:39]]).check(tally, found)
+    assert (numbers.batches, numbers.emptied, numbers.holed, numbers.control) == (6, 1, 1, 2)
+    assert (numbers.commits, numbers.aborts, numbers.aborted, numbers.undecided) == (1, 1, 5, 4)
+    assert (tally.idempotent, tally.transactional) == ({5}, {6, 7})
+    assert numbers.missing == 45 - 20 - 2
+    assert numbers.size + numbers.control_size == len(log)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats(magic: int, codec: CompressionType) -> None:
+    rows = [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in records(5, 40)]
+    log = build_message_set(rows, magic=magic, compression=codec) + build_batch(records(45, 5))
+    tally, found = counted(log, 10, 48)
+    Expected([*rows[5:], *records(45, 5)[:3]]).check(tally, found)
+    assert dict(tally.magics) == {magic: 1 if codec else 35, 2: 1}
+    assert tally.codecs[codec.name.lower()].records == (40 if codec else 35 + 5)
+
+
+def test_times_of_the_broker_are_those_of_the_batch() -> None:
+    rows = records(0, 20)
+    log = build_batch(rows, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW - 5)
+    tally, found = counted(log, 0, 20)
+    Expected([row._replace(timestamp=NOW - 5) for row in rows]).check(tally, found)
+
+
+def test_only_tombstones_and_records_without_times() -> None:
+    rows = [Record(offset, -1, b"%d" % offset, None) for offset in range(10)]
+    tally, found = counted(build_batch(rows), 0, 10)
+    Expected(rows).check(tally, found)
+
+
+def test_a_damaged_batch_is_an_error() -> None:
+    log = build_batch(records(0, 5))
+    log[-1] ^= 1
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        counted(log, 0, 5)
+
+
+def test_too_many_keys_are_estimated_and_the_frequent_ones_kept() -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    parts, true = [], Counter[bytes]()
+    for number in range(2):
+        counts = KeyCounts(2000, 1 << 20)
+        for chunk in range(40):
+            rare = [b"%d-%d-%d" % (number, chunk, n) for n in range(20_000)]
+            keys = [*rare, *[b"often"] * 500, *[b"less"] * 300]
+            true.update(keys)
+            counts.add(pa.array(keys, pa.binary()))
+        parts.append(counts.found())
+    summary = summarized(parts)
+    assert not summary.is_exact
+    assert summary.distinct == pytest.approx(len(true), rel=0.03)
+    assert [key for key, _ in summary.top[:2]] == [b"often", b"less"]
+    assert all(count <= true[key] <= count + summary.error for key, count in summary.top)
+    assert (summary.gini, summary.top_share) == (None, None)
+
+
+def test_histograms_and_series_of_arrays_are_those_of_single_numbers() -> None:
+    import numpy as np  # noqa: PLC0415
+
+    chance = random.Random(1)
+    values = [chance.randrange(1 << chance.randrange(1, 53)) for _ in range(5000)] + [0, 511, 512, 1023, 1024]
+    fast = Histogram()
+    fast.add_array(np.array(values[:2000], np.int64))
+    fast.add_array(np.array(values[2000:], np.int64))
+    assert fast == histogram(values)
+
+
+# --- With Spark and a broker ----------------------------------------------------------------------------------------------------
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    """Three partitions, the last of them empty; two producers of different codecs."""
+    Cluster(bootstrap).create_topic(topic, 3)
+    for codec, partition, count in (("lz4", 0, 700), ("none", 1, 300), ("zstd", 0, 200)):
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": codec != "none"})
+        for row in records(0, count, partition):
+            producer.produce(
+                topic,
+                row.value,
+                row.key,
+                partition,
+                timestamp=row.timestamp,
+                headers=[(name, value) for name, value in row.headers],
+            )
+        assert producer.flush(30) == 0
+
+
+def consumed(bootstrap: str, topic: str, partition: int, end: int) -> list[Record]:
+    """What a stock client reads."""
+    rows: list[Record] = []
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    while len(rows) < end:
+        found = consumer.consume(end - len(rows), timeout=30)
+        assert found, "nothing came for half a minute"
+        for one in found:
+            assert not one.error()
+            kind, time = one.timestamp()
+            headers = tuple((name, value) for name, value in one.headers() or ())
+            time = -1 if kind == TIMESTAMP_NOT_AVAILABLE else time
+            rows.append(Record(one.offset(), time, one.key(), one.value(), headers))
+    consumer.close()
+    return rows
+
+
+def test_a_report_says_what_a_plain_consumer_reads(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+    topic, bootstrap = unique("report"), spark_broker.bootstrap
+    fill(bootstrap, topic)
+    options = ReportOptions(bootstrap=bootstrap, path=tmp_path / "r", topics=(topic,), has_summary=True)
+    result = run(spark, options)
+    rows = [consumed(bootstrap, topic, partition, count) for partition, count in enumerate((900, 300, 0))]
+    [found] = result.report.topics
+    assert (result.records, found.is_whole, found.skew) == (1200, True, 2.25)
+    for partition, mine in zip(found.partitions, rows, strict=True):
+        now, numbers = result.report.now_ms, partition.tally.numbers
+        assert [numbers.records, numbers.future] == [len(mine), sum(row.timestamp > now for row in mine)]
+        numbers.future = sum(row.timestamp > NOW for row in mine)
+        assert numbers.value_size == sum(len(row.value or b"") for row in mine)
+        Expected(mine).check_times(partition.tally)
+    counts = Counter(row.key for mine in rows for row in mine if row.key is not None)
+    assert dict(found.keys.top).items() <= counts.items()
+    assert found.keys.distinct == len(counts)
+    assert (set(found.total.codecs), len(found.total.idempotent)) == ({"lz4", "none", "zstd"}, 2)
+    assert sum(codec.records for codec in found.total.codecs.values()) == 1200
+    page, said = result.page.read_text(), json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert page.count("data:image/png;base64,") == 2
+    assert "<script" not in page
+    assert said["topics"][0]["records"] == 1200
+    assert said["topics"][0]["codecs"]["zstd"]["ratio"] > 1
+
+
+def test_a_part_of_a_topic_and_topics_without_records(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+    topic, bootstrap = unique("report"), spark_broker.bootstrap
+    fill(bootstrap, topic)
+    Cluster(bootstrap).create_topic(f"{topic}.empty", 2)
+    path = tmp_path / "one.html"
+    wanted = Wanted(from_offset=100, last=150, sample=50)
+    result = run(spark, ReportOptions(bootstrap=bootstrap, path=path, pattern=f"{topic}.*", wanted=wanted))
+    assert [one.name for one in result.report.topics] == [topic, f"{topic}.empty"]
+    assert (result.records, result.summary, [one.name for one in tmp_path.iterdir()]) == (100, None, ["one.html"])
+    ranges = [one.extent.ranges for one in result.report.topics[0].partitions]
+    assert (ranges[0][0][0], ranges[1][0][0], ranges[2]) == (750, 150, ())
+    assert "Looked at 100 of 1,200 offsets." in path.read_text()
+    nothing = run(spark, ReportOptions(bootstrap=bootstrap, path=path, topics=(f"{topic}.empty",)))
+    assert nothing.records == 0
+    assert "No records." in path.read_text()
+
+
+def test_what_is_not_there_is_said(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+    bootstrap, path = spark_broker.bootstrap, tmp_path / "r"
+    with pytest.raises(PipelineError, match=f"^no topic missing at {bootstrap}$"):
+        run(spark, ReportOptions(bootstrap=bootstrap, path=path, topics=("missing",)))
+    with pytest.raises(PipelineError, match=f"^there is no topic at {bootstrap} that matches 'missing'$"):
+        run(spark, ReportOptions(bootstrap=bootstrap, path=path, pattern="missing"))
+    away = f"127.0.0.1:{free_port()}"
+    with pytest.raises(PipelineError, match=f"^no broker at {away}: Connection refused, for 0.5 s"):
+        run(spark, ReportOptions(bootstrap=away, path=path, retry_s=0.5))
+    assert not any(path.iterdir())
