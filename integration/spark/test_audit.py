@@ -122,6 +122,8 @@ def _produce(scene: Scene) -> None:
         [("audit.producer", b"\xff" + name), ("audit.tier", b"producer"), ("audit.sequence", b"\x01" + bytes(8))],
         [("audit.producer", name), ("audit.tier", None), ("audit.sequence", b"\x01" + bytes(8))],
         [("audit.producer", name)] * 3,
+        # as another helper might: tags first, in another order
+        [("audit.sequence", b"\x01" + bytes(8)), ("audit.tier", b"gate"), ("audit.producer", b"y/" + b"a" * 20), ("mine", b"1")],
     ):
         plain.produce(scene.topic, b"v", partition=1, timestamp=START_MS, headers=headers)
     plain.produce(scene.counts, b"no count")
@@ -223,7 +225,7 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
     assert {entry.name for entry in path.iterdir()} == {"counts", "summary.json", "completeness.png", "index.html"}
     assert (path / "completeness.png").read_bytes().startswith(b"\x89PNG")
     said = result.stdout.splitlines()
-    assert said[0] == f"{scene.topic}: 3 producers, 4 buckets of 60 s"
+    assert said[0] == f"{scene.topic}: 4 producers, 4 buckets of 60 s"
     assert said[-1] == "mirror: 5 lost, 2 doubled; lake: 5 lost, 2 doubled"
     for line in (
         "6 records without tags are not compared",
@@ -259,6 +261,7 @@ def _check_table(found: dict[tuple[str | None, str, int], dict[str, Any]]) -> No
     assert numbers(found["doomed", "producer", 0], *counted) == (20, 20, 0, 0, 11, 0, 0)
     for tier in ("cluster", "mirror", "lake"):
         assert numbers(found["doomed", tier, 0], *counted[:-1]) == (30, 30, 0, 0, 1, 0)
+        assert numbers(found["y", tier, 0], *counted[:-1]) == (1, 1, 0, 0, 0, 0)
         assert numbers(found[None, tier, 0], "untagged", "damaged", "other_version", "lost") == (2, 4, 1, 0)
     assert {row["state"] for row in found.values()} == {"closed"}
 
@@ -329,6 +332,25 @@ def test_what_is_missing_or_foreign_is_one_line(spark: SparkSession, scene: Scen
     result = invoke(spark, str(tmp_path / "taken"), "--topic", scene.topic, "--tier", here)
     assert "taken is not empty and no result of an audit: its summary.json is missing" in result.output
     assert [entry.name for entry in (tmp_path / "taken").iterdir()] == ["other"]
+
+
+def test_what_may_have_been_deleted_because_of_its_age_is_known(spark_broker: BrokerProcess) -> None:
+    topic, bootstrap = unique("old"), spark_broker.bootstrap
+    Cluster(bootstrap).create_topic(topic, 2)
+    plain = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for number in range(10):
+        plain.produce(topic, b"v", partition=0, timestamp=START_MS + number)
+    assert plain.flush(30) == 0
+    tier = Tier("cluster", bootstrap, f"{topic}")
+    assert sources.survey(tier, ["orders"], START_MS + 99).horizons == {}
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.delete_records({kafka.TopicPartition(topic, 0): 4})
+        assert sources.survey(tier, ["orders"], START_MS + 99).horizons == {"orders": START_MS + 4}
+        admin.delete_records({kafka.TopicPartition(topic, 0): 10})
+        assert sources.survey(tier, ["orders"], START_MS + 99).horizons == {"orders": START_MS + 99}
+    finally:
+        admin.close()
 
 
 def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
