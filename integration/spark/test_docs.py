@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-JOBS = ("archive", "doctor", "generate", "mirror", "replay")
+JOBS = ("archive", "doctor", "generate", "mirror", "replay", "report")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
 
 RUN_ALL = """
@@ -63,6 +63,7 @@ def test_the_examples_of_the_page_work(spark_broker: BrokerProcess, tmp_path: Pa
         "100,000 records mirrored in",
         f"{topic}:0:1234",
         f"Origin(topic='{topic}', partition=0, offset=1234)",
+        "1 topic, 100,000 records, ",
         "0 records",
     ):
         assert line in run.stdout

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from integration.clients import unique
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
+from pybroker.pipeline.report.heard import Heard, teller
 from pybroker.pipeline.report.job import ReportOptions, run
 from pybroker.pipeline.report.keys import KeyCounts, gini, summarized
 from pybroker.pipeline.report.plan import Wanted
@@ -232,6 +234,22 @@ def test_histograms_and_series_of_arrays_are_those_of_single_numbers() -> None:
     fast.add_array(np.array(values[:2000], np.int64))
     fast.add_array(np.array(values[2000:], np.int64))
     assert fast == histogram(values)
+
+
+def test_the_driver_hears_how_far_tasks_are() -> None:
+    with Heard("localhost") as heard:
+        assert heard.ear is not None
+        strangers = replace(heard.ear, secret=b"x" * len(heard.ear.secret))
+        deadline = time.monotonic() + 30
+        tell = [teller(heard.ear, 1), teller(strangers, 2), teller(heard.ear, 3), teller(None, 4)]
+        while heard.records < 12 and time.monotonic() < deadline:
+            for one in tell:
+                one(5)
+            time.sleep(0.01)
+        assert heard.records >= 12
+        assert not heard.records % 5
+    with Heard("nowhere.invalid") as deaf:
+        assert (deaf.ear, deaf.records) == (None, 0)
 
 
 # --- With Spark and a broker ----------------------------------------------------------------------------------------------------

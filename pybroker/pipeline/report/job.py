@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import explained
 from pybroker.pipeline.mirror.topics import chosen_topics
 from pybroker.pipeline.progress import Progress, Standing
+from pybroker.pipeline.report.heard import Ear, Heard, teller
 from pybroker.pipeline.report.keys import Found, summarized
 from pybroker.pipeline.report.page import written
 from pybroker.pipeline.report.plan import Wanted, extent
@@ -134,19 +135,19 @@ def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Fo
     tasks = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
     if not tasks:
         return {}
-    rows = spark.sparkContext.accumulator(0)
-    work = partial(_spark_task, [(number, parts[number]) for number in tasks], rows)
-    with explained(), Progress("report", lambda: Standing(rows.value, sum(sizes))):
-        found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
+    with explained(), Heard(spark.conf.get("spark.driver.host", "localhost") or "localhost") as heard:
+        work = partial(_spark_task, [(number, parts[number]) for number in tasks], heard.ear)
+        with Progress("report", lambda: Standing(heard.records, sum(sizes))):
+            found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
     return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (our own task has made it)
 
 
-def _spark_task(tasks: list[tuple[int, Part]], rows: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _spark_task(tasks: list[tuple[int, Part]], ear: Ear | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
         number, part = tasks[place]
-        found = pickle.dumps(look(part, rows.add))
+        found = pickle.dumps(look(part, teller(ear, number)))
         yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "found": pa.array([found], pa.binary())})
 
 
