@@ -355,6 +355,13 @@ def test_the_page_says_what_was_not_looked_at_and_what_is_an_estimate() -> None:
     assert "Not all" not in whole
 
 
+def test_large_rates_are_whole_numbers() -> None:
+    found = tally(10)
+    found.numbers.records, found.numbers.size = 5, 24_687_860
+    page = written(report(topic("t", found)), lambda _: [])
+    assert '<td class="number">2.5</td><td class="number">12,343,930</td>' in page
+
+
 def test_a_topic_without_records_needs_no_pictures() -> None:
     page = written(report(topic("empty", Tally())), lambda _: pytest.fail("nothing to draw"))
     assert "No records." in page

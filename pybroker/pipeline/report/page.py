@@ -198,4 +198,7 @@ def _share(number: int, whole: int) -> str:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
+    """As short as makes sense, and never with an exponent."""
+    if value is None:
+        return None
+    return round(value, 1) if value < 1000 else round(value)
