@@ -111,8 +111,8 @@ def test_a_changed_file_is_found(spark: SparkSession, spark_broker: BrokerProces
         verify(spark, options.path)
 
 
-def test_another_topic_a_gone_checkpoint_and_a_topic_made_again_are_refused(
-    spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
+def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_made_again_are_refused(
+    spark: SparkSession, spark_broker: BrokerProcess, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     topic = make(spark, spark_broker.bootstrap, 50, partitions=1)
     other = make(spark, spark_broker.bootstrap, 50, partitions=1)
@@ -121,6 +121,10 @@ def test_another_topic_a_gone_checkpoint_and_a_topic_made_again_are_refused(
     wrong = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=options.path, topics=(other,))
     with pytest.raises(PipelineError, match=f"is an archive of {topic}: archive other topics to another folder"):
         run(spark, wrong)
+    elsewhere = own_broker().bootstrap
+    make(spark, elsewhere, 50, partitions=1, topic=topic)
+    with pytest.raises(PipelineError, match="cluster"):
+        run(spark, ArchiveOptions(bootstrap=elsewhere, path=options.path, topics=(topic,)))
     missing = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=tmp_path / "new", topics=("nowhere",))
     with pytest.raises(PipelineError, match=r"no topic nowhere at 127\.0\.0\.1"):
         run(spark, missing)

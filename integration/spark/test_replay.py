@@ -117,7 +117,9 @@ def test_a_range_of_offsets_or_times_is_chosen(
     assert log_of(spark_broker.bootstrap, by_time) == expected
 
 
-def test_kills_lose_and_double_nothing(spark: SparkSession, spark_broker: BrokerProcess, archived: tuple[str, Path]) -> None:
+def test_kills_and_ctrl_c_lose_and_double_nothing(
+    spark: SparkSession, spark_broker: BrokerProcess, archived: tuple[str, Path]
+) -> None:
     topic, path = archived
     copy = unique("killed")
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy]
@@ -128,17 +130,19 @@ def test_kills_lose_and_double_nothing(spark: SparkSession, spark_broker: Broker
         there = cluster.topics().get(copy, 0)
         return sum(extent.end for extent in cluster.extents({copy: there}).values())
 
-    for rate in ("800", "600", "0"):
+    for rate, number in (("800", signal.SIGKILL), ("600", signal.SIGINT)):
         before = arrived()
         process = subprocess.Popen([*command, "--rate", rate], stderr=subprocess.PIPE, process_group=0)
         try:
             _wait(lambda process=process, before=before: process.poll() is not None or arrived() > before)  # type: ignore[misc]
             kills += process.poll() is None
+            os.killpg(process.pid, number)
+            process.communicate(timeout=120)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    assert kills >= 2
+        assert process.returncode == (130 if number is signal.SIGINT else -number)
+    assert kills == 2
     result = run(spark, ReplayOptions(path=path, bootstrap=spark_broker.bootstrap, to=copy))
     assert result.there_before > 0
     assert log_of(spark_broker.bootstrap, copy) == log_of(spark_broker.bootstrap, topic)

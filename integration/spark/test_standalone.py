@@ -29,11 +29,14 @@ from pybroker.pipeline import generate
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.archive.verify import verify
+from pybroker.pipeline.datasource import register
+from pybroker.pipeline.mirror.job import MirrorOptions
+from pybroker.pipeline.mirror.job import run as mirror
 from pybroker.pipeline.replay.job import ReplayOptions
 from pybroker.pipeline.replay.job import run as replay
 from pybroker.pipeline.session import spark_session
 
-master, bootstrap, topic, path = sys.argv[1:]
+master, bootstrap, topic, path, data_dir = sys.argv[1:]
 conf = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2"}
 spark = spark_session("cluster", master=master, conf=conf)
 
@@ -51,18 +54,23 @@ print(generate.run(spark, made).records)
 print(archive(spark, ArchiveOptions(bootstrap=bootstrap, path=Path(path), topics=(topic,))).records)
 print(verify(spark, Path(path)).records)
 print(replay(spark, ReplayOptions(path=Path(path), bootstrap=bootstrap, to=topic + "-copy")).records)
+copied = MirrorOptions(path=Path(path + "-map"), source=bootstrap, target=bootstrap, topics=(topic,), prefix="copy.")
+print(mirror(spark, copied).counts.records)
+register(spark)
+table = spark.read.format("pybroker").option("topic", topic).option("columns", "partition,offset").load(data_dir)
+print(table.distinct().count())
 spark.stop()
 """
 
 
 def test_jobs_run_on_a_master_and_two_workers(spark_broker: BrokerProcess, tmp_path: Path) -> None:
     with standalone(tmp_path / "cluster", workers=2) as master:
-        arguments = [master, spark_broker.bootstrap, unique("cluster"), str(tmp_path / "archive")]
+        arguments = [master, spark_broker.bootstrap, unique("cluster"), str(tmp_path / "archive"), str(spark_broker.data_dir)]
         command = [sys.executable, "-c", SCRIPT, *arguments]
         run = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
         assert run.returncode == 0, run.stderr[-3000:]
-        assert run.stdout.split() == ["2", sys.executable, *["4000"] * 4]
-        progress = ("generate: ", "archive: ", "replay: ")
+        assert run.stdout.split() == ["2", sys.executable, *["4000"] * 6]
+        progress = ("generate: ", "archive: ", "replay: ", "mirror: ")
         assert all(line.startswith(progress) for line in run.stderr.splitlines()), run.stderr
         for number in range(2):
             assert list((tmp_path / "cluster" / f"work{number}").glob("app-*/*/stderr"))
