@@ -205,8 +205,7 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
                 taken[name, step.broker.name] = Taken(
                     seconds=time.monotonic() - began, cpu_s=procstat.cpu_s(step.broker.pid) - cpu_s
                 )
-                news = f"{name}: {moved:,} records in {taken[name, step.broker.name].seconds:.1f} s"
-                print(f"{step.broker.name}: {news}", file=sys.stderr, flush=True)
+                tell(name, step, moved, taken[name, step.broker.name])
                 if moved != step.count:
                     raise RuntimeError(f"{name} on {step.broker.name} moved {moved} records of {step.count}")
     finally:
@@ -216,6 +215,13 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
                 cluster.delete_topic(topic)
             shutil.rmtree(step.archived, ignore_errors=True)
     return taken
+
+
+def tell(name: str, step: Step, moved: int, taken: Taken) -> None:
+    """A line on stderr, so that a run that is stopped has said something."""
+    rate = moved / taken.seconds
+    figures = f"{taken.seconds:.1f} s, {rate:,.0f} rows/s, {rate * step.size / 1e6:.1f} MB/s, broker CPU-s {taken.cpu_s:.2f}"
+    print(f"{step.broker.name}: {name}: {moved:,} records, {figures}", file=sys.stderr, flush=True)
 
 
 def best(rounds: Iterable[dict[tuple[str, str], Taken]]) -> dict[tuple[str, str], Taken]:
