@@ -133,7 +133,7 @@ def summarized(parts: Sequence[Found]) -> KeySummary:
     error, distinct = sum(part.error for part in parts), len(counts)
     is_exact = all(part.registers is None for part in parts)
     if not is_exact:
-        registers = np.zeros(1 << REGISTER_BITS, np.uint8)
+        registers: Any = np.zeros(1 << REGISTER_BITS, np.uint8)
         for part, mine in zip(parts, tables, strict=True):
             if part.registers is not None:
                 registers = np.maximum(registers, np.frombuffer(part.registers, np.uint8))
@@ -191,7 +191,7 @@ def hashed(keys: Any) -> Any:
     ends = np.frombuffer(ends_buffer, np.int64)[keys.offset : keys.offset + len(keys) + 1]
     low, high = int(ends[0]), int(ends[-1])
     data = np.frombuffer(data_buffer, np.uint8)[low:high] if high > low else np.zeros(0, np.uint8)
-    sums = np.zeros(high - low + 1, np.uint64)
+    sums: Any = np.zeros(high - low + 1, np.uint64)
     np.cumsum((data.astype(np.uint64) + np.uint64(1)) * _powers(_PRIME, high - low), out=sums[1:], dtype=np.uint64)
     first, last = ends[:-1] - low, ends[1:] - low
     back = _powers(_INVERSE, high - low + 1)  # takes the sum of a key from its place in the data to the beginning
@@ -204,7 +204,7 @@ def hashed(keys: Any) -> Any:
 def _powers(base: int, count: int) -> Any:
     import numpy as np  # noqa: PLC0415 (an extra)
 
-    found = np.full(count, base, np.uint64)
+    found: Any = np.full(count, base, np.uint64)
     found[:1] = 1
     return np.cumprod(found, dtype=np.uint64)
 
