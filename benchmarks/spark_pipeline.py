@@ -44,7 +44,7 @@ READY_S = 30
 BROKER = {
     "log.retention.ms": "-1",
     "auto.create.topics.enable": "false",
-    "file.delete.delay.ms": "1000",  # the disk is needed for the next round
+    "log.segment.delete.delay.ms": "1000",  # the disk is needed for the next round
 }
 
 
