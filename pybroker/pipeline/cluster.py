@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 ANSWER_TIMEOUT_S: Final = 15.0
 _RETRY_PAUSE_S: Final = 0.5
+_LEADER_PAUSE_S: Final = 0.05
+_LEADERLESS: Final = frozenset(
+    {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
+)  # librdkafka's names
 NO_LOG: Final = logging.getLogger("pybroker.pipeline.client")
 NO_LOG.addHandler(logging.NullHandler())
 NO_LOG.propagate = False
@@ -114,14 +118,29 @@ class Cluster:
         partitions = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
         if not partitions:
             return {}
-        found: dict[str, dict[tuple[str, int], int]] = {}
-        for which, spec in (("start", OffsetSpec.earliest()), ("end", OffsetSpec.latest())):
-            futures = self._admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=ANSWER_TIMEOUT_S)
-            found[which] = {
-                (tp.topic, tp.partition): int(self._ask("its offsets", lambda f=future: f.result().offset))
-                for tp, future in futures.items()
-            }
-        return {key: Extent(start, found["end"][key]) for key, start in found["start"].items()}
+        starts = self._offsets(partitions, OffsetSpec.earliest())
+        ends = self._offsets(partitions, OffsetSpec.latest())
+        return {key: Extent(start, ends[key]) for key, start in starts.items()}
+
+    def _offsets(self, partitions: list[Any], spec: Any) -> dict[tuple[str, int], int]:
+        """One offset of each partition; waits for partitions of a topic that was just made to have a leader that knows it."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        found: dict[tuple[str, int], int] = {}
+        while True:
+            missing = [tp for tp in partitions if (tp.topic, tp.partition) not in found]
+            futures = self._admin.list_offsets(dict.fromkeys(missing, spec), request_timeout=ANSWER_TIMEOUT_S)
+            for tp, future in futures.items():
+                try:
+                    found[tp.topic, tp.partition] = int(future.result().offset)
+                except KafkaException as error:
+                    why = error.args[0]
+                    if why.name() not in _LEADERLESS or time.monotonic() > deadline:
+                        raise PipelineError(f"{self.bootstrap} does not tell its offsets: {why.str()}") from error
+            if len(found) == len(partitions):
+                return found
+            time.sleep(_LEADER_PAUSE_S)
 
     def is_there(self) -> bool:
         """Whether anyone answers, within a few seconds."""
