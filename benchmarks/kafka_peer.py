@@ -95,7 +95,11 @@ def classpath(release: str = RELEASE) -> str:
             (Path(work) / "pom.xml").write_text(POM.format(release=release, binding=binding))
             command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"]
             subprocess.run(command, cwd=work, check=True)
-            (Path(work) / "libs").replace(folder)  # whole or not at all
+            try:
+                (Path(work) / "libs").replace(folder)  # whole or not at all
+            except OSError:
+                if not folder.exists():  # another process was faster
+                    raise
     return f"{folder}/*"
 
 

@@ -64,8 +64,11 @@ def tools_folder() -> Path:
         )
         if run.returncode != 0 or not any(fresh.glob("kafka_2.13-*.jar")):
             raise RuntimeError(f"Maven cannot get Kafka {KAFKA_VERSION}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
-        if not folder.exists():  # another test may have been faster
+        try:
             fresh.rename(folder)
+        except OSError:
+            if not folder.exists():  # another test was faster
+                raise
     return folder
 
 
