@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import kafka
 import pytest
-from click.testing import CliRunner, Result
 
 from integration.clients import unique
-from pybroker.cli import spark_audit
+from integration.spark.audits import BUCKET_MS, START_MS, invoke, numbers, rows, spans
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.audit import sources
-from pybroker.pipeline.audit.job import AuditOptions, run
+from pybroker.pipeline.audit.job import run
+from pybroker.pipeline.audit.options import AuditOptions
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
 from pybroker.pipeline.cluster import Cluster
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-START_MS = 1_790_000_040_000
-BUCKET_MS = 60_000
 PARTITIONS = 3
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE, OVERVIEW = DOCS / "audit.md", DOCS / "pipeline.md"
@@ -163,46 +161,10 @@ def _client(scene: Scene) -> confluent_kafka.Producer:
     return confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "enable.idempotence": True})
 
 
-def invoke(spark: SparkSession, *arguments: str) -> Result:
-    """The command in this process, on the session of the tests."""
-
-    @contextlib.contextmanager
-    def job(*_: object) -> Iterator[SparkSession]:
-        try:
-            yield spark
-        except PipelineError as error:
-            raise spark_audit.click.ClickException(str(error)) from error
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_audit, "job", job)
-        return CliRunner().invoke(spark_audit.command, list(arguments))
-
-
 def arguments_for(scene: Scene, path: Path) -> list[str]:
     tiers = [part for tier in scene.tiers for part in ("--tier", f"{tier.name}={tier.source}")]
     renames = [part for tier in scene.tiers[1:] for part in ("--rename", f"{tier.name}={tier.rename}")]
     return [str(path), "--topic", scene.topic, *tiers, *renames, "--counts-topic", scene.counts]
-
-
-def rows(path: Path) -> dict[tuple[str | None, str, int], dict[str, Any]]:
-    """The table by producer, tier and number of the bucket."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    found = {}
-    for row in pq.read_table(path / "counts").to_pylist():
-        bucket = (int(row["bucket"].timestamp() * 1000) - START_MS) // BUCKET_MS
-        key = row["producer"], row["tier"], bucket
-        assert key not in found
-        found[key] = row
-    return found
-
-
-def numbers(row: dict[str, Any], *names: str) -> tuple[int, ...]:
-    return tuple(row[name] for name in names)
-
-
-def spans(row: dict[str, Any], name: str) -> list[tuple[int, int]]:
-    return [(one["first"], one["last"]) for one in row[name]]
 
 
 def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(

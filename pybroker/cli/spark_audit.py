@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +12,7 @@ import click
 from pybroker.cli.spark_options import SparkOptions, job, spark_options
 
 if TYPE_CHECKING:
-    import datetime as dt
-
+    from pybroker.pipeline.audit.incremental import Passed
     from pybroker.pipeline.audit.sources import Tier
 
 LOST_OR_DOUBLED: Final = 3
@@ -37,6 +38,21 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
 @click.option("--close-all", is_flag=True, help="The producers have ended: judge the last buckets, too.")
 @click.option("--from-time", type=_TIME, metavar="TIME", help="Only buckets from here on (UTC).")
 @click.option("--to-time", type=_TIME, metavar="TIME", help="Only buckets before (UTC).")
+@click.option(
+    "--incremental", is_flag=True, help="Read only what is new since the pass before, for which PATH keeps what is needed."
+)
+@click.option(
+    "--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, such a pass so often."
+)
+@click.option(
+    "--keep-s",
+    default=3600.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Compare what is so late; with --incremental.",
+)
+@click.option("--pass-records", default=10_000_000, show_default=True, type=click.IntRange(min=1), help="At most, in a pass.")
+@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before a pass could read them.")
 @click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
 @spark_options
 def command(
@@ -55,6 +71,11 @@ def command(
     close_all: bool,
     from_time: dt.datetime | None,
     to_time: dt.datetime | None,
+    incremental: bool,
+    interval_s: float | None,
+    keep_s: float,
+    pass_records: int,
+    allow_loss: bool,
     retry_s: float,
 ) -> None:
     """Compare what producers sent with what each tier has, by sequence numbers, and write the result to PATH.
@@ -63,15 +84,20 @@ def command(
     """
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
-    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415 (only when it runs)
+    if (incremental or interval_s is not None) and (from_time or to_time):
+        raise click.UsageError("--incremental and --every take no --from-time and no --to-time")
+    from pybroker.pipeline.audit import incremental as passes  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415
+    from pybroker.pipeline.audit.options import AuditOptions, Incremental  # noqa: PLC0415
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
 
+    how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=allow_loss)
     try:
         chosen = _tiers(tiers, renames)
         clusters = [tier.source for tier in chosen if tier.folder is None]
         if counts is None and not clusters and not no_counts:
             raise click.UsageError("no tier is a cluster: --counts tells where the producers' counts are, or --no-counts")
-        options = audit.AuditOptions(
+        options = AuditOptions(
             path=path,
             tiers=chosen,
             topics=topics,
@@ -84,15 +110,36 @@ def command(
             from_ms=_ms(from_time),
             to_ms=_ms(to_time),
             retry_s=retry_s,
+            incremental=how if incremental or interval_s is not None else None,
         )
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
     with job("audit", where) as spark:
-        result = audit.run(spark, options)
+        if options.incremental is None:
+            result = audit.run(spark, options)
+        else:
+            result = passes.run(spark, options, None if interval_s is None else _teller())
     for line in result.summary.lines():
         click.echo(line)
     if not result.is_good:
         raise click.exceptions.Exit(LOST_OR_DOUBLED)
+
+
+def _teller() -> Callable[[Passed], None]:
+    """Says a line for each pass, and everything when something else is lost or doubled."""
+    verdict = None
+
+    def tell(passed: Passed) -> None:
+        nonlocal verdict
+        summary = passed.result.summary
+        if summary.verdict() != verdict and not summary.is_good:
+            for line in summary.lines():
+                click.echo(line)
+        verdict = summary.verdict()
+        closed = dt.datetime.fromtimestamp(passed.closed_ms / 1000, dt.UTC)
+        click.echo(f"{passed.result.records:,} new; closed until {closed:%Y-%m-%dT%H:%M:%SZ}; {verdict}")
+
+    return tell
 
 
 def _tiers(said: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -113,6 +160,4 @@ def _pair(option: str, said: str) -> tuple[str, str]:
 
 
 def _ms(time: dt.datetime | None) -> int | None:
-    import datetime as dt  # noqa: PLC0415
-
     return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

@@ -110,8 +110,8 @@ class Cluster:
         [future] = self._admin.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
         return str(self._ask(f"the settings of topic {topic}", lambda: future.result()[name].value))
 
-    def extents(self, topics: Mapping[str, int]) -> dict[tuple[str, int], Extent]:
-        """How far the log of every partition reaches, by topic and partition."""
+    def extents(self, topics: Mapping[str, int], *, is_committed: bool = False) -> dict[tuple[str, int], Extent]:
+        """How far the log of every partition reaches, by topic and partition; `is_committed` stops before open transactions."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
 
@@ -119,18 +119,20 @@ class Cluster:
         if not partitions:
             return {}
         starts = self._offsets(partitions, OffsetSpec.earliest())
-        ends = self._offsets(partitions, OffsetSpec.latest())
+        ends = self._offsets(partitions, OffsetSpec.latest(), is_committed=is_committed)
         return {key: Extent(start, ends[key]) for key, start in starts.items()}
 
-    def _offsets(self, partitions: list[Any], spec: Any) -> dict[tuple[str, int], int]:
+    def _offsets(self, partitions: list[Any], spec: Any, *, is_committed: bool = False) -> dict[tuple[str, int], int]:
         """One offset of each partition; waits for partitions of a topic that was just made to have a leader that knows it."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import IsolationLevel, KafkaException  # noqa: PLC0415
 
+        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         found: dict[tuple[str, int], int] = {}
         while True:
             missing = [tp for tp in partitions if (tp.topic, tp.partition) not in found]
-            futures = self._admin.list_offsets(dict.fromkeys(missing, spec), request_timeout=ANSWER_TIMEOUT_S)
+            wanted = dict.fromkeys(missing, spec)
+            futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
             for tp, future in futures.items():
                 try:
                     found[tp.topic, tp.partition] = int(future.result().offset)

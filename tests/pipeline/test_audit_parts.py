@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pybroker.cli.spark_audit import command
 from pybroker.pipeline.audit.folder import read_summary, replacing, write_summary
-from pybroker.pipeline.audit.job import AuditOptions
+from pybroker.pipeline.audit.options import AuditOptions
 from pybroker.pipeline.audit.sources import Tier, per_partition
 from pybroker.pipeline.audit.summary import COLUMNS, Finding, Header, Summary
 from pybroker.pipeline.errors import PipelineError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, WORD, Count, Question, Word, compare
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-TAGGED, UNTAGGED, DAMAGED, OTHER_VERSION = range(4)
+TAGGED, UNTAGGED, DAMAGED, OTHER_VERSION, POSITION = range(5)
 _REPORT: Final = (
     "version int, producer string, incarnation string, tier string, width_ms bigint, number bigint, is_end boolean, "
     "counts array<struct<topic: string, bucket: bigint, chunk: bigint, sent: array<int>, acked: array<int>, failed: array<int>>>"
@@ -49,6 +49,19 @@ _RANGE: Final = "array<struct<incarnation: string, first: bigint, last: bigint>>
 _FOUND: Final = (
     f"topic string, session string, tier int, bucket bigint, {', '.join(f'{name} bigint' for name in _NUMBERS)}, "
     "lost_ranges array<struct<first: bigint, last: bigint>>, doubled_ranges array<struct<first: bigint, last: bigint>>"
+)
+WORDS_SCHEMA: Final = (
+    "tier int, topic string, session string, kind int, bucket bigint, word bigint, count bigint, bits bigint, "
+    "n0 bigint, n1 bigint, n2 bigint, n3 bigint, late bigint"
+)
+COUNTS_SCHEMA: Final = (
+    "session string, topic string, bucket bigint, chunk bigint, sent array<int>, acked array<int>, failed array<int>"
+)
+SESSIONS_SCHEMA: Final = "session string, width_ms bigint, is_whole boolean, ill bigint"
+TABLE_SCHEMA: Final = (
+    "producer string, topic string, tier string, tier_number int, bucket timestamp, state string, "
+    + ", ".join(f"{name} bigint" for name in (*_NUMBERS, *_OTHERS))
+    + "".join(f", {name} {_RANGE}" for name in _RANGES)
 )
 
 
@@ -100,11 +113,33 @@ def tagged(records: DataFrame) -> DataFrame:
     )
 
 
-def with_lateness(records: DataFrame, width_ms: int, grace_ms: int) -> DataFrame:
-    """Adds `late`: whether an earlier record of the partition is so new that the bucket was closed already."""
-    before = "over (partition by topic, partition order by offset rows between unbounded preceding and 1 preceding)"
+def with_lateness(records: DataFrame, width_ms: int, grace_ms: int, prior: str | None = None) -> DataFrame:
+    """Adds `late`: whether an earlier record of the partition is so new that the bucket was closed already.
+
+    `prior` is a column with the newest time in the partition before all of these records, or null.
+    """
+    before = "max(ms) over (partition by topic, partition order by offset rows between unbounded preceding and 1 preceding)"
     closed = f"(floor(ms / {width_ms}) + 1) * {width_ms} + {grace_ms}"
-    return records.selectExpr("*", f"coalesce(max(ms) {before} >= {closed}, false) late")
+    newest = before if prior is None else f"greatest({before}, {prior})"
+    return records.selectExpr("*", f"coalesce({newest} >= {closed}, false) late")
+
+
+def with_positions(records: DataFrame, prior: str) -> DataFrame:
+    """Adds a row of the kind POSITION for each partition: the partition is its session, the newest time its word.
+
+    So that is known after one pass over the records. They are as from `with_lateness`.
+    """
+    by = "over (partition by topic, partition order by offset"
+    newest = f"greatest(max(ms) {by} rows between unbounded preceding and current row), {prior})"
+    names = ("ms", "kind", "session", "sequence", "late")
+    row = ", ".join(f"'{name}', {name}" for name in names)
+    position = ", ".join(
+        f"'{name}', {value}"
+        for name, value in zip(names, ("0L", str(POSITION), "string(partition)", f"newest * {WORD}", "false"), strict=True)
+    )
+    followed = records.selectExpr("*", f"lead(offset) {by}) is null is_last", f"{newest} newest")
+    rows = f"if(is_last, array(named_struct({row}), named_struct({position})), array(named_struct({row})))"
+    return followed.selectExpr("topic", f"inline({rows})")
 
 
 def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
@@ -127,6 +162,17 @@ def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
         f.expr(f"bit_or(shiftleft(1L, int(sequence & {WORD - 1}))) bits"),
         *[f.expr(nibble.format(number)) for number in range(4)],
         f.expr("sum(bigint(late)) late"),
+    )
+
+
+def joined(counted: Iterable[DataFrame]) -> DataFrame:
+    """Several results of `words` as one."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    everything = reduce(lambda one, other: one.unionByName(other), counted)
+    sums = [f.expr(f"sum({name}) {name}") for name in ("n0", "n1", "n2", "n3", "late")]
+    return everything.groupBy("tier", "topic", "session", "kind", "bucket", "word").agg(
+        f.expr("sum(count) count"), f.expr("bit_or(bits) bits"), *sums
     )
 
 
@@ -172,6 +218,25 @@ def sessions(said: DataFrame) -> DataFrame:
         f.expr("max(width_ms) width_ms"),
         f.expr("bool_or(is_end) and count(distinct number) = max(number) + 1 is_whole"),
         f.expr("sum(if(session is null, 1, ill)) ill"),
+    )
+
+
+def ends(said: DataFrame) -> DataFrame:
+    """As `sessions`, of some reports: an incarnation is whole when its last report is there."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    return said.groupBy("session").agg(
+        f.expr("max(width_ms) width_ms"), f.expr("bool_or(is_end) is_whole"), f.expr("sum(if(session is null, 1, ill)) ill")
+    )
+
+
+def ended(each: Iterable[DataFrame]) -> DataFrame:
+    """Several results of `ends` as one."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    everything = reduce(lambda one, other: one.unionByName(other), each)
+    return everything.groupBy("session").agg(
+        f.expr("max(width_ms) width_ms"), f.expr("bool_or(is_whole) is_whole"), f.expr("sum(ill) ill")
     )
 
 

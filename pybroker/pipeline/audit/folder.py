@@ -4,6 +4,7 @@
     summary.json         what it adds up to
     completeness.png     the picture
     index.html           the report, which needs nothing beside itself
+    state/               what an incremental audit needs for its next pass
 
 A pass writes to a hidden folder beside it and renames that at the end. What was there before, if it is a result, is replaced.
 """
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.pipeline.audit.state import STATE
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -88,13 +90,24 @@ def _take_place(staging: Path, path: Path) -> None:
         raise PipelineError(f"{path}: {error.strerror}") from error
 
 
+def check_not_followed(path: Path) -> None:
+    """Whether a pass over everything may take the place of what is there. Raises PipelineError."""
+    if (path / STATE).is_dir():
+        raise PipelineError(
+            f"{path} belongs to passes over what is new: go on with --incremental or --every, or give another folder"
+        )
+
+
 def _sweep(path: Path) -> None:
-    """Delete what passes that were killed have left; one that is running holds a lock."""
+    """Delete what passes that were killed have left, or put it back; one that is running holds a lock."""
     for left in [*path.parent.glob(f".{path.name}.*.new"), *path.parent.glob(f".{path.name}.*.old")]:
         lock = os.open(left, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+            if left.suffix == ".old" and not path.exists():  # killed between the two renames
+                left.rename(path)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
         except OSError:
             continue
         finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker.pipeline.archive.files import COLUMNS, read
+from pybroker.pipeline.archive.files import COLUMNS, ArchivedFile, read
 from pybroker.pipeline.archive.manifest import Archive
 from pybroker.pipeline.cluster import NO_LOG, Cluster, Extent, client_settings
 from pybroker.pipeline.errors import PipelineError
@@ -60,19 +60,23 @@ class Piece:
     horizons: dict[str, int]
     """Per topic (of the producers), the time up to which records may have been deleted."""
     extents: dict[tuple[str, int], Extent]
-    files: tuple[str, ...] = ()
+    """Of an archive, whole files are read that reach into them."""
+    files: tuple[ArchivedFile, ...] = ()
 
 
-def survey(tier: Tier, topics: Iterable[str], now_ms: int) -> Piece:
-    """Look at what a tier has. Raises PipelineError when a topic or the archive is missing."""
-    names = {tier.topic_there(topic): topic for topic in topics}
+def survey(tier: Tier, topics: Iterable[str], now_ms: int, following: Mapping[tuple[str, int], int] | None = None) -> Piece:
+    """Look at what a tier has. Raises PipelineError when a topic or the archive is missing.
+
+    `following` has the offsets up to which partitions were read before: what is deleted of that is no horizon.
+    """
+    names, read_to = {tier.topic_there(topic): topic for topic in topics}, following or {}
     if tier.folder is not None:
-        return _survey_archive(tier, names)
+        return _survey_archive(tier, names, read_to)
     cluster = Cluster(tier.source)
-    extents = cluster.extents(cluster.chosen_topics(names, None))
+    extents = cluster.extents(cluster.chosen_topics(names, None), is_committed=True)
     horizons: dict[str, int] = {}
     for (topic, partition), extent in extents.items():
-        if extent.start > 0:
+        if extent.start > read_to.get((topic, partition), 0):
             first = _first_ms(tier.source, topic, partition, extent) if extent.end > extent.start else now_ms
             horizons[names[topic]] = max(first, horizons.get(names[topic], first))
     count = sum(extent.end - extent.start for extent in extents.values())
@@ -90,7 +94,8 @@ def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> Da
 
     if piece.tier.folder is not None:
         root = Archive.read(piece.tier.folder).root
-        found = read(spark, [root / path for path in piece.files], root) if piece.files else _empty(spark)
+        files = [root / file.path for file in piece.files if _is_wanted(file, piece.extents[file.topic, file.partition])]
+        found = read(spark, files, root) if files else _empty(spark)
     else:
         found = _kafka(spark, piece, from_ms)
     names = f.create_map(*[f.lit(name) for pair in piece.names.items() for name in pair])
@@ -136,7 +141,11 @@ def _kafka(spark: SparkSession, piece: Piece, from_ms: int | None) -> DataFrame:
     return spark.read.format("kafka").options(**options).load()
 
 
-def _survey_archive(tier: Tier, names: dict[str, str]) -> Piece:
+def _is_wanted(file: ArchivedFile, extent: Extent) -> bool:
+    return file.first < extent.end and file.last >= extent.start
+
+
+def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[str, int], int]) -> Piece:
     assert tier.folder is not None
     archive = Archive.read(tier.folder)
     files = [file for file in archive.contents.files.values() if file.topic in names]
@@ -147,14 +156,17 @@ def _survey_archive(tier: Tier, names: dict[str, str]) -> Piece:
         raise PipelineError(f"{tier.folder} has no records of topic {', '.join(missing)}")
     _check_files(archive.root, {file.path: file.count for file in files})
     firsts: dict[tuple[str, int], tuple[int, int]] = {}
+    extents: dict[tuple[str, int], Extent] = {}
     for file in files:
         key, found = (file.topic, file.partition), (file.first, file.first_ms)
         firsts[key] = min(found, firsts.get(key, found))
+        known = extents.get(key, Extent(file.first, file.last + 1))
+        extents[key] = Extent(min(known.start, file.first), max(known.end, file.last + 1))
     horizons: dict[str, int] = {}
-    for (topic, _), (first, first_ms) in firsts.items():
-        if first > 0:
+    for (topic, partition), (first, first_ms) in firsts.items():
+        if first > 0 and (topic, partition) not in read_to:  # of what is archived nothing is deleted
             horizons[names[topic]] = max(first_ms, horizons.get(names[topic], first_ms))
-    return Piece(tier, names, sum(file.count for file in files), horizons, {}, tuple(file.path for file in files))
+    return Piece(tier, names, sum(file.count for file in files), horizons, extents, tuple(files))
 
 
 def _check_files(root: Path, counts: dict[str, int]) -> None:

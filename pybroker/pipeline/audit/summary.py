@@ -37,6 +37,10 @@ class Header:
     """Messages of the topic of counts, or chunks in them, that are none."""
     unfinished: int | None
     """Incarnations without all of their counts; None without counts."""
+    too_late: int = 0
+    """Records that came when their buckets were not compared any more."""
+    deleted: int = 0
+    """Records that were deleted before they could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,10 @@ class Summary:
             yield f"{self._total('other_version'):,} records have tags of a version that is not known here"
         if header.unread_counts:
             yield f"{header.unread_counts:,} messages of the topic of counts cannot be read"
+        if header.too_late:
+            yield f"{header.too_late:,} records came too late to be compared"
+        if header.deleted:
+            yield f"{header.deleted:,} records were deleted before they could be read"
         if header.unfinished:
             yield f"{header.unfinished:,} incarnations of producers have not ended their counts: running still, or killed"
 

@@ -1,0 +1,319 @@
+"""`audit`, pass after pass, each of which reads only what is new: a stream of small passes.
+
+A pass counts what is new, adds it to the counts of buckets that may change yet, and compares these anew. So a record that is late
+turns *lost* into *present*. A bucket is closed by the watermark (`state.watermark`) less the grace; `keep_s` later it is final:
+its rows stay as they are, and its counts are dropped. What is kept is bounded by the records of that time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.pipeline.audit import counting
+from pybroker.pipeline.audit.compare import Question
+from pybroker.pipeline.audit.folder import TABLE, replacing
+from pybroker.pipeline.audit.options import AuditOptions, AuditResult, Incremental
+from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
+from pybroker.pipeline.audit.report import write_report
+from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
+from pybroker.pipeline.audit.state import (
+    COUNTS,
+    SESSIONS,
+    WORDS,
+    Place,
+    Position,
+    State,
+    check_identity,
+    next_extents,
+    shortened,
+    watermark,
+)
+from pybroker.pipeline.audit.summary import Header, summarize
+from pybroker.pipeline.cluster import Cluster
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pybroker.pipeline.audit.summary import Summary
+
+_OF_COUNTS: Final = "producer"
+"""Where positions in the topic of counts are kept: no tier is called so."""
+_SCHEMAS: Final = {
+    WORDS: counting.WORDS_SCHEMA,
+    COUNTS: counting.COUNTS_SCHEMA,
+    SESSIONS: counting.SESSIONS_SCHEMA,
+    TABLE: counting.TABLE_SCHEMA,
+}
+"""Told, Spark need not look into the files first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A pass that found something new."""
+
+    result: AuditResult
+    closed_ms: int
+    is_behind: bool
+    """Whether there is more to read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One pass: what was there when it began."""
+
+    spark: SparkSession
+    options: AuditOptions
+    before: State
+    now_ms: int
+    topics: tuple[str, ...]
+    pieces: dict[str, Piece]
+    """What is read now, the topic of counts last."""
+    ends: dict[str, dict[Place, int]]
+    """Where the logs end."""
+
+    @property
+    def total(self) -> int:
+        """Offsets that are new."""
+        return sum(extent.end - extent.start for piece in self.pieces.values() for extent in piece.extents.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the pass leaves something unread."""
+        return any(
+            extent.end < self.ends[tier][place] for tier, piece in self.pieces.items() for place, extent in piece.extents.items()
+        )
+
+
+def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], None] | None = None) -> AuditResult:
+    """Passes until all is read, or for ever. Raises PipelineError; the result is then that of the pass before."""
+    session, how = prepared(spark), options.incremental or Incremental()
+    is_first = True
+    while True:
+        passed = tried(options, partial(_pass, session, options, is_needed=is_first))
+        if passed is not None:
+            is_first = False
+            if told is not None:
+                told(passed)
+            if passed.is_behind:
+                continue
+            if how.interval_s is None:
+                return passed.result
+        time.sleep(how.interval_s or 0)
+
+
+def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Passed | None:
+    """One pass; None if it would change nothing."""
+    began = time.monotonic()
+    work = _begin(spark, options)
+    if not is_needed and not work.total and not _closes(work):
+        return None
+    with replacing(options.path) as staging, Progress("audit", Watch(spark, work.total).look):
+        state, summary = _follow(work, staging)
+        now = State.read(options.path)
+        if (now.number if now is not None else 0) != work.before.number:
+            raise PipelineError(f"another audit writes to {options.path}")
+    return Passed(AuditResult(summary, time.monotonic() - began, work.total), state.closed_ms, work.is_behind)
+
+
+def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
+    """Look at what there is, the time first. Raises PipelineError when the state is of something else, or something is gone."""
+    how, identity = options.incremental or Incremental(), _identify(options)
+    before = State.read(options.path) or State(identity=identity)
+    check_identity(options.path, before.identity, identity)
+    now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
+    topics = chosen_topics(options)
+    sources = [(tier.name, tier, topics) for tier in options.tiers]
+    if options.counts is not None:
+        sources.append((_OF_COUNTS, Tier("counts", options.counts), (options.counts_topic,)))
+    pieces, ids, lost, news = {}, {}, 0, []
+    for name, tier, names in sources:
+        following = before.following(name)
+        piece = survey(tier, names, now_ms, following)
+        ids[name] = _same_topics(tier, piece, before.topic_ids.get(name, {}))
+        extents, gone, said = next_extents(piece.extents, following)
+        pieces[name] = replace(piece, extents=extents)
+        lost += gone
+        if gone:
+            news.append(said)
+    if lost and not how.is_loss_allowed:
+        raise PipelineError(f"{'; '.join(news)}; --allow-loss goes on without them")
+    ends = {name: {place: extent.end for place, extent in piece.extents.items()} for name, piece in pieces.items()}
+    parts = shortened({tier.name: pieces[tier.name].extents for tier in options.tiers}, how.pass_records)
+    pieces |= {name: replace(pieces[name], extents=part) for name, part in parts.items()}
+    return _Work(spark, options, replace(before, lost=before.lost + lost, topic_ids=ids), now_ms, topics, pieces, ends)
+
+
+def _identify(options: AuditOptions) -> dict[str, Any]:
+    """What has to be the same from pass to pass, by the names of the options."""
+    tiers = [
+        [tier.name, Cluster(tier.source).id() if tier.folder is None else str(tier.folder.resolve()), tier.rename]
+        for tier in options.tiers
+    ]
+    return {
+        "topics": sorted(options.topics),
+        "pattern": options.pattern,
+        "tiers": tiers,
+        "counts": None if options.counts is None else Cluster(options.counts).id(),
+        "counts-topic": options.counts_topic,
+        "bucket-s": options.bucket_s,
+    }
+
+
+def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str, str]:
+    """The identities of a tier's topics. Raises PipelineError when one was deleted and made again."""
+    if tier.folder is not None:
+        return {}  # an archive looks itself
+    ids = Cluster(tier.source).topic_ids(piece.names)
+    for topic, found in ids.items():
+        if known.get(topic, found) != found:
+            raise PipelineError(f"topic {topic} at {tier.source} was deleted and made again since it was read")
+    return {**known, **ids}
+
+
+def _closes(work: _Work) -> bool:
+    """Whether a bucket can be closed though nothing is new."""
+    end_ms = work.before.next_close_ms
+    return end_ms is not None and (work.options.is_all_closed or end_ms <= work.now_ms - work.options.grace_ms)
+
+
+def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
+    """Count, compare, and write both the result and the state."""
+    spark, options, before = work.spark, work.options, work.before
+    new = _together(_new_words(work)).persist()
+    said = counting.reports(messages(spark, work.pieces[_OF_COUNTS])).persist() if _OF_COUNTS in work.pieces else None
+    try:
+        state = _moved(work, new)
+        kept_from = before.final_ms - options.margin_ms
+        words = counting.joined([new.where(f"kind != {counting.POSITION}"), *_kept(work, WORDS)]).where(f"bucket >= {kept_from}")
+        words.write.parquet(str(staging / WORDS))
+        counts = whole = None
+        if said is not None:
+            mine = counting.counts(said, work.topics, options.width_ms).where(f"bucket >= {kept_from}")
+            _together([mine, *(kept.where(f"bucket >= {kept_from}") for kept in _kept(work, COUNTS))]).write.parquet(
+                str(staging / COUNTS)
+            )
+            counting.ended([counting.ends(said), *_kept(work, SESSIONS)]).write.parquet(str(staging / SESSIONS))
+            counts, whole = (_written(work, staging, name) for name in (COUNTS, SESSIONS))
+        unread, unfinished = (0, None) if whole is None else look_at(whole, options)
+        _compare(work, state, staging, counts, whole)
+    finally:
+        new.unpersist()
+        if said is not None:
+            said.unpersist()
+    names = tuple(tier.name for tier in options.tiers)
+    header = Header(work.topics, names, options.bucket_s, unread, unfinished, state.too_late, state.lost)
+    summary, cells = summarize(spark, staging, header)
+    write_report(staging, summary, cells)
+    replace(state, next_close_ms=_next_close_ms(work, staging)).write(staging)
+    return state, summary
+
+
+def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None, whole: DataFrame | None) -> None:
+    """Write the table: the rows of buckets that are final as they were, all others anew."""
+    options, before = work.options, work.before
+    question = Question(
+        tiers=len(options.tiers),
+        width_ms=options.width_ms,
+        closed_ms=None if options.is_all_closed else state.closed_ms,
+        has_counts=counts is not None,
+        from_ms=before.final_ms,
+        horizons={
+            (number, topic): at - at % options.width_ms
+            for number, tier in enumerate(options.tiers)
+            for topic, at in state.horizons.get(tier.name, {}).items()
+        },
+    )
+    words = _written(work, staging, WORDS)
+    # what nobody counted cannot be seen: the numbers before are no longer known
+    found = counting.compared(counting.chunks(words, counts, whole, has_gaps=False), question)
+    table = counting.table(found, words, [tier.name for tier in options.tiers], question)
+    final = [kept.where(f"unix_millis(bucket) < {before.final_ms}") for kept in _kept(work, TABLE)]
+    _together([table, *final]).write.parquet(str(staging / TABLE))
+
+
+def _new_words(work: _Work) -> Iterator[DataFrame]:
+    """What is new of each tier, counted; and of each partition its newest timestamp."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    options = work.options
+    for number, tier in enumerate(options.tiers):
+        piece = work.pieces[tier.name]
+        known = work.before.positions.get(tier.name, {})
+        bounds = work.spark.createDataFrame(
+            [
+                (piece.names[topic], partition, extent.start, extent.end, known.get((topic, partition), Position(0)).high_ms)
+                for (topic, partition), extent in piece.extents.items()
+            ],
+            "topic string, partition int, start bigint, end bigint, high bigint",
+        )
+        found = counting.tagged(records(work.spark, piece)).join(f.broadcast(bounds), ["topic", "partition"])
+        found = found.where("offset >= start and offset < end")
+        followed = counting.with_positions(counting.with_lateness(found, options.width_ms, options.grace_ms, "high"), "high")
+        yield counting.words(followed, number, options.width_ms)
+
+
+def _moved(work: _Work, new: DataFrame) -> State:
+    """The state after the pass."""
+    options, before = work.options, work.before
+    highs: dict[tuple[int, str, int], int] = {}
+    too_late = 0
+    asked = f"kind = {counting.POSITION} or (kind = {counting.TAGGED} and bucket < {before.final_ms})"
+    for row in new.where(asked).select("kind", "tier", "topic", "session", "word", "count").collect():
+        if row.kind == counting.POSITION:
+            highs[row.tier, row.topic, int(row.session)] = row.word
+        else:
+            too_late += row["count"]
+    numbers = {_OF_COUNTS: len(options.tiers)} | {tier.name: number for number, tier in enumerate(options.tiers)}
+    positions: dict[str, dict[Place, Position]] = {}
+    reached = []
+    for tier, piece in work.pieces.items():
+        known = before.positions.get(tier, {})
+        positions[tier] = dict(known)
+        for (topic, partition), extent in piece.extents.items():
+            high_ms = highs.get(
+                (numbers[tier], piece.names[topic], partition), known.get((topic, partition), Position(0)).high_ms
+            )
+            positions[tier][topic, partition] = Position(extent.end, high_ms)
+            reached.append((extent.end >= work.ends[tier][topic, partition], high_ms))
+    closed_ms = work.now_ms if options.is_all_closed else watermark(reached, work.now_ms) - options.grace_ms
+    closed_ms = max(before.closed_ms, closed_ms)
+    keep_ms = int((options.incremental or Incremental()).keep_s * 1000)
+    final_ms = closed_ms - keep_ms - (closed_ms - keep_ms) % options.width_ms
+    return replace(
+        before,
+        number=before.number + 1,
+        closed_ms=closed_ms,
+        final_ms=max(before.final_ms, final_ms),
+        too_late=before.too_late + too_late,
+        positions=positions,
+        horizons={tier: before.horizons.get(tier, {}) | piece.horizons for tier, piece in work.pieces.items()},
+    )
+
+
+def _kept(work: _Work, name: str) -> list[DataFrame]:
+    """What the pass before has left, if there was one, and if that is of it."""
+    folder = work.options.path
+    return [_written(work, folder, name)] if work.before.number and (folder / name).is_dir() else []
+
+
+def _written(work: _Work, folder: Path, name: str) -> DataFrame:
+    return work.spark.read.schema(_SCHEMAS[name]).parquet(str(folder / name))
+
+
+def _together(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _next_close_ms(work: _Work, staging: Path) -> int | None:
+    table = _written(work, staging, TABLE).where("state = 'open'")
+    found = table.selectExpr(f"min(unix_millis(bucket)) + {work.options.width_ms}").head()
+    assert found is not None
+    return None if found[0] is None else int(found[0])

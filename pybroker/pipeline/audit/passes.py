@@ -1,0 +1,103 @@
+"""What every pass of an audit does: its session, trying again when a cluster was away, what is there, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pybroker.pipeline.cluster import Cluster
+from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.explain import AWAY, explain, whole_text
+from pybroker.pipeline.progress import Standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pybroker.pipeline.audit.options import AuditOptions
+
+_T = TypeVar("_T")
+_ATTEMPTS: Final = 3
+_CONF: Final = {
+    "spark.sql.ansi.enabled": "false",  # sums of bits may wrap around
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "256",  # a row is a chunk of 4096 records
+}
+
+
+def prepared(spark: SparkSession) -> SparkSession:
+    """A session of the audit's own."""
+    session = spark.newSession()
+    for name, value in _CONF.items():
+        session.conf.set(name, value)
+    return session
+
+
+def tried(options: AuditOptions, work: Callable[[], _T]) -> _T:
+    """Do something, again if a cluster was away meanwhile. Raises PipelineError."""
+    attempts = 0
+    while True:
+        try:
+            return work()
+        except PipelineError:
+            raise
+        except Exception as error:
+            attempts += 1
+            clusters = {tier.source for tier in options.tiers if tier.folder is None}
+            away = [cluster for cluster in sorted(clusters) if not Cluster(cluster).is_there()]
+            if attempts >= _ATTEMPTS or not (away or AWAY.search(whole_text(error))):
+                raise PipelineError(explain(error)) from error
+            for cluster in away:
+                Cluster(cluster).wait_until_there(options.retry_s)
+
+
+def chosen_topics(options: AuditOptions) -> tuple[str, ...]:
+    """The topics to audit, as their producers call them. Raises PipelineError."""
+    if options.pattern is None:
+        return options.topics
+    there = Cluster(options.tiers[0].source).chosen_topics((), options.pattern)
+    return tuple(topic for topic in there if topic != options.counts_topic)
+
+
+def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
+    """How many messages are no counts, and how many incarnations have not ended theirs. Raises PipelineError."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    # producers' buckets have to lie in one bucket each
+    is_other = f"session is not null and {options.width_ms} % width_ms != 0"
+    found = whole.agg(
+        f.expr("coalesce(sum(ill), 0) ill"),
+        f.expr("count_if(session is not null and not is_whole) unfinished"),
+        f.expr(f"max_by(session, width_ms) filter (where {is_other}) other"),
+        f.expr(f"max(width_ms) filter (where {is_other}) width_ms"),
+    ).head()
+    assert found is not None
+    if found.other is not None:
+        raise PipelineError(
+            f"producer {found.other} counts in buckets of {found.width_ms // 1000} s, "
+            f"of which buckets of {options.bucket_s} s are no multiple"
+        )
+    return found.ill, found.unfinished
+
+
+class Watch:
+    """How far the work has come, by the tasks of all stages that were seen so far; never back."""
+
+    def __init__(self, spark: SparkSession, total: int) -> None:
+        self._tracker, self._total = spark.sparkContext.statusTracker(), total
+        self._stages: dict[int, tuple[int, int]] = {}
+        self._share = 0.0
+
+    def look(self) -> Standing:
+        """Rows are estimated: stages read about as much as each other."""
+        self._stages = {number: (wanted, wanted) for number, (_, wanted) in self._stages.items()}  # over, if not seen again
+        for number in self._tracker.getActiveJobsIds():
+            job = self._tracker.getJobInfo(number)
+            for stage in job.stageIds if job is not None else ():
+                found = self._tracker.getStageInfo(stage)
+                if found is not None:
+                    self._stages[stage] = found.numCompletedTasks, found.numTasks
+        wanted = sum(wanted for _, wanted in self._stages.values())
+        done = sum(done for done, _ in self._stages.values())
+        self._share = max(self._share, done / wanted if wanted else 0.0)
+        return Standing(int(self._total * self._share), self._total)
