@@ -23,8 +23,8 @@ check: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests -n 2
 
-integration: $(VENV)/.test  ## side by side, as many of them mostly wait
-	$(BIN)/python -m pytest integration -n 3 --dist loadfile
+integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
+	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
 
 spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark

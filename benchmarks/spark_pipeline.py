@@ -9,7 +9,8 @@ A round writes the records into a new topic with Spark's Kafka sink, reads them 
 one broker and then on the other, and which goes first changes from round to round. Every step is checked to have moved all
 records. The best of the rounds counts; a round with few records goes before them, as Java compiles what it runs.
 
-Values are lines of JSON, of which lz4 leaves a third. MB are of values. Brokers have the first core, as in all benchmarks here;
+Values are lines of JSON, of which lz4 leaves a third; expressions of Spark make them, as `pybroker spark generate` would take
+longer than the sink that is measured. MB are of values. Brokers have the first core, as in all benchmarks here;
 Spark has as many threads as `--cores` says, on whichever cores are free. Needs the `spark` extra.
 """
 

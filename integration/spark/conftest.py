@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache() -> None:
-    """The jars are kept where everything else is that tests download; processes that tests start know it too."""
+    """Also for processes that tests start. The jars are kept where everything else is that tests download."""
     os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
+    # most of what so short runs do is to compile, and to compile less takes a fifth off
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")

@@ -342,7 +342,7 @@ def test_the_examples_of_the_page_work(spark: SparkSession, spark_broker: Broker
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.read_text(), re.MULTILINE)
     there = spark_broker.bootstrap
     texts = [re.sub(r"^    ", "", block, flags=re.MULTILINE).strip().replace("localhost:9092", there) for block in blocks]
-    code, command = (text for text in texts if text.startswith(("from", "pybroker")))
+    code, command, stream = (text for text in texts if text.startswith(("from", "pybroker")))
     exec(code, {})
     before = ["pybroker", "spark", "audit", "audits/payments"]
     said = shlex.split(command)
@@ -351,6 +351,12 @@ def test_the_examples_of_the_page_work(spark: SparkSession, spark_broker: Broker
     result = invoke(spark, str(tmp_path / "audits/payments"), *said[4:])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == "nothing is lost or doubled"
+    assert " ".join(result.stdout.split()).count("5,000 5,000 0 0") == 2
+    said = shlex.split(stream)
+    assert said[:4] == [*before[:3], "audits/following"]
+    result = invoke(spark, str(tmp_path / "audits/following"), *said[4:])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1].startswith("nothing is lost or doubled")
     assert " ".join(result.stdout.split()).count("5,000 5,000 0 0") == 2
 
 

@@ -279,6 +279,79 @@ def test_a_run_for_ever_closes_idle_tails_and_tells_what_is_lost(flow: Flow, tmp
     assert (path / "summary.json").exists()
 
 
+def test_a_cluster_that_goes_away_between_passes_is_waited_for(
+    spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = own_broker()
+    plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    plain.produce("t", b"v", headers=[])
+    assert plain.flush(30) == 0
+    told: list[int] = []
+
+    def tell(passed: incremental.Passed) -> None:
+        told.append(passed.result.records)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        plain.produce("t", b"v")
+        assert plain.flush(30) == 0
+        broker.kill()
+
+    wait = Cluster.wait_until_there
+
+    def start_and_wait(cluster: Cluster, seconds: float) -> None:
+        broker.start()
+        wait(cluster, seconds)
+
+    options = AuditOptions(
+        path=tmp_path / "audit",
+        tiers=(Tier("cluster", broker.bootstrap),),
+        topics=("t",),
+        incremental=Incremental(interval_s=0),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "wait_until_there", start_and_wait)
+        with pytest.raises(KeyboardInterrupt):
+            incremental.run(spark, options, tell)
+    assert told == [1, 1]
+
+
+def test_a_topic_that_a_pattern_finds_later_is_missing_where_it_is_not(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+    options = AuditOptions(
+        path=tmp_path / "audit",
+        tiers=(Tier("cluster", flow.bootstrap), Tier("copy", flow.bootstrap, "{topic}-copy")),
+        pattern=f"{flow.topic}(-new)?",
+        counts=flow.bootstrap,
+        counts_topic=flow.counts,
+        is_all_closed=True,
+        incremental=Incremental(),
+    )
+    flow.send(0, 1, 2)
+    flow.pass_on()
+    new = f"{flow.topic}-new"
+    flow.producer.produce(new, b"v", timestamp=START_MS)  # makes the topic
+    assert flow.producer.flush(30) == 0
+    found = incremental.run(spark, options).summary
+    assert found.header.topics == (flow.topic, new)
+    assert (found.tiers["copy"]["present"], found.tiers["copy"]["lost"]) == (3, 1)
+    Cluster(flow.bootstrap).create_topic(f"{new}-copy", 1)
+    flow.plain.produce(f"{new}-copy", b"v", timestamp=START_MS, headers=_tags(flow.bootstrap, new))
+    assert flow.plain.flush(30) == 0
+    found = incremental.run(spark, options).summary
+    assert (found.tiers["copy"]["present"], found.tiers["copy"]["lost"]) == (4, 0)
+
+
+def _tags(bootstrap: str, topic: str) -> Any:
+    """Those of the first record of a topic."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "tags"})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        message = consumer.poll(30)
+        assert message is not None
+        return message.headers()
+    finally:
+        consumer.close()
+
+
 def test_an_archive_is_followed_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path, lake = tmp_path / "audit", tmp_path / "lake"
 

@@ -76,6 +76,8 @@ class Cluster:
         from confluent_kafka import TopicCollection  # noqa: PLC0415
 
         wanted = TopicCollection(list(names))
+        if not wanted.topic_names:
+            return {}
         futures = self._admin.describe_topics(wanted, request_timeout=ANSWER_TIMEOUT_S)
         return {name: str(self._ask(f"topic {name}", lambda f=future: f.result().topic_id)) for name, future in futures.items()}
 

@@ -191,10 +191,8 @@ def reports(messages: DataFrame) -> DataFrame:
     )
 
 
-def counts(said: DataFrame, topics: Iterable[str], width_ms: int) -> DataFrame:
-    """The producers' counts of these topics: topic, session, chunk, bucket, and runs sent, acked, failed."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
+def counts(said: DataFrame, width_ms: int) -> DataFrame:
+    """The producers' counts of all topics: session, topic, bucket, chunk, and runs sent, acked, failed."""
     each = said.where("session is not null").selectExpr("session", "explode(counts) one")
     return each.selectExpr(
         "session",
@@ -204,7 +202,14 @@ def counts(said: DataFrame, topics: Iterable[str], width_ms: int) -> DataFrame:
         "one.sent",
         "one.acked",
         "one.failed",
-    ).where(f.col("topic").isin(*topics))
+    )
+
+
+def of_topics(said: DataFrame, topics: Iterable[str]) -> DataFrame:
+    """Of `counts`, those of some topics."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    return said.where(f.col("topic").isin(*topics))
 
 
 def sessions(said: DataFrame) -> DataFrame:

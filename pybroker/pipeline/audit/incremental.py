@@ -97,7 +97,7 @@ def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], Non
     session, how = prepared(spark), options.incremental or Incremental()
     is_first = True
     while True:
-        passed = tried(options, partial(_pass, session, options, is_needed=is_first))
+        passed = tried(options, partial(_pass, session, options, is_needed=is_first), was_there=not is_first)
         if passed is not None:
             is_first = False
             if told is not None:
@@ -115,8 +115,9 @@ def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Pas
     work = _begin(spark, options)
     if not is_needed and not work.total and not _closes(work):
         return None
-    with replacing(options.path) as staging, Progress("audit", Watch(spark, work.total).look):
-        state, summary = _follow(work, staging)
+    with replacing(options.path) as staging:
+        with Progress("audit", Watch(spark, work.total).look):
+            state, summary = _follow(work, staging)
         now = State.read(options.path)
         if (now.number if now is not None else 0) != work.before.number:
             raise PipelineError(f"another audit writes to {options.path}")
@@ -136,7 +137,8 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     pieces, ids, lost, news = {}, {}, 0, []
     for name, tier, names in sources:
         following = before.following(name)
-        piece = survey(tier, names, now_ms, following)
+        may_lack = options.pattern is not None and name not in {options.tiers[0].name, _OF_COUNTS}
+        piece = survey(tier, names, now_ms, following, may_lack=may_lack)
         ids[name] = _same_topics(tier, piece, before.topic_ids.get(name, {}))
         extents, gone, said = next_extents(piece.extents, following)
         pieces[name] = replace(piece, extents=extents)
@@ -171,7 +173,7 @@ def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str
     """The identities of a tier's topics. Raises PipelineError when one was deleted and made again."""
     if tier.folder is not None:
         return {}  # an archive looks itself
-    ids = Cluster(tier.source).topic_ids(piece.names)
+    ids = Cluster(tier.source).topic_ids({topic for topic, _ in piece.extents})
     for topic, found in ids.items():
         if known.get(topic, found) != found:
             raise PipelineError(f"topic {topic} at {tier.source} was deleted and made again since it was read")
@@ -196,7 +198,8 @@ def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
         words.write.parquet(str(staging / WORDS))
         counts = whole = None
         if said is not None:
-            mine = counting.counts(said, work.topics, options.width_ms).where(f"bucket >= {kept_from}")
+            # of all topics: one that a pattern finds in the next pass may be counted already
+            mine = counting.counts(said, options.width_ms).where(f"bucket >= {kept_from}")
             _together([mine, *(kept.where(f"bucket >= {kept_from}") for kept in _kept(work, COUNTS))]).write.parquet(
                 str(staging / COUNTS)
             )
@@ -233,7 +236,8 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
     )
     words = _written(work, staging, WORDS)
     # what nobody counted cannot be seen: the numbers before are no longer known
-    found = counting.compared(counting.chunks(words, counts, whole, has_gaps=False), question)
+    mine = None if counts is None else counting.of_topics(counts, work.topics)
+    found = counting.compared(counting.chunks(words, mine, whole, has_gaps=False), question)
     table = counting.table(found, words, [tier.name for tier in options.tiers], question)
     final = [kept.where(f"unix_millis(bucket) < {before.final_ms}") for kept in _kept(work, TABLE)]
     _together([table, *final]).write.parquet(str(staging / TABLE))

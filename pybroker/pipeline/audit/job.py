@@ -59,7 +59,7 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
         with Progress("audit", Watch(spark, total).look):
             whole = None if said is None else counting.sessions(said)
             unread, unfinished = (0, None) if whole is None else look_at(whole, options)
-            counts = None if said is None else counting.counts(said, work.topics, options.width_ms)
+            counts = None if said is None else counting.of_topics(counting.counts(said, options.width_ms), work.topics)
             has_gaps = options.from_ms is None and options.to_ms is None
             found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), work.question)
             counting.table(found, everything, list(names), work.question).write.parquet(str(staging / TABLE))
@@ -77,7 +77,10 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     """Look at what there is, the time first: whatever is closed by then is in all that is read after it."""
     now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
     topics = chosen_topics(options)
-    pieces = tuple(survey(tier, topics, now_ms) for tier in options.tiers)
+    pieces = tuple(
+        survey(tier, topics, now_ms, may_lack=options.pattern is not None and number > 0)
+        for number, tier in enumerate(options.tiers)
+    )
     said = None if options.counts is None else survey(Tier("counts", options.counts), [options.counts_topic], now_ms)
     horizons = {
         (number, topic): at - at % options.width_ms for number, piece in enumerate(pieces) for topic, at in piece.horizons.items()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pybroker.pipeline.audit.sources import ARCHIVE
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import AWAY, explain, whole_text
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _ATTEMPTS: Final = 3
+_PAUSE_S: Final = 0.2
+_CHANGED: Final = re.compile("FileNotFound|FILE_NOT_EXIST|PATH_NOT_FOUND|No such file|is missing, though the manifest names it")
+"""What reading an archive says when an archive job joins its files at the same time."""
 _CONF: Final = {
     "spark.sql.ansi.enabled": "false",  # sums of bits may wrap around
     "spark.sql.parquet.compression.codec": "zstd",
@@ -33,22 +39,35 @@ def prepared(spark: SparkSession) -> SparkSession:
     return session
 
 
-def tried(options: AuditOptions, work: Callable[[], _T]) -> _T:
-    """Do something, again if a cluster was away meanwhile. Raises PipelineError."""
+def tried(options: AuditOptions, work: Callable[[], _T], *, was_there: bool = False) -> _T:
+    """Do something, again if a cluster went away or an archive changed meanwhile. Raises PipelineError.
+
+    A cluster that is away from the beginning is waited for only if it `was_there` before.
+    """
     attempts = 0
     while True:
         try:
             return work()
-        except PipelineError:
-            raise
         except Exception as error:
             attempts += 1
-            clusters = {tier.source for tier in options.tiers if tier.folder is None}
-            away = [cluster for cluster in sorted(clusters) if not Cluster(cluster).is_there()]
-            if attempts >= _ATTEMPTS or not (away or AWAY.search(whole_text(error))):
+            text, is_told = whole_text(error), isinstance(error, PipelineError)
+            is_changed = _CHANGED.search(text) is not None and any(tier.folder is not None for tier in options.tiers)
+            away = [] if is_told and not was_there else _away(options)
+            is_over = not (away or is_changed or (not is_told and AWAY.search(text)))
+            if is_over or attempts >= _ATTEMPTS:
+                if is_told:
+                    raise
                 raise PipelineError(explain(error)) from error
             for cluster in away:
-                Cluster(cluster).wait_until_there(options.retry_s)
+                cluster.wait_until_there(options.retry_s)
+            if not away:
+                time.sleep(_PAUSE_S)
+
+
+def _away(options: AuditOptions) -> list[Cluster]:
+    sources = {tier.source for tier in options.tiers if tier.folder is None} | {options.counts or options.tiers[0].source}
+    clusters = [Cluster(source) for source in sorted(sources) if not source.startswith(ARCHIVE)]
+    return [cluster for cluster in clusters if not cluster.is_there()]
 
 
 def chosen_topics(options: AuditOptions) -> tuple[str, ...]:

@@ -64,16 +64,24 @@ class Piece:
     files: tuple[ArchivedFile, ...] = ()
 
 
-def survey(tier: Tier, topics: Iterable[str], now_ms: int, following: Mapping[tuple[str, int], int] | None = None) -> Piece:
-    """Look at what a tier has. Raises PipelineError when a topic or the archive is missing.
+def survey(
+    tier: Tier,
+    topics: Iterable[str],
+    now_ms: int,
+    following: Mapping[tuple[str, int], int] | None = None,
+    *,
+    may_lack: bool = False,
+) -> Piece:
+    """Look at what a tier has. Raises PipelineError when the archive is missing, or a topic unless it `may_lack` some.
 
     `following` has the offsets up to which partitions were read before: what is deleted of that is no horizon.
     """
     names, read_to = {tier.topic_there(topic): topic for topic in topics}, following or {}
     if tier.folder is not None:
-        return _survey_archive(tier, names, read_to)
+        return _survey_archive(tier, names, read_to, may_lack=may_lack)
     cluster = Cluster(tier.source)
-    extents = cluster.extents(cluster.chosen_topics(names, None), is_committed=True)
+    there = cluster.topics() if may_lack else names
+    extents = cluster.extents(cluster.chosen_topics([name for name in names if name in there], None), is_committed=True)
     horizons: dict[str, int] = {}
     for (topic, partition), extent in extents.items():
         if extent.start > read_to.get((topic, partition), 0):
@@ -97,7 +105,7 @@ def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> Da
         files = [root / file.path for file in piece.files if _is_wanted(file, piece.extents[file.topic, file.partition])]
         found = read(spark, files, root) if files else _empty(spark)
     else:
-        found = _kafka(spark, piece, from_ms)
+        found = _kafka(spark, piece, from_ms) if piece.extents else _empty(spark)
     names = f.create_map(*[f.lit(name) for pair in piece.names.items() for name in pair])
     return found.select(names[found.topic].alias("topic"), "partition", "offset", "timestamp", "headers")
 
@@ -145,14 +153,14 @@ def _is_wanted(file: ArchivedFile, extent: Extent) -> bool:
     return file.first < extent.end and file.last >= extent.start
 
 
-def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[str, int], int]) -> Piece:
+def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[str, int], int], *, may_lack: bool) -> Piece:
     assert tier.folder is not None
     archive = Archive.read(tier.folder)
     files = [file for file in archive.contents.files.values() if file.topic in names]
     identity = archive.identity()
     there = {file.topic for file in files} | (set() if identity is None else set(identity.partitions))
     missing = sorted(set(names) - there)
-    if missing:
+    if missing and not may_lack:
         raise PipelineError(f"{tier.folder} has no records of topic {', '.join(missing)}")
     _check_files(archive.root, {file.path: file.count for file in files})
     firsts: dict[tuple[str, int], tuple[int, int]] = {}
