@@ -324,8 +324,8 @@ def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
     assert plain.flush(30) == 0
     survey = sources.survey
 
-    def survey_and_kill(*arguments: Any) -> sources.Piece:
-        found = survey(*arguments)
+    def survey_and_kill(*arguments: Any, **others: Any) -> sources.Piece:
+        found = survey(*arguments, **others)
         broker.kill()
         return found
 

@@ -323,6 +323,7 @@ def test_a_topic_that_a_pattern_finds_later_is_missing_where_it_is_not(spark: Sp
         counts=flow.bootstrap,
         counts_topic=flow.counts,
         is_all_closed=True,
+        now_ms=START_MS + BUCKET_MS,
         incremental=Incremental(),
     )
     flow.send(0, 1, 2)

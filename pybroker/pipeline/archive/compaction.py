@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from pybroker.pipeline.archive.files import ArchivedFile, examine, joined, path_of, read
+from pybroker.pipeline.archive.files import ArchivedFile, examine, joined
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyspark.sql import SparkSession
 
     from pybroker.pipeline.archive.manifest import Archive
+
+_ZSTD_LEVEL: Final = 3  # as Spark
+_GROUP_BYTES: Final = 64 << 20
+"""Of rows uncompressed, in a row group."""
+_READ_BYTES: Final = 8 << 20
+_ROWS_MAX: Final = 1 << 16
 
 
 def small_files(archive: Archive, file_bytes: int) -> list[ArchivedFile]:
@@ -39,31 +48,58 @@ def runs(files: Iterable[ArchivedFile], file_bytes: int) -> list[list[ArchivedFi
 
 
 def compact(spark: SparkSession, archive: Archive, file_bytes: int) -> int:
-    """Join small files. Returns how many there are less. Raises PipelineError when the records would not be the same."""
+    """Join small files, each run by a task. Returns how many there are less. Raises PipelineError when records would change."""
     chosen = runs(archive.contents.files.values(), file_bytes)
     if not chosen:
         return 0
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
-
-    number_of = {file.path: number for number, run in enumerate(chosen) for file in run}
-    paths = [archive.root / path for path in number_of]
     staging = archive.new_staging()
-    rows = read(spark, paths, archive.root).withColumn("_file", f.input_file_name())
-    uris = {row["_file"] for row in rows.select("_file").distinct().collect()}
-    table = [(uri, number_of[str(path_of(uri).relative_to(archive.root))]) for uri in uris]
-    numbers = f.broadcast(spark.createDataFrame(table, "_file string, run int"))
-    (
-        rows.join(numbers, "_file")
-        .drop("_file")
-        .repartition(len(chosen), "run")
-        .sortWithinPartitions("topic", "date", "run", "offset")
-        .write.partitionBy("topic", "date", "run")
-        .parquet(str(staging))
-    )
-    made = examine(spark, sorted(staging.glob("topic=*/date=*/run=*/*.parquet")), staging)
+    targets = [staging / Path(run[0].path).parent / f"joined-{number}.parquet" for number, run in enumerate(chosen)]
+    for target in targets:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    rows = [(str(target), [str(archive.root / file.path) for file in run]) for target, run in zip(targets, chosen, strict=True)]
+    table = spark.createDataFrame(rows, "target string, paths array<string>").repartition(len(rows))
+    table.mapInArrow(_join_all, "target string").collect()
+    made = examine(spark, targets, staging)
     _check(chosen, made)
-    archive.commit(staging, made, removed=list(number_of))
-    return len(number_of) - len(made)
+    archive.commit(staging, made, removed=[file.path for run in chosen for file in run])
+    return sum(map(len, chosen)) - len(made)
+
+
+def _join_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+
+    for batch in batches:
+        for row in batch.to_pylist():
+            join(row["target"], row["paths"])
+            yield pa.RecordBatch.from_pydict({"target": [row["target"]]})
+
+
+def join(target: str, paths: Sequence[str]) -> None:
+    """Write the rows of some files, in this order, to another; the memory for it is bounded by a row group."""
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    with pq.ParquetFile(paths[0]) as file:
+        schema = file.schema_arrow.remove_metadata()
+    with pq.ParquetWriter(target, schema, compression="zstd", compression_level=_ZSTD_LEVEL) as writer:
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for rows in file.iter_batches(_rows_of(file.metadata)):
+                    waiting.append(rows.cast(schema))
+                    size += rows.nbytes
+                    if size >= _GROUP_BYTES:
+                        writer.write_table(pa.Table.from_batches(waiting))
+                        waiting, size = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+
+
+def _rows_of(metadata: pq.FileMetaData) -> int:
+    """How many rows are read at a time."""
+    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return int(max(1, min(_ROWS_MAX, _READ_BYTES * metadata.num_rows // max(1, size))))
 
 
 def _check(chosen: list[list[ArchivedFile]], made: list[ArchivedFile]) -> None:
