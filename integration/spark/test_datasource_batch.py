@@ -208,5 +208,6 @@ def test_what_is_wrong_is_said(
     data.append(3)
     data.checkpoint()
     reader = session.read.format("pybroker").options(**{"path": str(data.path), **options})
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(Exception, match=message) as raised:
         (reader if schema is None else reader.schema(schema)).load().collect()
+    assert len(str(raised.value).strip().partition(" SQLSTATE")[0].splitlines()) == 1

@@ -13,6 +13,7 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 
 if TYPE_CHECKING:
     from pybroker.pipeline.audit.incremental import Passed
+    from pybroker.pipeline.audit.options import AuditOptions
     from pybroker.pipeline.audit.sources import Tier
 
 LOST_OR_DOUBLED: Final = 3
@@ -86,9 +87,7 @@ def command(
         raise click.UsageError("give either --topic or --pattern")
     if (incremental or interval_s is not None) and (from_time or to_time):
         raise click.UsageError("--incremental and --every take no --from-time and no --to-time")
-    from pybroker.pipeline.audit import incremental as passes  # noqa: PLC0415 (only when it runs)
-    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415
-    from pybroker.pipeline.audit.options import AuditOptions, Incremental  # noqa: PLC0415
+    from pybroker.pipeline.audit.options import AuditOptions, Incremental  # noqa: PLC0415 (only when it runs)
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
 
     how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=allow_loss)
@@ -114,11 +113,19 @@ def command(
         )
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
+    _run(where, options)
+
+
+def _run(where: SparkOptions, options: AuditOptions) -> None:
+    from pybroker.pipeline.audit import incremental  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415
+
+    how = options.incremental
     with job("audit", where) as spark:
-        if options.incremental is None:
+        if how is None:
             result = audit.run(spark, options)
         else:
-            result = passes.run(spark, options, None if interval_s is None else _teller())
+            result = incremental.run(spark, options, None if how.interval_s is None else _teller())
     for line in result.summary.lines():
         click.echo(line)
     if not result.is_good:

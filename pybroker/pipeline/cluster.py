@@ -20,6 +20,7 @@ _LEADER_PAUSE_S: Final = 0.05
 _LEADERLESS: Final = frozenset(
     {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
 )  # librdkafka's names
+_AWAY: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
 NO_LOG: Final = logging.getLogger("pybroker.pipeline.client")
 NO_LOG.addHandler(logging.NullHandler())
 NO_LOG.propagate = False
@@ -46,9 +47,7 @@ class Cluster:
 
     def id(self) -> str:
         """The identity of the cluster."""
-        return str(
-            self._ask("its identity", lambda: self._admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S).result().cluster_id)
-        )
+        return str(self._ask("its identity", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).cluster_id))
 
     def topics(self) -> dict[str, int]:
         """All topics that are not internal, with their numbers of partitions."""
@@ -170,6 +169,8 @@ class Cluster:
         try:
             return question()
         except KafkaException as error:
+            if error.args[0].name() in _AWAY:
+                raise PipelineError(f"no broker answers at {self.bootstrap}") from error
             raise PipelineError(f"{self.bootstrap} does not tell {what}: {error.args[0].str()}") from error
 
 

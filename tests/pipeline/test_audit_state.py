@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.cli.spark_audit import command
-from pybroker.pipeline.audit.folder import check_not_followed, replacing, write_summary
+from pybroker.pipeline.audit.folder import check_not_followed, mended, replacing, write_summary
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.passes import tried
 from pybroker.pipeline.audit.sources import Tier
@@ -28,7 +28,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         next_close_ms=None,
         too_late=2,
         lost=1,
-        positions={"here": {("t", 0): Position(10, 5), ("t", 1): Position(0)}, "producer": {("counts", 0): Position(7)}},
+        positions={"here": {("t", 0): Position(10, 5, 4), ("t", 1): Position(0)}, "producer": {("counts", 0): Position(7)}},
         horizons={"here": {"t": 4}},
         topic_ids={"here": {"t": "abc"}},
     )
@@ -46,6 +46,24 @@ def test_what_is_no_state_is_told(tmp_path: Path, said: str) -> None:
         State.read(tmp_path)
     (tmp_path / "state/state.json").write_text(json.dumps({"format": 9}))
     with pytest.raises(PipelineError, match="has the format 9, this version knows 1"):
+        State.read(tmp_path)
+
+
+def test_files_that_are_missing_or_changed_are_told(tmp_path: Path) -> None:
+    for name in ("state/words/a.parquet", "state/counts/b.parquet", "counts/c.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"12")
+    State(identity={}, number=1).write(tmp_path)
+    assert State.read(tmp_path) is not None
+    (tmp_path / "counts/c.parquet").write_bytes(b"1")
+    with pytest.raises(PipelineError, match=r"counts/c\.parquet is missing or changed: begin anew in another folder"):
+        State.read(tmp_path)
+    (tmp_path / "counts/c.parquet").write_bytes(b"12")
+    (tmp_path / "state/words/a.parquet").unlink()
+    with pytest.raises(PipelineError, match=r"state/words/a\.parquet is missing or changed"):
+        State.read(tmp_path)
+    (tmp_path / "state/state.json").unlink()
+    with pytest.raises(PipelineError, match=r"state\.json is not the state of an audit: begin anew in another folder"):
         State.read(tmp_path)
 
 
@@ -87,8 +105,10 @@ def test_the_watermark_is_the_least_of_what_is_behind() -> None:
 
 def test_a_state_is_of_one_audit(tmp_path: Path) -> None:
     check_identity(tmp_path, {"topics": ["t"], "more": 1}, {"topics": ["t"]})
-    with pytest.raises(PipelineError, match=r"is an audit with topics \['t'\], not \['u'\]: give another folder"):
-        check_identity(tmp_path, {"topics": ["t"]}, {"topics": ["u"]})
+    with pytest.raises(PipelineError, match="is an audit with topics t, v, not u: give another folder"):
+        check_identity(tmp_path, {"topics": ["t", "v"]}, {"topics": ["u"]})
+    with pytest.raises(PipelineError, match="is an audit with counts none, not abc: give another folder"):
+        check_identity(tmp_path, {"counts": None}, {"counts": "abc"})
 
 
 def test_a_pass_over_everything_does_not_take_the_place_of_a_state(tmp_path: Path) -> None:
@@ -111,6 +131,10 @@ def test_what_was_moved_away_when_the_kill_came_is_put_back(tmp_path: Path) -> N
     with pytest.raises(ZeroDivisionError):
         look()
     assert [entry.name for entry in tmp_path.iterdir()] == ["audit"]
+    (tmp_path / "audit").rename(away)
+    mended(tmp_path / "audit")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["audit"]
+    mended(tmp_path / "no" / "audit")
 
 
 def test_an_archive_that_changes_meanwhile_is_read_again(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TAGGED, UNTAGGED, DAMAGED, OTHER_VERSION, POSITION = range(5)
+RECENT: Final = 16
+"""Records whose least time tells how far a partition is read."""
 _REPORT: Final = (
     "version int, producer string, incarnation string, tier string, width_ms bigint, number bigint, is_end boolean, "
     "counts array<struct<topic: string, bucket: bigint, chunk: bigint, sent: array<int>, acked: array<int>, failed: array<int>>>"
@@ -57,6 +59,7 @@ WORDS_SCHEMA: Final = (
 COUNTS_SCHEMA: Final = (
     "session string, topic string, bucket bigint, chunk bigint, sent array<int>, acked array<int>, failed array<int>"
 )
+DONE_SCHEMA: Final = "topic string, session string, chunk bigint"
 SESSIONS_SCHEMA: Final = "session string, width_ms bigint, is_whole boolean, ill bigint"
 TABLE_SCHEMA: Final = (
     "producer string, topic string, tier string, tier_number int, bucket timestamp, state string, "
@@ -125,19 +128,20 @@ def with_lateness(records: DataFrame, width_ms: int, grace_ms: int, prior: str |
 
 
 def with_positions(records: DataFrame, prior: str) -> DataFrame:
-    """Adds a row of the kind POSITION for each partition: the partition is its session, the newest time its word.
+    """Adds a row of the kind POSITION for each partition, so that one pass over the records tells how far they reach.
 
-    So that is known after one pass over the records. They are as from `with_lateness`.
+    The partition is its session, the newest time its word, and its bucket is of the least time of the last RECENT records: a
+    few with a wrong clock do not matter. With fewer records the time is 0. The records are as from `with_lateness`.
     """
     by = "over (partition by topic, partition order by offset"
     newest = f"greatest(max(ms) {by} rows between unbounded preceding and current row), {prior})"
+    recent = f"{by} rows between {RECENT - 1} preceding and current row)"
+    reached = f"if(count(*) {recent} = {RECENT}, min(ms) {recent}, 0L)"
     names = ("ms", "kind", "session", "sequence", "late")
     row = ", ".join(f"'{name}', {name}" for name in names)
-    position = ", ".join(
-        f"'{name}', {value}"
-        for name, value in zip(names, ("0L", str(POSITION), "string(partition)", f"newest * {WORD}", "false"), strict=True)
-    )
-    followed = records.selectExpr("*", f"lead(offset) {by}) is null is_last", f"{newest} newest")
+    values = ("reached", str(POSITION), "string(partition)", f"newest * {WORD}", "false")
+    position = ", ".join(f"'{name}', {value}" for name, value in zip(names, values, strict=True))
+    followed = records.selectExpr("*", f"lead(offset) {by}) is null is_last", f"{newest} newest", f"{reached} reached")
     rows = f"if(is_last, array(named_struct({row}), named_struct({position})), array(named_struct({row})))"
     return followed.selectExpr("topic", f"inline({rows})")
 
@@ -174,6 +178,30 @@ def joined(counted: Iterable[DataFrame]) -> DataFrame:
     return everything.groupBy("tier", "topic", "session", "kind", "bucket", "word").agg(
         f.expr("sum(count) count"), f.expr("bit_or(bits) bits"), *sums
     )
+
+
+def done(counted: DataFrame, said: DataFrame | None, until_ms: int) -> DataFrame:
+    """The chunks of which nothing is in a bucket from `until_ms` on: DONE_SCHEMA."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    known = counted.where(f"kind = {TAGGED}").selectExpr("topic", "session", "word >> 6 chunk", "bucket")
+    if said is not None:
+        known = known.unionByName(said.select("topic", "session", "chunk", "bucket"))
+    last = known.groupBy("topic", "session", "chunk").agg(f.expr("max(bucket) last"))
+    return last.where(f"last < {until_ms}").select("topic", "session", "chunk")
+
+
+def marked(found: DataFrame, finished: DataFrame | None, chunk: str) -> DataFrame:
+    """Adds `is_done`: whether a row's chunk, which is the expression `chunk`, is finished."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+
+    if finished is None:
+        return found.selectExpr("*", "false is_done")
+    known = f.broadcast(finished.selectExpr("topic", "session", "chunk", "true known"))
+    joined_to = found.selectExpr("*", f"{chunk} chunk_of")
+    same = [joined_to[name] == known[name] for name in ("topic", "session")] + [joined_to.chunk_of == known.chunk]
+    columns = [joined_to[name] for name in found.columns]
+    return joined_to.join(known, same, "left").select(*columns, f.expr("coalesce(known, false) is_done"))
 
 
 def reports(messages: DataFrame) -> DataFrame:

@@ -98,6 +98,13 @@ def check_not_followed(path: Path) -> None:
         )
 
 
+def mended(path: Path) -> None:
+    """Put back what a kill has left between the two renames: call it before looking at what is there."""
+    path = path.absolute()
+    if path.parent.is_dir():
+        _sweep(path)
+
+
 def _sweep(path: Path) -> None:
     """Delete what passes that were killed have left, or put it back; one that is running holds a lock."""
     for left in [*path.parent.glob(f".{path.name}.*.new"), *path.parent.glob(f".{path.name}.*.old")]:

@@ -2,7 +2,8 @@
 
 A pass counts what is new, adds it to the counts of buckets that may change yet, and compares these anew. So a record that is late
 turns *lost* into *present*. A bucket is closed by the watermark (`state.watermark`) less the grace; `keep_s` later it is final:
-its rows stay as they are, and its counts are dropped. What is kept is bounded by the records of that time.
+its rows stay as they are. Chunks of numbers that are final as a whole are dropped. What is kept is bounded by the records of that
+time, and a row for each chunk that was dropped, of 4096 records.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.audit import counting
 from pybroker.pipeline.audit.compare import Question
-from pybroker.pipeline.audit.folder import TABLE, replacing
+from pybroker.pipeline.audit.folder import TABLE, mended, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult, Incremental
 from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
 from pybroker.pipeline.audit.report import write_report
 from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
 from pybroker.pipeline.audit.state import (
     COUNTS,
+    DONE,
     SESSIONS,
     WORDS,
     Place,
@@ -50,6 +52,7 @@ _SCHEMAS: Final = {
     WORDS: counting.WORDS_SCHEMA,
     COUNTS: counting.COUNTS_SCHEMA,
     SESSIONS: counting.SESSIONS_SCHEMA,
+    DONE: counting.DONE_SCHEMA,
     TABLE: counting.TABLE_SCHEMA,
 }
 """Told, Spark need not look into the files first."""
@@ -112,6 +115,7 @@ def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], Non
 def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Passed | None:
     """One pass; None if it would change nothing."""
     began = time.monotonic()
+    mended(options.path)
     work = _begin(spark, options)
     if not is_needed and not work.total and not _closes(work):
         return None
@@ -188,22 +192,23 @@ def _closes(work: _Work) -> bool:
 
 def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
     """Count, compare, and write both the result and the state."""
-    spark, options, before = work.spark, work.options, work.before
-    new = _together(_new_words(work)).persist()
-    said = counting.reports(messages(spark, work.pieces[_OF_COUNTS])).persist() if _OF_COUNTS in work.pieces else None
+    options, final_ms = work.options, work.before.final_ms
+    finished = _finished(work, staging)
+    new = counting.marked(_together(_new_words(work)), finished, "word >> 6").persist()
+    said = counting.reports(messages(work.spark, work.pieces[_OF_COUNTS])).persist() if _OF_COUNTS in work.pieces else None
     try:
         state = _moved(work, new)
-        kept_from = before.final_ms - options.margin_ms
-        words = counting.joined([new.where(f"kind != {counting.POSITION}"), *_kept(work, WORDS)]).where(f"bucket >= {kept_from}")
-        words.write.parquet(str(staging / WORDS))
+        fresh = new.where(f"kind != {counting.POSITION} and not is_done").drop("is_done")
+        kept = [
+            counting.marked(old, finished, "word >> 6")
+            .where(f"not is_done and (kind = {counting.TAGGED} or bucket >= {final_ms - options.margin_ms})")
+            .drop("is_done")
+            for old in _kept(work, WORDS)
+        ]
+        counting.joined([fresh, *kept]).write.parquet(str(staging / WORDS))
         counts = whole = None
         if said is not None:
-            # of all topics: one that a pattern finds in the next pass may be counted already
-            mine = counting.counts(said, options.width_ms).where(f"bucket >= {kept_from}")
-            _together([mine, *(kept.where(f"bucket >= {kept_from}") for kept in _kept(work, COUNTS))]).write.parquet(
-                str(staging / COUNTS)
-            )
-            counting.ended([counting.ends(said), *_kept(work, SESSIONS)]).write.parquet(str(staging / SESSIONS))
+            state = replace(state, too_late_counts=state.too_late_counts + _add_counts(work, staging, said, finished))
             counts, whole = (_written(work, staging, name) for name in (COUNTS, SESSIONS))
         unread, unfinished = (0, None) if whole is None else look_at(whole, options)
         _compare(work, state, staging, counts, whole)
@@ -212,11 +217,40 @@ def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
         if said is not None:
             said.unpersist()
     names = tuple(tier.name for tier in options.tiers)
-    header = Header(work.topics, names, options.bucket_s, unread, unfinished, state.too_late, state.lost)
-    summary, cells = summarize(spark, staging, header)
+    late = state.too_late, state.too_late_counts
+    header = Header(work.topics, names, options.bucket_s, unread, unfinished, *late, state.lost)
+    summary, cells = summarize(work.spark, staging, header)
     write_report(staging, summary, cells)
-    replace(state, next_close_ms=_next_close_ms(work, staging)).write(staging)
+    replace(state, next_close_ms=_next_close_ms(work, staging), done_ms=final_ms).write(staging)
     return state, summary
+
+
+def _finished(work: _Work, staging: Path) -> DataFrame | None:
+    """The chunks that are not compared any more, those that now are none included; None before there are any.
+
+    A chunk is kept as a whole until all of it is final: what is left of it would be compared with nothing.
+    """
+    before, options = work.before, work.options
+    known = _kept(work, DONE)
+    if before.final_ms > before.done_ms:
+        counts = _kept(work, COUNTS)
+        until_ms = before.final_ms - options.margin_ms
+        known += [counting.done(words, counts[0] if counts else None, until_ms) for words in _kept(work, WORDS)]
+    if not known:
+        return None
+    _together(known).write.parquet(str(staging / DONE))
+    return _written(work, staging, DONE)
+
+
+def _add_counts(work: _Work, staging: Path, said: DataFrame, finished: DataFrame | None) -> int:
+    """Write what is counted, and by which incarnations. Returns how many counts came too late."""
+    # of all topics: one that a pattern finds in the next pass may be counted already
+    new = counting.marked(counting.counts(said, work.options.width_ms), finished, "chunk")
+    kept = [counting.marked(old, finished, "chunk") for old in _kept(work, COUNTS)]
+    _together([new, *kept]).where("not is_done").drop("is_done").write.parquet(str(staging / COUNTS))
+    counting.ended([counting.ends(said), *_kept(work, SESSIONS)]).write.parquet(str(staging / SESSIONS))
+    final_ms = work.before.final_ms
+    return new.where(f"is_done or bucket < {final_ms}").count() if final_ms else 0
 
 
 def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None, whole: DataFrame | None) -> None:
@@ -267,14 +301,12 @@ def _new_words(work: _Work) -> Iterator[DataFrame]:
 def _moved(work: _Work, new: DataFrame) -> State:
     """The state after the pass."""
     options, before = work.options, work.before
-    highs: dict[tuple[int, str, int], int] = {}
+    ends = new.where(f"kind = {counting.POSITION}").select("tier", "topic", "session", "word", "bucket").collect()
+    found = {(row.tier, row.topic, int(row.session)): (row.word, row.bucket or None) for row in ends}
     too_late = 0
-    asked = f"kind = {counting.POSITION} or (kind = {counting.TAGGED} and bucket < {before.final_ms})"
-    for row in new.where(asked).select("kind", "tier", "topic", "session", "word", "count").collect():
-        if row.kind == counting.POSITION:
-            highs[row.tier, row.topic, int(row.session)] = row.word
-        else:
-            too_late += row["count"]
+    if before.final_ms:
+        late = new.where(f"kind = {counting.TAGGED} and (is_done or bucket < {before.final_ms})").agg({"count": "sum"}).head()
+        too_late = late[0] or 0 if late is not None else 0
     numbers = {_OF_COUNTS: len(options.tiers)} | {tier.name: number for number, tier in enumerate(options.tiers)}
     positions: dict[str, dict[Place, Position]] = {}
     reached = []
@@ -282,11 +314,11 @@ def _moved(work: _Work, new: DataFrame) -> State:
         known = before.positions.get(tier, {})
         positions[tier] = dict(known)
         for (topic, partition), extent in piece.extents.items():
-            high_ms = highs.get(
-                (numbers[tier], piece.names[topic], partition), known.get((topic, partition), Position(0)).high_ms
-            )
-            positions[tier][topic, partition] = Position(extent.end, high_ms)
-            reached.append((extent.end >= work.ends[tier][topic, partition], high_ms))
+            was = known.get((topic, partition), Position(0))
+            high_ms, reached_ms = found.get((numbers[tier], piece.names[topic], partition), (None, None))
+            now = Position(extent.end, was.high_ms if high_ms is None else high_ms, reached_ms or was.reached_ms)
+            positions[tier][topic, partition] = now
+            reached.append((extent.end >= work.ends[tier][topic, partition], now.reached_ms))
     closed_ms = work.now_ms if options.is_all_closed else watermark(reached, work.now_ms) - options.grace_ms
     closed_ms = max(before.closed_ms, closed_ms)
     keep_ms = int((options.incremental or Incremental()).keep_s * 1000)

@@ -6,6 +6,7 @@ It lies in the folder of the result, beside the counts of the records of buckets
     state/words          records, counted by 64 numbers
     state/counts         what producers counted
     state/sessions       incarnations
+    state/done           chunks of 4096 numbers that are not compared any more: what comes of them is too late
 
 The folder is replaced as a whole, so result and state are always of the same pass, and a record is counted once.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.cluster import Extent
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 STATE: Final = "state"
-WORDS, COUNTS, SESSIONS = f"{STATE}/words", f"{STATE}/counts", f"{STATE}/sessions"
+WORDS, COUNTS, SESSIONS, DONE = (f"{STATE}/{name}" for name in ("words", "counts", "sessions", "done"))
 _FILE: Final = f"{STATE}/state.json"
 
 Place = tuple[str, int]
@@ -41,6 +42,8 @@ class Position:
     """The offset that is read next."""
     high_ms: int | None = None
     """The newest timestamp before it; None when there is no record before it."""
+    reached_ms: int | None = None
+    """Up to when it is read, by the timestamps of the last records before it; None when that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +57,14 @@ class State:
     """Buckets that end by then are closed."""
     final_ms: int = 0
     """Buckets before this one are not compared any more."""
+    done_ms: int = 0
+    """Up to when chunks have been dropped."""
     next_close_ms: int | None = None
     """The end of the first bucket that is open and has records."""
     too_late: int = 0
     """Records of buckets that were not compared any more."""
+    too_late_counts: int = 0
+    """The same of what producers counted."""
     lost: int = 0
     """Records that were deleted before they could be read."""
     positions: dict[str, dict[Place, Position]] = field(default_factory=dict)
@@ -71,14 +78,15 @@ class State:
         return {place: position.following for place, position in self.positions.get(tier, {}).items()}
 
     def write(self, folder: Path) -> None:
-        """Into the folder of a result."""
+        """Into the folder of a result, as the last of the state."""
         said = {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "positions": {
-                tier: [[*place, position.following, position.high_ms] for place, position in sorted(found.items())]
+                tier: [[*place, *astuple(position)] for place, position in sorted(found.items())]
                 for tier, found in self.positions.items()
             },
+            "files": _files(folder),
         }
         path = folder / _FILE
         path.parent.mkdir(exist_ok=True)
@@ -89,31 +97,59 @@ class State:
 
     @classmethod
     def read(cls, folder: Path) -> State | None:
-        """Of the folder of a result; None when it has none. Raises PipelineError."""
+        """Of the folder of a result; None when it has none. Raises PipelineError, also when files of it are missing."""
         path = folder / _FILE
-        if not path.exists():
+        if not (folder / STATE).exists():
             return None
         try:
             said = json.loads(path.read_text())
             if said["format"] != FORMAT:
                 raise PipelineError(f"{path} has the format {said['format']!r}, this version knows {FORMAT}")
             positions = {
-                tier: {(topic, partition): Position(following, high_ms) for topic, partition, following, high_ms in found}
+                tier: {(topic, partition): Position(*position) for topic, partition, *position in found}
                 for tier, found in said["positions"].items()
             }
-            return cls(**{name: said[name] for name in _PLAIN}, positions=positions)
+            state = cls(**{name: said[name] for name in _PLAIN}, positions=positions)
+            missing = sorted(said["files"].items() - _files(folder).items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(f"{path} is not the state of an audit") from error
+            raise PipelineError(f"{path} is not the state of an audit: begin anew in another folder") from error
+        if missing:
+            raise PipelineError(f"{folder / missing[0][0]} is missing or changed: begin anew in another folder")
+        return state
 
 
-_PLAIN: Final = ("identity", "number", "closed_ms", "final_ms", "next_close_ms", "too_late", "lost", "horizons", "topic_ids")
+def _files(folder: Path) -> dict[str, int]:
+    """The files of tables, and their sizes."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.glob("**/*.parquet")}
+
+
+_PLAIN: Final = (
+    "identity",
+    "number",
+    "closed_ms",
+    "final_ms",
+    "done_ms",
+    "next_close_ms",
+    "too_late",
+    "too_late_counts",
+    "lost",
+    "horizons",
+    "topic_ids",
+)
 
 
 def check_identity(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Whether the state is of the same audit. Raises PipelineError."""
     for name, value in now.items():
         if before.get(name) != value:
-            raise PipelineError(f"{path} is an audit with {name} {before.get(name)}, not {value}: give another folder")
+            there = _said(before.get(name))
+            raise PipelineError(f"{path} is an audit with {name} {there}, not {_said(value)}: give another folder")
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in value)
+    return "none" if value is None else str(value)
 
 
 def next_extents(extents: Mapping[Place, Extent], following: Mapping[Place, int]) -> tuple[dict[Place, Extent], int, str]:
@@ -147,7 +183,7 @@ def shortened(tiers: Mapping[str, Mapping[Place, Extent]], most: int) -> dict[st
 def watermark(reached: Iterable[tuple[bool, int | None]], now_ms: int) -> int:
     """Up to when everything is read: the least of all partitions.
 
-    Of each it is told whether it is read to its end, and then it is the time when that was looked up, or else the newest
-    timestamp that was read of it. So a partition in which nothing happens holds nothing up, and one that is behind does.
+    Of each it is told whether it is read to its end, and then it is the time when that was looked up, or else `reached_ms`.
+    So a partition in which nothing happens holds nothing up, and one that is behind does.
     """
-    return min((now_ms if is_at_end else min(now_ms, high_ms or 0) for is_at_end, high_ms in reached), default=now_ms)
+    return min((now_ms if is_at_end else min(now_ms, at_ms or 0) for is_at_end, at_ms in reached), default=now_ms)

@@ -39,6 +39,8 @@ class Header:
     """Incarnations without all of their counts; None without counts."""
     too_late: int = 0
     """Records that came when their buckets were not compared any more."""
+    too_late_counts: int = 0
+    """The same of what producers counted, in messages of a bucket and 4096 numbers."""
     deleted: int = 0
     """Records that were deleted before they could be read."""
 
@@ -67,6 +69,7 @@ class Summary:
     buckets: int
     open_buckets: int
     findings: tuple[Finding, ...]
+    has_more_findings: bool = False
 
     @property
     def is_good(self) -> bool:
@@ -96,6 +99,8 @@ class Summary:
                     more = ", ..." if len(ranges) > _RANGES_SHOWN else ""
                     where = f"{found.producer}, {found.topic}, {found.tier}, {found.bucket}"
                     yield f"{what} {count:,}: {where}: {', '.join(ranges[:_RANGES_SHOWN])}{more}"
+        if self.has_more_findings:
+            yield f"more is lost or doubled than these {len(self.findings)} rows of the table"
         yield self.verdict()
 
     def warnings(self) -> Iterator[str]:
@@ -111,6 +116,8 @@ class Summary:
             yield f"{header.unread_counts:,} messages of the topic of counts cannot be read"
         if header.too_late:
             yield f"{header.too_late:,} records came too late to be compared"
+        if header.too_late_counts:
+            yield f"{header.too_late_counts:,} counts of producers came too late to be compared: losses may not be seen"
         if header.deleted:
             yield f"{header.deleted:,} records were deleted before they could be read"
         if header.unfinished:
@@ -186,7 +193,8 @@ def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summar
     ]
     is_good = not any(found["lost"] or found["doubled"] for found in totals.values())
     findings = () if is_good else _findings(table)
-    summary = Summary(header, totals, span.producers, span.buckets, span.open, findings)
+    shown, has_more = findings[:FINDINGS_MAX], len(findings) > FINDINGS_MAX
+    summary = Summary(header, totals, span.producers, span.buckets, span.open, shown, has_more)
     write_summary(folder, {**asdict(summary), "is_good": is_good})
     return summary, cells
 
@@ -199,7 +207,7 @@ def _findings(table: DataFrame) -> tuple[Finding, ...]:
         table.where("lost > 0 or doubled > 0")
         .select("*", said)
         .orderBy("topic", "bucket", "tier_number", "producer")
-        .limit(FINDINGS_MAX)
+        .limit(FINDINGS_MAX + 1)
     )
     return tuple(
         Finding(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition, Not
@@ -15,6 +17,7 @@ from pybroker.pipeline.datasource.options import Options, parse
 from pybroker.pipeline.datasource.plan import plan_batch
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.datasource.stream import StreamPlanner
+from pybroker.pipeline.errors import PipelineError
 from pybroker.records.columns import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -25,6 +28,20 @@ if TYPE_CHECKING:
     from pybroker.pipeline.datasource.plan import SegmentRange
 
 FORMAT = "pybroker"
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """What a person has done wrong is said in one line: Spark, which runs this in processes of its own, shows no traceback."""
+    try:
+        yield
+    except PipelineError:
+        os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+    except BaseException:
+        os.environ.pop(_HIDE_TRACEBACK, None)  # of an error before, in the same process
+        raise
 
 
 class PybrokerDataSource(DataSource):
@@ -37,16 +54,19 @@ class PybrokerDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns, where no schema was given to the reader."""
-        return arrow.schema_text(parse(self.options).columns)
+        with _one_line():
+            return arrow.schema_text(parse(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        options = parse(self.options)
-        return (PushingReader if options.is_pushing else PybrokerReader)(options, schema)
+        with _one_line():
+            options = parse(self.options)
+            return (PushingReader if options.is_pushing else PybrokerReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (PySpark's name)
         """For `spark.readStream`."""
-        return PybrokerStreamReader(parse(self.options), schema)
+        with _one_line():
+            return PybrokerStreamReader(parse(self.options), schema)
 
 
 class _Table:
@@ -62,8 +82,10 @@ class _Table:
 
     def rows(self, one: SegmentRange | None) -> Iterator[pa.RecordBatch]:
         """Arrow record batches; none without a range, as Spark has one task even if there is nothing to read."""
-        if one is not None:
-            schema = to_arrow_schema(self.schema, timezone="UTC")
+        if one is None:
+            return
+        schema = to_arrow_schema(self.schema, timezone="UTC")
+        with _one_line():
             for rows in RangeReader(self.wanted, self.options).read(one):
                 yield arrow.within(arrow.record_batch(rows, one.tp, schema), rows, *self.times)
 
@@ -77,7 +99,8 @@ class PybrokerReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each range of a segment."""
-        return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
+        with _one_line():
+            return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
@@ -115,7 +138,8 @@ class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts."""
-        return self._plans.initial()
+        with _one_line():
+            return self._plans.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """As `maxOffsetsPerTrigger` has it."""
@@ -124,19 +148,23 @@ class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends."""
-        return self._plans.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        with _one_line():
+            return self._plans.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is there now."""
-        self._plans.freeze()
+        with _one_line():
+            self._plans.freeze()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """For the query's progress."""
-        return self._plans.ends()
+        with _one_line():
+            return self._plans.ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One for each range of a segment."""
-        return [InputPartition(one) for one in self._plans.plan(start, end)]
+        with _one_line():
+            return [InputPartition(one) for one in self._plans.plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
