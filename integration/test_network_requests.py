@@ -133,7 +133,10 @@ def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) 
             held, read = setting.toy.parts
             assert isinstance(held, Made)
             assert isinstance(read, Made)
-            assert (held.alive_max, read.alive_max) == (1, 1)
+            # uvloop's writer still has a name for what it has just sent as a whole when it asks for more
+            alive_max = 2 if loop == "uvloop" else 1
+            assert 1 <= held.alive_max <= alive_max
+            assert 1 <= read.alive_max <= alive_max
             assert 0 < connection._transport.get_write_buffer_size() <= Made.CHUNK_BYTES
 
     run(loop, scenario)

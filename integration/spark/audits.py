@@ -1,16 +1,23 @@
-"""Running the audit's command in the process of the tests, and reading its table."""
+"""What tests of the audit share: its command in their process, its table, and a topic that is copied record by record."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
 
+from integration.clients import unique
 from pybroker.cli import spark_audit
+from pybroker.pipeline.audit.options import AuditOptions, Incremental
+from pybroker.pipeline.audit.sources import Tier
+from pybroker.pipeline.audit.tagging import AuditedProducer
+from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -18,6 +25,9 @@ if TYPE_CHECKING:
 
 START_MS: Final = 1_790_000_040_000
 BUCKET_MS: Final = 60_000
+PARTITIONS: Final = 3
+JUDGED: Final = ("expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late")
+OTHERS: Final = ("untagged", "damaged", "other_version")
 
 
 def invoke(spark: SparkSession, *arguments: str) -> Result:
@@ -54,3 +64,91 @@ def numbers(row: dict[str, Any], *names: str) -> tuple[int, ...]:
 
 def spans(row: dict[str, Any], name: str) -> list[tuple[int, int]]:
     return [(one["first"], one["last"]) for one in row[name]]
+
+
+class Flow:
+    """A topic that is copied record by record, so that a test says what the copy lacks, has twice, or gets late."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap, self.topic, self.counts = bootstrap, unique("flow"), unique("counts")
+        self.copy = f"{self.topic}-copy"
+        cluster = Cluster(bootstrap)
+        for name, partitions in ((self.topic, PARTITIONS), (self.copy, PARTITIONS), (self.counts, 1)):
+            cluster.create_topic(name, partitions)
+        self.plain = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        client = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self.producer = AuditedProducer(client, "p", counts_topic=self.counts, interval_s=0)
+        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "copy"})
+        self._consumer.assign([confluent_kafka.TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
+        self._sent = 0
+        self._copied = 0
+        self._held: dict[int, Any] = {}
+
+    def send(self, *times_ms: int) -> None:
+        """Records of these times, one after the other from partition to partition; and what was counted of them."""
+        for time_ms in times_ms:
+            self.producer.produce(self.topic, b"v", partition=self._sent % PARTITIONS, timestamp=START_MS + time_ms)
+            self._sent += 1
+        assert self.producer.flush(30) == 0
+        self.producer.trail.report()
+        assert self.producer.flush(30) == 0
+
+    def pass_on(self, *, without: tuple[int, ...] = (), twice: tuple[int, ...] = ()) -> None:
+        """Copy what is new but for some numbers, which `catch_up` copies."""
+        while self._copied < self._sent:
+            for message in self._consumer.consume(self._sent - self._copied, 1.0):
+                tags = dict(message.headers() or ())
+                if not tags.get("audit.producer", b"").startswith(b"p/"):
+                    continue
+                self._copied += 1
+                number = int.from_bytes(tags["audit.sequence"][1:], "big")
+                if number in without:
+                    self._held[number] = message
+                    continue
+                for _ in range(2 if number in twice else 1):
+                    self._produce(message)
+        assert self.plain.flush(30) == 0
+
+    def catch_up(self, *late: int) -> None:
+        """Copy what was held back."""
+        for number in late:
+            self._produce(self._held.pop(number))
+        assert self.plain.flush(30) == 0
+
+    def _produce(self, message: Any) -> None:
+        self.plain.produce(
+            self.copy, None, None, message.partition(), timestamp=message.timestamp()[1], headers=message.headers()
+        )
+
+    def close(self) -> None:
+        """Send the last counts."""
+        self.producer.close()
+        self._consumer.close()
+
+    def options(self, path: Path, now_ms: int, **others: Any) -> AuditOptions:
+        """An audit of topic and copy at a time after START_MS."""
+        return AuditOptions(
+            path=path,
+            tiers=(Tier("cluster", self.bootstrap), Tier("copy", self.bootstrap, self.copy)),
+            topics=(self.topic,),
+            counts=self.bootstrap,
+            counts_topic=self.counts,
+            grace_s=30,
+            now_ms=START_MS + now_ms,
+            **others,
+        )
+
+
+def follow(**how: Any) -> Incremental:
+    return Incremental(**{"keep_s": 10 * BUCKET_MS / 1000, **how})
+
+
+def judged(path: Path) -> dict[tuple[str | None, str, int], tuple[int, ...]]:
+    return {key: numbers(row, *JUDGED, *OTHERS) for key, row in rows(path).items()}
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

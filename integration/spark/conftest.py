@@ -10,6 +10,7 @@ import pytest
 
 from integration.broker import BrokerProcess, own_brokers
 from integration.maven import cache_dir
+from integration.spark.audits import Flow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,3 +55,12 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Start a broker that the test may kill: `own_broker({"key": "value"})`."""
     with own_brokers(tmp_path) as start:
         yield start
+
+
+@pytest.fixture
+def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
+    flow = Flow(spark_broker.bootstrap)
+    try:
+        yield flow
+    finally:
+        flow.close()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.2
+_NEARLY: Final = 0.99
+"""Stages that are not known yet may come: it is over when it is over."""
 _CHANGED: Final = re.compile("FileNotFound|FILE_NOT_EXIST|PATH_NOT_FOUND|No such file|is missing, though the manifest names it")
 """What reading an archive says when an archive job joins its files at the same time."""
 _CONF: Final = {
@@ -119,4 +121,4 @@ class Watch:
         wanted = sum(wanted for _, wanted in self._stages.values())
         done = sum(done for done, _ in self._stages.values())
         self._share = max(self._share, done / wanted if wanted else 0.0)
-        return Standing(int(self._total * self._share), self._total)
+        return Standing(int(self._total * min(self._share, _NEARLY)), self._total)

@@ -1,0 +1,191 @@
+"""Passes of the audit that are killed, stopped, or meet others at work: clusters that go, archives that change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+
+from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged, wait_for
+from pybroker.pipeline.archive.job import ArchiveOptions
+from pybroker.pipeline.archive.job import run as archive
+from pybroker.pipeline.audit import incremental
+from pybroker.pipeline.audit.options import AuditOptions, Incremental
+from pybroker.pipeline.audit.sources import Tier
+from pybroker.pipeline.audit.state import State
+from pybroker.pipeline.cluster import Cluster
+from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from integration.broker import BrokerProcess
+
+pytestmark = pytest.mark.spark
+
+
+def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+    path = tmp_path / "audits" / "flow"
+    arguments = [
+        *(str(path), "--topic", flow.topic, "--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}"),
+        *("--rename", f"copy={flow.copy}", "--counts-topic", flow.counts, "--keep-s", "1e9"),
+    ]
+    command = [sys.executable, "-m", "pybroker", "spark", "audit", *arguments, "--every", "0", "--pass-records", "600"]
+    rng = random.Random(3)
+    flow.send(*sorted(rng.randrange(120_000) for _ in range(1800)))
+    flow.pass_on(without=(9, 999), twice=(10, 1010))
+    for number, name in ((0, "state/words"), (1, "index.html")):  # in the first pass, and in the one after the next
+        process = subprocess.Popen([*command, "--master", "local[1]"], stdout=subprocess.DEVNULL, process_group=0)
+        try:
+            wait_for(partial(_is_moment, path, number, name, process))
+            assert process.poll() is None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    flow.producer.close()
+    followed = invoke(spark, *arguments, "--incremental", "--close-all")
+    assert followed.exit_code == 3, followed.output
+    whole = invoke(spark, str(tmp_path / "whole"), *arguments[1:], "--close-all")
+    assert followed.stdout == whole.stdout
+    assert followed.stdout.splitlines()[-1] == "copy: 2 lost, 2 doubled"
+    assert judged(path) == judged(tmp_path / "whole")
+    assert [entry.name for entry in path.parent.iterdir()] == ["flow"]
+
+
+def test_a_run_for_ever_closes_idle_tails_and_tells_what_is_lost(flow: Flow, tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    command = [
+        *(sys.executable, "-m", "pybroker", "spark", "audit", str(path), "--topic", flow.topic),
+        *("--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}", "--rename", f"copy={flow.copy}"),
+        *("--counts-topic", flow.counts, "--grace-s", "1", "--every", "0.2", "--master", "local[1]"),
+    ]
+    lines: list[str] = []
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))  # type: ignore[union-attr]
+    reader.start()
+    try:
+        wait_for(lambda: bool(lines) or process.poll() is not None)
+        now = time.time_ns() // 1_000_000 - START_MS
+        flow.send(now - 2 * BUCKET_MS, now - 2 * BUCKET_MS, now - 2 * BUCKET_MS)
+        flow.pass_on(without=(1,))
+        wait_for(lambda: any("copy: 1 lost, 0 doubled" in line for line in lines) or process.poll() is not None)
+        assert any(line.startswith(f"lost 1: p, {flow.topic}, copy, ") for line in lines)
+        flow.catch_up(1)
+        wait_for(lambda: "nothing is lost or doubled" in lines[-1] or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()  # type: ignore[union-attr]
+    assert lines[0].endswith("nothing is lost or doubled\n")
+    assert (path / "summary.json").exists()
+
+
+def test_a_cluster_that_goes_away_between_passes_is_waited_for(
+    spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = own_broker()
+    plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    plain.produce("t", b"v", headers=[])
+    assert plain.flush(30) == 0
+    told: list[int] = []
+
+    def tell(passed: incremental.Passed) -> None:
+        told.append(passed.result.records)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        plain.produce("t", b"v")
+        assert plain.flush(30) == 0
+        broker.kill()
+
+    wait = Cluster.wait_until_there
+
+    def start_and_wait(cluster: Cluster, seconds: float) -> None:
+        broker.start()
+        wait(cluster, seconds)
+
+    options = AuditOptions(
+        path=tmp_path / "audit",
+        tiers=(Tier("cluster", broker.bootstrap),),
+        topics=("t",),
+        incremental=Incremental(interval_s=0),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "wait_until_there", start_and_wait)
+        with pytest.raises(KeyboardInterrupt):
+            incremental.run(spark, options, tell)
+    assert told == [1, 1]
+
+
+def test_an_archive_is_followed_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+    path, lake = tmp_path / "audit", tmp_path / "lake"
+
+    def step(now_ms: int, compact_after: int) -> dict[str, Any]:
+        archive(spark, ArchiveOptions(bootstrap=flow.bootstrap, path=lake, topics=(flow.copy,), compact_after=compact_after))
+        options = flow.options(path, now_ms, incremental=follow(), is_all_closed=True)
+        options = replace(options, tiers=(*options.tiers, Tier("lake", f"archive:{lake}", flow.copy)))
+        return incremental.run(spark, options).summary.tiers
+
+    for number in range(3):
+        flow.send(*range(number * 1000, number * 1000 + 300))
+        flow.pass_on(without=(number * 300 + 1,))
+        found = step(BUCKET_MS * (number + 1), 0 if number == 0 else 1)
+        for tier in ("copy", "lake"):
+            assert (found[tier]["present"], found[tier]["lost"]) == (299 * (number + 1), number + 1)
+            assert found[tier]["doubled"] == 0
+        assert found["lake"]["lost_here"] == 0
+
+
+def test_two_at_once_are_told(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    flow.send(*range(30))
+    options = flow.options(path, BUCKET_MS, incremental=follow())
+    report = incremental.write_report
+
+    def report_after_another(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as second:
+            second.setattr(incremental, "write_report", report)
+            incremental.run(spark, options)
+        report(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incremental, "write_report", report_after_another)
+        with pytest.raises(PipelineError, match="another audit writes to"):
+            incremental.run(spark, options)
+    state = State.read(path)
+    assert state is not None
+    assert state.number == 1
+    path.rename(tmp_path / ".audit.0.old")  # as a kill between two renames leaves it
+    assert incremental.run(spark, options).summary.tiers["cluster"]["present"] == 30
+    state = State.read(path)
+    assert state is not None
+    assert state.number == 2
+
+
+def _is_moment(path: Path, number: int, name: str, process: subprocess.Popen[bytes]) -> bool:
+    """Whether so many passes are done, and the next one has written that."""
+    return process.poll() is not None or (_number(path) >= number and any(path.parent.glob(f".flow.*.new/{name}")))
+
+
+def _number(path: Path) -> int:
+    try:
+        state = State.read(path)
+    except PipelineError:  # read in the moment when it is replaced
+        return 0
+    return state.number if state is not None else 0
