@@ -10,12 +10,13 @@ import pytest
 
 from integration.broker import BrokerProcess, own_brokers
 from integration.maven import cache_dir
-from integration.spark.audits import Flow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from integration.spark.audits import Flow
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,6 +60,9 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
+    """A topic that is copied record by record."""
+    from integration.spark.audits import Flow  # noqa: PLC0415 (kafka-python warns when it is imported)
+
     flow = Flow(spark_broker.bootstrap)
     try:
         yield flow
