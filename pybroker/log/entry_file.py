@@ -2,29 +2,44 @@
 
 Idea
     An index is derived from the data file and rebuilt when it is lost, so its entries need not reach the file one by one: they
-    gather in memory and are written some hundred at a time, before a flush, a roll and a close. No descriptor stays open. Lookups
-    search a map of the written entries and the tail in memory as one sequence.
+    gather in memory and are written some hundred at a time, before a flush, a roll and a close. Lookups search the written
+    entries and the tail in memory as one sequence.
 
-Kafka preallocates these files (10 MB of holes for each active segment) and trims them later; ours grow. Kafka opens both.
+Reading
+    Windows of 4 kB are read when a search comes to them, and the youngest 4 MB of windows of all indexes together are kept in
+    memory. No descriptor stays open between two reads, and nothing is mapped: a page that the disk cannot give is an OSError of
+    that read, where touching a map of it would end the process. A file that got shorter than what was written, or is
+    gone, is told as a CorruptIndexError, and the index is rebuilt from the data.
+
+Kafka preallocates these files (10 MB of holes for each active segment), maps them, and trims them later; ours grow.
 
 Source: org.apache.kafka.storage.internals.log.AbstractIndex.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import mmap
     import struct
 
     from pybroker.log.filesystem import Filesystem
 
 TAIL_BYTES_MAX: Final = 4096
+WINDOW_BYTES: Final = 4096
+WINDOWS_MAX: Final = 1024
 
 
 class CorruptIndexError(Exception):
     """The index contradicts itself or its data file; rebuild it from the data."""
+
+
+_YOUNGEST: Final[deque[tuple[dict[int, bytes], int]]] = deque()
+"""The windows of all indexes of the process as they were read, oldest first: whose windows, and the number.
+
+Any thread may use it: each step is one call that cannot be interrupted.
+"""
 
 
 class EntryFile:
@@ -33,16 +48,28 @@ class EntryFile:
     `count` includes entries not yet written. From `count_max` of them on the next append must go to a new segment.
     """
 
-    __slots__ = ("_map", "_tail", "_written", "count", "count_max", "entry_size", "filesystem", "layout", "path")
+    __slots__ = (
+        "_tail",
+        "_window_entries",
+        "_windows",
+        "_written",
+        "count",
+        "count_max",
+        "entry_size",
+        "filesystem",
+        "layout",
+        "path",
+    )
 
     def __init__(self, filesystem: Filesystem, path: str, layout: struct.Struct, count_max: int) -> None:
         self.filesystem = filesystem
         self.path = path
         self.layout = layout
         self.entry_size = layout.size
+        self._window_entries = WINDOW_BYTES // layout.size
         self._written = 0  # entries in the file
         self._tail = bytearray()
-        self._map: mmap.mmap | None = None
+        self._windows: dict[int, bytes] = {}  # what was read of the file, by the window's number
         self.count = 0
         self.count_max = count_max
 
@@ -53,7 +80,7 @@ class EntryFile:
             raise CorruptIndexError(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
         self._written = self.count = size // self.entry_size
         self._tail = bytearray()
-        self._map = None
+        self.release()
 
     def append_entry(self, entry: bytes) -> None:
         """Add an entry; it is written with the others."""
@@ -71,6 +98,7 @@ class EntryFile:
             self.filesystem.write_fully(fd, self._tail, self._written * self.entry_size)
         finally:
             self.filesystem.close(fd)
+        self._windows.pop(self._written // self._window_entries, None)  # it has more entries now
         self._written = self.count
         self._tail.clear()
 
@@ -78,35 +106,64 @@ class EntryFile:
         """The fields of one entry."""
         if slot >= self._written:
             return self.layout.unpack_from(self._tail, (slot - self._written) * self.entry_size)
-        return self.layout.unpack_from(self._mapped(), slot * self.entry_size)
+        number, at = divmod(slot, self._window_entries)
+        return self.layout.unpack_from(self._windows.get(number) or self._read(number), at * self.entry_size)
 
     def floor_slot(self, key: int) -> int:
         """The last entry whose first field is <= `key`; -1 when there is none."""
-        unpack, size, written = self.layout.unpack_from, self.entry_size, self._written
-        if self._tail and unpack(self._tail)[0] <= key:
-            buffer: mmap.mmap | bytearray = self._tail
-            low, high, base = 1, len(self._tail) // size, written
-        elif written:
-            buffer = self._mapped()
-            low, high, base = 0, written, 0
-        else:
-            return -1
+        return self._find_floor(key)[0]
+
+    def floor_fields(self, key: int) -> tuple[int, ...] | None:
+        """The fields of the last entry whose first field is <= `key`; None when there is none."""
+        slot, entries, position = self._find_floor(key)
+        return self.layout.unpack_from(entries, position) if slot >= 0 else None
+
+    def _find_floor(self, key: int) -> tuple[int, bytes | bytearray, int]:
+        """The slot of that entry, and where it lies; -1 when there is none."""
+        unpack, size, windows, base = self.layout.unpack_from, self.entry_size, self._windows, self._written
+        entries: bytes | bytearray = self._tail
+        if not entries or unpack(entries)[0] > key:
+            # In the file: in the last window that does not begin after the key.
+            low, high = 0, -(-base // self._window_entries)
+            while low < high:
+                middle = (low + high) // 2
+                if unpack(windows.get(middle) or self._read(middle))[0] <= key:
+                    low = middle + 1
+                else:
+                    high = middle
+            if not low:
+                return -1, entries, 0
+            entries, base = windows.get(low - 1) or self._read(low - 1), (low - 1) * self._window_entries
+        low, high = size, len(entries)
         while low < high:
             middle = (low + high) // 2
-            if unpack(buffer, middle * size)[0] <= key:
-                low = middle + 1
+            middle -= middle % size
+            if unpack(entries, middle)[0] <= key:
+                low = middle + size
             else:
                 high = middle
-        return base + low - 1
+        return base + low // size - 1, entries, low - size
 
-    def _mapped(self) -> mmap.mmap:
-        if self._map is None or len(self._map) < self._written * self.entry_size:
+    def _read(self, number: int) -> bytes:
+        """The written entries of a window. Raises OSError, and CorruptIndexError when the file has fewer."""
+        first = number * self._window_entries
+        length = min(self._written - first, self._window_entries) * self.entry_size
+        try:
             fd = self.filesystem.open(self.path, writable=False)
-            try:
-                self._map = self.filesystem.map(fd, self._written * self.entry_size)
-            finally:
-                self.filesystem.close(fd)
-        return self._map
+        except FileNotFoundError as error:
+            raise CorruptIndexError(f"{self.path} is gone") from error
+        try:
+            window = self.filesystem.pread(fd, length, first * self.entry_size)
+        finally:
+            self.filesystem.close(fd)
+        if len(window) < length:
+            raise CorruptIndexError(f"{self.path} is shorter than the {self._written} entries that were written to it")
+        self._windows[number] = window
+        _YOUNGEST.append((self._windows, number))
+        if len(_YOUNGEST) > WINDOWS_MAX:
+            windows, oldest = _YOUNGEST.popleft()
+            windows.pop(oldest, None)
+        return window
 
     def truncate_entries(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -116,7 +173,7 @@ class EntryFile:
             del self._tail[(count - self._written) * self.entry_size :]
         else:
             self._tail.clear()
-            self._map = None  # nobody else looks into it
+            self.release()
             fd = self.filesystem.open(self.path, writable=True, create=True)
             try:
                 self.filesystem.truncate(fd, count * self.entry_size)
@@ -131,5 +188,5 @@ class EntryFile:
         self.load_entries()
 
     def release(self) -> None:
-        """Let go of the map; the next lookup makes it again."""
-        self._map = None
+        """Forget what was read; the next lookup reads it again."""
+        self._windows.clear()

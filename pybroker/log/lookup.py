@@ -42,10 +42,8 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
 
 
 def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset | None:
-    segment.load_indexes()
     start_offset = log.log_start_offset
-    older_until = segment.time_index.lookup(timestamp - 1).offset
-    for position, header in segment.scan(segment.position_of(max(older_until, start_offset))):
+    for position, header in segment.scan(segment.position_of(max(segment.older_until(timestamp), start_offset))):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
             for record in _records(segment, position, header):
                 if record.timestamp >= timestamp and record.offset >= start_offset:

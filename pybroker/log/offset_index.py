@@ -74,17 +74,18 @@ class OffsetIndex(EntryFile):
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry with an offset <= `offset`, or of the segment's start."""
-        slot = self.count - 1 if offset >= self.last_offset else self.floor_slot(offset - self.base_offset)
-        if slot < 0:
-            return self.base_offset, 0
-        relative, position = self.fields(slot)
-        return self.base_offset + relative, position
+        if offset >= self.last_offset and self.count:
+            found: tuple[int, ...] | None = self.fields(self.count - 1)
+        else:
+            found = self.floor_fields(offset - self.base_offset)
+        return (self.base_offset + found[0], found[1]) if found is not None else (self.base_offset, 0)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
+    def truncate_to(self, offset: int) -> int:
+        """Drop the entries at or above `offset`. Returns how many stay."""
         slot = self.floor_slot(offset - 1 - self.base_offset)
         self.truncate_entries(slot + 1)
         self.last_offset = self.entry(slot).offset if slot >= 0 else self.base_offset
+        return self.count
 
     def reset(self) -> None:
         """Drop everything, on disk too."""

@@ -55,6 +55,7 @@ class LogSegment:
         "_index_interval",
         "_is_active",
         "_is_loaded",
+        "_is_rebuild_due",
         "_max_timestamp",
         "_older",
         "_recent",
@@ -98,6 +99,7 @@ class LogSegment:
         self._file: SegmentFile | None = None
         self._is_active = False
         self._is_loaded = True
+        self._is_rebuild_due = False  # a rebuild was begun and did not come to its end
         self._created_ms = 0
         self._bytes_since_entry = 0
         self._rolling_timestamp: int | None = None  # of the first batch
@@ -166,6 +168,8 @@ class LogSegment:
         if self._is_loaded:
             return
         try:
+            if self._is_rebuild_due:
+                raise CorruptIndexError("the last rebuild failed")
             self.offset_index.load(self.size)
             self.time_index.load()
             self._check_last_timestamp()
@@ -191,18 +195,23 @@ class LogSegment:
     def rebuild_indexes(self) -> int:
         """Make offset and time index from the headers of the data.
 
-        Returns where sound data ends, which is `size` unless it is torn.
+        Returns where sound data ends, which is `size` unless it is torn. After OSError the next look at an index tries again.
         """
-        self._is_loaded = True
-        self.reset_indexes()
+        max_timestamp, self._is_rebuild_due = self._max_timestamp, True
         position = 0
         try:
-            for position, batch in self.scan(0):
-                self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
-                position += batch.batch_length
-        except CorruptDataError as error:
-            position = error.position
-        self.write_last_timestamp()
+            self.reset_indexes()
+            try:
+                for position, batch in self.scan(0):
+                    self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+                    position += batch.batch_length
+            except CorruptDataError as error:
+                position = error.position
+            self.write_last_timestamp()
+        except OSError:
+            self._is_loaded, self._max_timestamp = False, max_timestamp
+            raise
+        self._is_rebuild_due = False
         return position
 
     def reset_indexes(self) -> None:
@@ -325,10 +334,10 @@ class LogSegment:
             return recent
         if not self._is_loaded:
             self.load_indexes()
-        last_offset, position = self.offset_index.lookup(offset)
         try:
+            last_offset, position = self.offset_index.lookup(offset)
             return find(self.file, position, self.size, offset, first_last_offset=last_offset if position else -1)
-        except CorruptDataError as error:
+        except (CorruptDataError, CorruptIndexError) as error:
             logger.warning("rebuilding the indexes of %s: %s", self.path, error)
             end = self.rebuild_indexes()
             return find(self.file, 0, end, offset)
@@ -339,15 +348,28 @@ class LogSegment:
 
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`, from the index alone."""
+        return self._from_index(lambda: self.offset_index.lookup(offset)[1])
+
+    def older_until(self, timestamp: int) -> int:
+        """An offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base offset."""
+        return self._from_index(lambda: self.time_index.lookup(timestamp - 1).offset)
+
+    def _from_index(self, look: Callable[[], int]) -> int:
+        """What `look` finds. The indexes are loaded first, and rebuilt when one is found shorter than it was."""
         self.load_indexes()
-        return self.offset_index.lookup(offset)[1]
+        try:
+            return look()
+        except CorruptIndexError as error:
+            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+            self.rebuild_indexes()
+            return look()
 
     def read_next_offset(self) -> int:
         """The offset after the last batch: the base offset when the segment is empty."""
-        self.load_indexes()
         next_offset = self.base_offset
+        self.load_indexes()
         try:
-            for _, batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset)[1]):
+            for _, batch in self.scan(self.position_of(self.offset_index.last_offset)):
                 next_offset = batch.last_offset + 1
         except CorruptDataError:
             end = self.rebuild_indexes()
@@ -366,7 +388,7 @@ class LogSegment:
 
     def _read_max_timestamp(self) -> TimestampOffset:
         largest = self.time_index.last_entry
-        for _, batch in self.scan(self.offset_index.lookup(largest.offset)[1]):
+        for _, batch in self.scan(self.position_of(largest.offset)):
             if batch.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         return largest
@@ -384,8 +406,7 @@ class LogSegment:
         self.load_indexes()
         found = self.find_batch(offset)
         self._recent, self._older = {}, {}
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        self._from_index(lambda: self.offset_index.truncate_to(offset) + self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
         self._bytes_since_entry = 0
         dropped = 0 if found is None else self.truncate_data(found[0])

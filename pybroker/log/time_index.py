@@ -75,10 +75,11 @@ class TimeIndex(EntryFile):
 
         Or the segment's start.
         """
-        return self._entry_before(self.floor_slot(timestamp) + 1)
+        timestamp, relative = self.floor_fields(timestamp) or (NO_TIMESTAMP, 0)
+        return TimestampOffset(timestamp, self.base_offset + relative)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
+    def truncate_to(self, offset: int) -> int:
+        """Drop the entries at or above `offset`. Returns how many stay."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -88,6 +89,7 @@ class TimeIndex(EntryFile):
                 high = middle
         self.truncate_entries(low)
         self.last_entry = self._entry_before(low)
+        return self.count
 
     def reset(self) -> None:
         """Drop everything, on disk too."""

@@ -1,0 +1,141 @@
+"""Indexes that change or cannot be read while the log is in use: no reader is misled, and none ends the process."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from pybroker.log import entry_file
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.offset_index import OffsetIndex
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from tests.log.support import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
+
+COUNT = 1_200
+
+
+def indexed_log(disk: Disk) -> Log:
+    """A log of three segments whose indexes have several windows each."""
+    log = disk.create()
+    for number in range(COUNT):
+        append(log, batch(timestamp=START_MS + 10 * number, size=10))
+    for segment in log.segments:
+        segment.offset_index.write()
+        segment.time_index.write()
+    assert len(log.segments) == 3
+    assert log.segments[0].offset_index.count > 300
+    return log
+
+
+def fresh_disk(path: Path, filesystem: Filesystem | None = None) -> Disk:
+    return Disk(path, filesystem=filesystem, segment_bytes=40_000, index_interval_bytes=60)
+
+
+def forget_windows(log: Log) -> None:
+    """As when others have been read since: the next lookup goes to the file."""
+    for segment in log.segments:
+        segment.offset_index.release()
+        segment.time_index.release()
+        segment._recent, segment._older = {}, {}
+
+
+def check_all(log: Log) -> None:
+    for offset in range(0, COUNT, 7):
+        fetched = log.read(offset, bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+        assert not isinstance(fetched.records, bytes)
+        assert int.from_bytes(fetched.records.read(0, 8), "big") == offset
+        found = log.offset_for_timestamp(START_MS + 10 * offset - 3)
+        assert found is not None
+        assert found.offset == offset
+
+
+@pytest.mark.parametrize("kept", [-1, 0, 7, 8 * 40, 8 * 250])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_index_that_gets_shorter_while_it_is_used_is_rebuilt(tmp_path: Path, suffix: str, kept: int) -> None:
+    log = indexed_log(fresh_disk(tmp_path))
+    check_all(log)
+    forget_windows(log)
+    for segment in log.segments:
+        path = Path(f"{segment.path.removesuffix('log')}{suffix}")
+        if kept < 0:
+            path.unlink()
+        else:
+            os.truncate(path, kept)
+    check_all(log)
+    forget_windows(log)
+    check_all(log)
+    sealed = log.segments[0]
+    sizes = {kind: Path(f"{sealed.path.removesuffix('log')}{kind}").stat().st_size for kind in ("index", "timeindex")}
+    assert sizes == {"index": sealed.offset_index.count * 8, "timeindex": sealed.time_index.count * 12}
+    assert sealed.offset_index.count > 300
+
+
+@pytest.mark.parametrize("kept", [0, 8 * 40])
+def test_a_truncation_notices_an_index_that_got_shorter(tmp_path: Path, kept: int) -> None:
+    log = indexed_log(fresh_disk(tmp_path))
+    forget_windows(log)
+    os.truncate(f"{log.segments[1].path.removesuffix('log')}timeindex", kept)
+    os.truncate(f"{log.segments[1].path.removesuffix('log')}index", kept)
+    cut = log.segments[1].base_offset + 200
+    assert log.truncate_to(cut)
+    assert [one.base_offset for one in read_batches(log)] == list(range(cut))
+    assert append(log, batch()) == cut
+
+
+def test_a_page_of_an_index_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
+    filesystem = FaultyFilesystem()
+    disk = fresh_disk(tmp_path, filesystem)
+    log = indexed_log(disk)
+    forget_windows(log)
+    filesystem.fail_with(errno.EIO, "read")
+    with pytest.raises(KafkaError) as caught:
+        log.read(100, bytes_max=1, upper_offset=COUNT, min_one_batch=True)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.directory.is_offline
+
+
+def test_a_rebuild_that_failed_is_begun_anew(tmp_path: Path) -> None:
+    filesystem = FaultyFilesystem()
+    log = indexed_log(fresh_disk(tmp_path, filesystem))
+    segment = log.segments[0]
+    youngest = segment.max_timestamp
+    forget_windows(log)
+    os.truncate(f"{segment.path.removesuffix('log')}index", 0)
+    reads = 0
+
+    def fault(operation: str) -> None:
+        nonlocal reads
+        reads += operation == "read"
+        if reads == 5:
+            raise OSError(errno.EMFILE, "no descriptor is left")
+
+    filesystem.fault = fault
+    with pytest.raises(OSError, match="no descriptor"):
+        segment.find_batch(100)
+    filesystem.heal()
+    assert segment.max_timestamp == youngest
+    check_all(log)
+    assert segment.offset_index.count > 300
+
+
+def test_no_descriptor_stays_open_and_little_memory_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_file, "WINDOWS_MAX", 3)
+    monkeypatch.setattr(entry_file, "WINDOW_BYTES", 80)
+    entry_file._YOUNGEST.clear()
+    before = set(Path("/proc/self/fd").iterdir())
+    indexes = []
+    for number in range(3):
+        index = OffsetIndex(Filesystem(), str(tmp_path / f"{number}.index"), base_offset=0, bytes_max=1 << 20)
+        for entry in range(100):
+            index.append(10 * entry + 5, entry)
+        index.write()
+        indexes.append(index)
+    for offset in range(5, 1_000, 10):
+        for index in indexes:
+            assert index.lookup(offset) == (offset, offset // 10)
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert sum(len(index._windows) for index in indexes) <= 3
