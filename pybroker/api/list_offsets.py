@@ -111,7 +111,7 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     """
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return TimestampedOffset(log.log_start_offset, -1, partition.epoch_of_log_start())
+        return TimestampedOffset(log.log_start_offset, -1, log.epoch_for_offset(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
     end_offset = partition.end_metadata(isolation).offset

@@ -2,7 +2,9 @@
 
 Behaviour
     The largest epoch that is not above the one asked for, and the offset after its last record; both -1 if there is none. The
-    newest epoch ends at the log's end. FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH when the asker knows an older or newer epoch.
+    newest epoch ends at the log's end. The leader's epoch begins where its log ended when it became the leader, so it is known
+    before it has a record: an empty log has ends too, for it and for the epochs of what was deleted. FENCED_LEADER_EPOCH and
+    UNKNOWN_LEADER_EPOCH when the asker knows an older or newer epoch.
 Versions
     v0 the offset only. v1 the epoch found. v2 the epoch that the asker knows (KIP-320), throttle time. v3 who asks. v4 flexible.
 Not done

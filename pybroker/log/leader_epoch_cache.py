@@ -4,6 +4,13 @@ Example
     epochs 0, 2, 3 from offsets 0, 10, 15; the log ends at 20. Epoch 0 ends at 10; epoch 1 is not known, the largest below it
     is 0 and that ends at 10; epoch 3 ends at 20; epoch 4 is unknown.
 
+An epoch without records
+    A leader's epoch begins where its log ended when it became the leader, also before its first record. So the epoch of a new
+    partition ends at 0, and that of one whose records were all deleted up to N ends at N: a client that has committed N and asks
+    must not be told "unknown", which means a truncation to it. Kafka writes an entry into the file; here it is in memory until
+    the first record comes (`lead`), so that new partitions need no file and a start that raises the epoch of 10,000 partitions
+    writes none. `end_offset_for` and `epoch_for_offset` are the one rule for every request.
+
 The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind after a
 crash of the machine: recovery then adds the epochs that it finds in the batches.
 
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+EPOCH_MAX: Final = (1 << 31) - 1
 
 
 class EpochEntry(NamedTuple):
@@ -30,42 +38,73 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
-class LeaderEpochCache:
-    """One partition's epochs, ascending in both columns."""
+class EpochEndOffset(NamedTuple):
+    """The largest epoch up to a requested one, and the offset where it ends; both undefined (-1) where nothing is known."""
 
-    __slots__ = ("_filesystem", "entries", "is_dirty", "path")
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochCache:
+    """One partition's epochs, ascending in both columns.
+
+    Attributes:
+        entries: the epochs that have records, or had some that were deleted; what the file has.
+        largest_epoch: of all that was ever in the file or in the data, also where its records are gone.
+        is_dirty: written since it was last made durable.
+    """
+
+    __slots__ = ("_filesystem", "_leading", "entries", "is_dirty", "largest_epoch", "path")
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self._filesystem = filesystem
         self.path = path
         self.entries: list[EpochEntry] = []
-        self.is_dirty = False  # written since it was last made durable
+        self.largest_epoch = UNDEFINED_EPOCH
+        self.is_dirty = False
+        self._leading: EpochEntry | None = None  # of this broker as the leader; after all of `entries`, in both columns
 
     def load(self) -> bool:
         """Read the file. False when it is damaged: the caller rebuilds the epochs from the data."""
+        self.entries, self._leading = [], None
         try:
             entries = [EpochEntry(int(e), int(s)) for e, s in read_entries(self._filesystem, self.path, fields=2)]
         except (CorruptCheckpointError, ValueError):
-            self.entries = []
             return False
-        self.entries = []
+        if any(not 0 <= entry.epoch <= EPOCH_MAX or entry.start_offset < 0 for entry in entries):
+            return False
         for entry in entries:
             self._insert(entry)
         return True
 
     @property
     def latest_epoch(self) -> int:
-        """UNDEFINED_EPOCH when there is none."""
+        """The epoch of the last record; UNDEFINED_EPOCH when there is none."""
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+    def lead(self, epoch: int, start_offset: int) -> None:
+        """Note that this broker leads in `epoch` from `start_offset`, the log end, on. The file has it with its first record."""
+        known = self._known()
+        if epoch < 0 or (known and known[-1].epoch == epoch and known[-1].start_offset <= start_offset):
+            return
+        if self._leading is not None:
+            self._insert(self._leading)
+        self._leading = EpochEntry(epoch, start_offset)
+        self._drop_contradictions(self._leading)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that records from `start_offset` have `epoch`; entries that contradict it go."""
-        entries = self.entries
-        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+        known = self._known()
+        is_known = bool(known) and known[-1].epoch == epoch and known[-1].start_offset <= start_offset
+        leading = self._leading
+        if epoch < 0 or (is_known and leading is None):
             return
-        if epoch >= 0:
+        if leading is not None:  # it becomes an entry as any other
+            self._leading = None
+            self._insert(leading)
+        if not is_known:
             self._insert(EpochEntry(epoch, start_offset))
-            self.write()
+        self.write()
 
     def assign_if_newer(self, epoch: int, start_offset: int) -> None:
         """Note an epoch found in the data, if it is larger than all that are known."""
@@ -73,30 +112,37 @@ class LeaderEpochCache:
             self.assign(epoch, start_offset)
 
     def _insert(self, entry: EpochEntry) -> None:
+        self._drop_contradictions(entry)
+        self.entries.append(entry)
+        self.largest_epoch = max(self.largest_epoch, entry.epoch)
+
+    def _drop_contradictions(self, entry: EpochEntry) -> None:
         entries = self.entries
         while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
             entries.pop()
-        entries.append(entry)
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
+    def _known(self) -> list[EpochEntry]:
+        """All epochs, with that of a leader who has not written yet."""
+        return self.entries if self._leading is None else [*self.entries, self._leading]
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest known epoch <= `epoch` and the offset where it ends; both undefined (-1) when nothing is known of it."""
-        if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
-            return EpochEntry(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
-        if epoch == self.latest_epoch:
-            return EpochEntry(epoch, log_end_offset)
-        floor = (
-            epoch  # older than all that is kept: its records are gone, and the first kept epoch is where it ended at the latest
-        )
-        for entry in self.entries:
+        known = self._known()
+        if epoch == UNDEFINED_EPOCH or not known or epoch > known[-1].epoch:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == known[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        floor = epoch  # if it is older than all that is kept: its records are gone, and it ended where the first kept one begins
+        for entry in known:
             if entry.epoch > epoch:
-                return EpochEntry(floor, entry.start_offset)
+                return EpochEndOffset(floor, entry.start_offset)
             floor = entry.epoch
         raise AssertionError("the latest epoch is larger")
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that the record at `offset` was written in, or UNDEFINED_EPOCH."""
+        """The epoch that the record at `offset` was or will be written in, or UNDEFINED_EPOCH."""
         found = UNDEFINED_EPOCH
-        for entry in self.entries:
+        for entry in self._known():
             if entry.start_offset > offset:
                 break
             found = entry.epoch
@@ -104,6 +150,8 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or after `end_offset`."""
+        if self._leading is not None and self._leading.start_offset >= end_offset:
+            self._leading = None
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if len(kept) < len(self.entries):
             self.entries = kept
@@ -112,13 +160,19 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies before `start_offset`; the epoch in force there then begins there."""
         gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
-        if (gone and gone[-1:] != [EpochEntry(gone[-1].epoch, start_offset)]) or len(gone) > 1:
+        leading = self._leading
+        if leading is not None and leading.start_offset <= start_offset:  # nothing is left but what is still to come
+            self._leading = EpochEntry(leading.epoch, start_offset)
+            if gone:
+                self.entries = []
+                self.write()
+        elif (gone and gone[-1:] != [EpochEntry(gone[-1].epoch, start_offset)]) or len(gone) > 1:
             self.entries[: len(gone)] = [EpochEntry(gone[-1].epoch, start_offset)]
             self.write()
 
     def clear(self) -> None:
         """Forget everything."""
-        self.entries = []
+        self.entries, self._leading = [], None
         self.write()
 
     def write(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import append, checkpoint, lookup, read, recovery, retention, truncate
 from pybroker.log.append_validator import AppendValidator
-from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset, run_inline
 from pybroker.log.segment import LogSegment
@@ -326,12 +326,16 @@ class Log:
         """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
         return lookup.legacy_offsets_before(self, timestamp, count)
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """The largest epoch up to `epoch` and where it ends; both -1 when unknown."""
+    def lead(self, leader_epoch: int, start_offset: int) -> None:
+        """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""
+        self.epochs.lead(leader_epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """The largest epoch up to `epoch` and where it ends; both -1 when unknown. A leader's own needs no record to be known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`; -1 when unknown."""
+        """The leader epoch of the record at `offset`, also of the one that a leader writes there next; -1 when unknown."""
         return self.epochs.epoch_for_offset(offset)
 
     # --- shorten ---

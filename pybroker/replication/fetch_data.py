@@ -16,6 +16,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
+    from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.results import LogOffsetMetadata
     from pybroker.log.transaction_index import AbortedTransaction
     from pybroker.records.errors import RecordError
@@ -156,13 +157,6 @@ class FetchPartition:
 
     def __repr__(self) -> str:
         return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
-
-
-class EpochEndOffset(NamedTuple):
-    """The largest epoch up to a requested one, and the offset where it ends."""
-
-    epoch: int
-    end_offset: int
 
 
 @dataclass(slots=True)

@@ -24,7 +24,6 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
     NO_EPOCH,
     NO_OFFSET,
-    EpochEndOffset,
     FetchIsolation,
     FetchParams,
     FetchPartition,
@@ -33,6 +32,7 @@ from pybroker.replication.fetch_data import (
 
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
+    from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log import Log
     from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
     from pybroker.metadata.image import PartitionImage
@@ -78,7 +78,7 @@ class Partition:
         self._set_state(image)
         self._advance_high_watermark()
 
-    def _set_state(self, image: PartitionImage) -> None:
+    def _set_state(self, image: PartitionImage, *, is_same_leader: bool = False) -> None:
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
@@ -86,8 +86,9 @@ class Partition:
         self.isr = image.isr
         self.is_leader = image.leader == self.broker_id
         self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # nobody to wait for, and min_isr is 1
-        if self.is_leader:
+        if self.is_leader and not is_same_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
+            self.log.lead(image.leader_epoch, self.leader_epoch_start_offset)
         followers = (replica for replica in image.replicas if replica != self.broker_id) if self.is_leader else ()
         self._follower_end_offsets = {replica: self._follower_end_offsets.get(replica) for replica in followers}
 
@@ -96,11 +97,7 @@ class Partition:
         before = (self.leader_id, self.leader_epoch, self.high_watermark)
         if image.leader_epoch != self.leader_epoch:
             self._follower_end_offsets = {}  # what followers told the leader of an older epoch proves nothing
-        epoch_start_offset = self.leader_epoch_start_offset
-        is_same_leader = self.is_leader and image.leader_epoch == self.leader_epoch
-        self._set_state(image)
-        if is_same_leader:
-            self.leader_epoch_start_offset = epoch_start_offset
+        self._set_state(image, is_same_leader=self.is_leader and image.leader_epoch == self.leader_epoch)
         self._advance_high_watermark()
         return before != (self.leader_id, self.leader_epoch, self.high_watermark)
 
@@ -109,6 +106,8 @@ class Partition:
         self.log = log
         self.high_watermark_metadata = log.offset_metadata(self.high_watermark)
         self._nothing_new = None
+        if self.is_leader:
+            log.lead(self.leader_epoch, max(self.leader_epoch_start_offset, log.log_start_offset))
         log.producers.on_high_watermark(self.high_watermark)
 
     @property
@@ -156,15 +155,6 @@ class Partition:
             return high_watermark
         stable = self.last_stable_offset
         return high_watermark if stable == high_watermark.offset else self.log.offset_metadata(stable)
-
-    def epoch_of_log_start(self) -> int:
-        """The leader epoch of the record at the start of the log, also where that is still to be written; -1 when unknown.
-
-        A leader's epoch begins where its log ended when it became one. The log notes it with the first record of the epoch, so
-        that new partitions need no file.
-        """
-        log = self.log
-        return self.leader_epoch if log.log_start_offset == log.log_end_offset else log.epoch_for_offset(log.log_start_offset)
 
     # Writing
 
@@ -261,7 +251,7 @@ class Partition:
             end = log.end_offset_metadata
         end_offset = end.offset if isolation is not _TXN_COMMITTED else self.last_stable_offset
         if wanted.last_fetched_epoch >= 0:
-            last = self._end_of_last_fetched_epoch(wanted)
+            last = log.end_offset_for_epoch(wanted.last_fetched_epoch)
             if last.epoch < 0 or last.end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             if last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset:
@@ -309,13 +299,7 @@ class Partition:
             answer.fetch_offset_metadata = end
         return answer
 
-    def _end_of_last_fetched_epoch(self, wanted: FetchPartition) -> EpochEndOffset:
-        end = EpochEndOffset(*self.log.end_offset_for_epoch(wanted.last_fetched_epoch))
-        if end.epoch < 0 and wanted.last_fetched_epoch == self.leader_epoch and self.is_leader:
-            return EpochEndOffset(self.leader_epoch, self.log.log_end_offset)  # the log learns it with its first record
-        return end
-
     def is_diverging(self, wanted: FetchPartition) -> bool:
         """Whether the fetcher's log and ours part before its fetch offset, or nothing is known of its last epoch. KIP-595."""
-        last = self._end_of_last_fetched_epoch(wanted)
+        last = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         return last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset

@@ -11,7 +11,7 @@ from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_replica_log_dirs as move_dirs
-from pybroker.protocol.messages import elect_leaders, offset_for_leader_epoch
+from pybroker.protocol.messages import elect_leaders
 from pybroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -164,28 +164,6 @@ async def test_replicas_move_between_directories(tmp_path: Path, version: int) -
 def fetch(offset: int) -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(replica_id=-1, max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[partition])])
-
-
-@pytest.mark.parametrize("version", versions(23))
-async def test_ends_of_epochs(tmp_path: Path, version: int) -> None:
-    whole = await started(tmp_path)
-
-    async def ask(number: int, epoch: int, current: int = -1) -> tuple[int, int, int]:
-        asked = offset_for_leader_epoch.OffsetForLeaderPartition(
-            partition=number, leader_epoch=epoch, current_leader_epoch=current if version >= 2 else -1
-        )
-        topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=[asked])
-        answer = await whole.ask(offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic]), version)
-        (one,) = answer.topics[0].partitions
-        return one.error_code, one.leader_epoch, one.end_offset
-
-    epoch = 0 if version >= 1 else -1
-    assert await ask(0, 0) == (0, epoch, 5)
-    assert await ask(0, 7) == (0, -1, -1)
-    assert await ask(9, 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-    if version >= 2:
-        assert await ask(0, 0, 0) == (0, 0, 5)
-        assert await ask(0, 0, 3) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
 @pytest.mark.parametrize("version", versions(43))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pybroker.config.topic import TopicConfig
 from pybroker.log.file_records import FileRecords
+from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -42,6 +43,7 @@ class ModelLog:
         self.batches: list[Batch] = []
         self.segments = [0]
         self.epochs: list[tuple[int, int]] = []  # epoch, end offset
+        self.leads: list[tuple[int, int]] = []  # epoch, start offset
         self.reads = 0
         self.error: Exception | None = None
 
@@ -96,9 +98,12 @@ class ModelLog:
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
         return [(fetch_offset, upper_offset)]
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def lead(self, leader_epoch: int, start_offset: int) -> None:
+        self.leads.append((leader_epoch, start_offset))
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         known = [entry for entry in self.epochs if entry[0] <= epoch]
-        return known[-1] if known else (-1, -1)
+        return EpochEndOffset(*known[-1]) if known else EpochEndOffset(-1, -1)
 
     def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
         self.reads += 1

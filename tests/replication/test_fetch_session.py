@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
 from pybroker.log.file_records import FileRecords
+from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.fetch_data import EpochEndOffset, FetchPartition, FetchPartitionData, session_key
+from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, session_key
 from pybroker.replication.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS,

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.replication.fetch_data import EpochEndOffset, FetchIsolation
+from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
 from tests.replication.model_log import ModelLog
 from tests.replication.setting import BROKER, Setting, params, topic_id, wanted
@@ -212,10 +213,13 @@ def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offs
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_leader_s_epoch_begins_at_its_log_s_end_before_it_has_a_record() -> None:
+def test_the_log_is_told_where_each_epoch_of_this_leader_begins() -> None:
     partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
-    asked = wanted("t", 6, last_fetched_epoch=2)
-    assert not partition.is_diverging(asked)
-    assert partition.fetch_records(params(), asked, bytes_max=1000, min_one_batch=True).error_code == ErrorCode.NONE
-    partition.log.log_start_offset = 6
-    assert partition.epoch_of_log_start() == 2, "of the record that will be the first"
+    log = partition.log
+    assert log.leads == [(2, 6)]  # type: ignore[attr-defined]  # the model's
+    partition.append_records_to_leader(memoryview(b"x"), acks=1, now_ms=0)
+    partition.apply_image(image(epoch=2, replicas=(1,), isr=(1,)))
+    partition.apply_image(image(epoch=3, replicas=(1,), isr=(1,)))
+    partition.apply_image(image(leader=2, epoch=4))
+    assert log.leads == [(2, 6), (3, 7)]  # type: ignore[attr-defined]
+    assert partition.leader_epoch_start_offset == 7
