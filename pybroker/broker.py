@@ -5,18 +5,20 @@ Start
     served. At the end one line on standard output: `READY host:port`.
 
 Stop
-    Sockets first (requests in work are answered), then the logs, then the store; the marker of a clean stop is written last.
+    Sockets first (requests in work are answered), then the logs, each directory in its own thread, then the store; the marker of
+    a clean stop is written last, and only where everything before it was heard to be on the disk. A disk that does not answer in
+    `DISK_GRACE_S` gets no marker and is not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from pybroker import gauges
@@ -25,6 +27,7 @@ from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
 from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
+from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import LogServices
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.log.directory import LogDirectory
+    from pybroker.log.results import ThreadRunner
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.exporter import MetricsServer
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
+DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
 METADATA_FILE: Final = "metadata.sqlite"
 SEALED_RELEASE_MS: Final = 300_000
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
@@ -76,8 +81,9 @@ class BrokerServer:
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")  # one: fsyncs share what they wait for
-        self._periodic = Periodic()
+        self.has_hung_disk = False  # a thread waits for a disk that does not answer
+        self._disk_threads: dict[str, DiskThread] = {}  # by path
+        self._periodic = Periodic(self._count_bug)
         self._metrics_server: MetricsServer | None = None
         self._groups: GroupCoordinator | None = None
 
@@ -99,11 +105,10 @@ class BrokerServer:
             config.log_dirs,
             cluster_id=self.controller.image.cluster_id,
             node_id=config.node_id,
-            services=LogServices(
-                clock=clock, run_in_thread=self._run_in_thread, producer_id_expiration_ms=config.producer_id_expiration_ms
-            ),
+            services=LogServices(clock=clock, producer_id_expiration_ms=config.producer_id_expiration_ms),
             config_of=self._topic_config,
             on_directory_failure=self._on_directory_failure,
+            thread_of=self._thread_of,
         )
         self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
         self.replica_manager = ReplicaManager(
@@ -135,7 +140,7 @@ class BrokerServer:
         except OSError:  # an address in use is no reason to recover the logs at the next start
             if self._metrics_server is not None:
                 self._metrics_server.stop()
-            self.log_manager.stop()
+            await self._close_disks()
             await self.store.close()
             raise
         self._schedule_passes()
@@ -143,7 +148,10 @@ class BrokerServer:
         return bound
 
     async def stop(self) -> None:
-        """Answer what is in work, close the sockets, make everything durable. At most about 5 s."""
+        """Answer what is in work, close the sockets, make everything durable.
+
+        Takes what the disks need for that, at most about `DISK_GRACE_S` and 5 s.
+        """
         if self._groups is not None:
             self._groups.stop()  # who waits in a group is answered, and need not be waited for
         asyncio.get_running_loop().call_soon(self._answer_waiting)  # as soon as the connections take nothing new
@@ -155,10 +163,7 @@ class BrokerServer:
         self._resume_moves.cancel()
         self.log_cleaner.stop()
         self.replica_manager.moves.release()
-        self.log_manager.write_high_watermarks(self.replica_manager.high_watermarks())
-        self._executor.shutdown(wait=True)  # the disk thread's work is done before the logs say that they are clean
-        await asyncio.sleep(0)  # and what it has to report has been heard
-        self.log_manager.stop()
+        await self._close_disks()
         await self.store.close()
 
     def _answer_waiting(self) -> None:
@@ -296,17 +301,35 @@ class BrokerServer:
 
     # Threads and disks
 
-    def _run_in_thread(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `work` in the disk thread, and `done` on the loop with its OSError or None."""
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+    def _count_bug(self) -> None:
+        self.metrics.unexpected_errors += 1
 
-        def report(finished: asyncio.Future[None]) -> None:
-            error = finished.exception()
-            if error is not None and not isinstance(error, OSError):
-                raise error
-            done(error)
+    def _thread_of(self, path: str) -> ThreadRunner:
+        """What runs everything that blocks on the disk of the log directory `path`."""
+        thread = self._disk_threads[path.rstrip("/") or "/"] = DiskThread(f"disk {path}", self._count_bug)
+        return thread.run
 
-        future.add_done_callback(report)
+    async def _close_disks(self) -> None:
+        """Close the logs of all directories, side by side."""
+        await asyncio.gather(*map(self._close_disk, self.log_manager.directories))
+
+    async def _close_disk(self, directory: LogDirectory) -> None:
+        """Close the logs of a directory, when all work on it has been heard of: a flush that failed leaves no marker."""
+        thread, logs = self._disk_threads[directory.path], self.log_manager
+        try:
+            async with asyncio.timeout(DISK_GRACE_S):
+                await thread.idle()
+                logs.write_high_watermarks(self.replica_manager.high_watermarks(), directory)
+                directory.run_pass("close", [lambda: logs.close_directory(directory)])
+                await thread.idle()
+        except TimeoutError:
+            # Its lock stays taken until the process ends: the thread may still write when the disk answers again.
+            self.has_hung_disk = True
+            message = f"the disk did not answer in {DISK_GRACE_S:.0f} s; the next start recovers its logs"
+            directory.fail(OSError(errno.ETIMEDOUT, message))
+        else:
+            logs.let_go(directory)
+        thread.stop()
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:
         """The partitions of a broken disk are offline; without any disk the broker ends."""
@@ -328,7 +351,11 @@ def run(config: BrokerConfig) -> int:
         loop_factory = uvloop.new_event_loop
     _allow_many_files()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_serve(config))
+        broker, code = runner.run(_serve(config))
+        if broker.has_hung_disk:  # the threads that wait for it would be waited for
+            logging.shutdown()
+            os._exit(1)
+        return code
 
 
 def _allow_many_files() -> None:
@@ -341,7 +368,7 @@ def _allow_many_files() -> None:
             logger.info("At most %d open files: %s", soft, error)
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig) -> tuple[BrokerServer, int]:
     broker = BrokerServer(config)
     bound = await broker.start()
     stop = asyncio.Event()
@@ -358,4 +385,4 @@ async def _serve(config: BrokerConfig) -> int:
         task.cancel()
     logger.info("Stopping")
     await broker.stop()
-    return 1 if broker.failed.is_set() else 0
+    return broker, 1 if broker.failed.is_set() else 0

@@ -13,11 +13,15 @@ _DELAY_MS_MAX: Final = 24 * 3_600_000  # beyond this an event loop's timer may o
 
 
 class Periodic:
-    """Calls what it was given every so many ms until `stop`. A call that fails is logged, and made again next time."""
+    """Calls what it was given every so many ms until `stop`. A call that fails is logged, and made again next time.
 
-    __slots__ = ("_handles", "_is_stopped")
+    `on_bug` is called for each call that failed.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_handles", "_is_stopped", "_on_bug")
+
+    def __init__(self, on_bug: Callable[[], None]) -> None:
+        self._on_bug = on_bug
         self._handles: dict[int, asyncio.TimerHandle] = {}
         self._is_stopped = False
 
@@ -31,6 +35,7 @@ class Periodic:
                 work()
             except Exception:
                 logger.exception("A periodic task failed")
+                self._on_bug()
             if not self._is_stopped:
                 schedule(interval_ms)
 

@@ -1,8 +1,8 @@
 """Fills shards from their logs, in slices, so that the loop has its turn in between.
 
 Shards are loaded one after the other in the order of their partitions. A record that cannot be read fails its shard, as what is
-behind it cannot be trusted to be complete; a type of record that we do not know, as a newer broker may have written it, is
-skipped.
+behind it cannot be trusted to be complete, and so does whatever else goes wrong; the others are loaded all the same. A type of
+record that we do not know, as a newer broker may have written it, is skipped.
 
 Source: CoordinatorLoaderImpl, GroupMetadataManager.onLoaded.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -20,8 +19,6 @@ from pybroker.coordinator import rebalance
 from pybroker.coordinator.classic_group import GroupState
 from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
-from pybroker.protocol.codec import DecodeError
-from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import batches
 from pybroker.records.entries import entries
 
@@ -64,7 +61,7 @@ class Loader:
         shard = self._runtime.begin_loading(partition)
         self._loaded = loaded
         if log.log_start_offset == log.log_end_offset:
-            self._runtime.end_loading(partition, loaded)
+            self._end(partition)
             return
         self._queue.append((partition, shard, replay_log(shard, log, self._bytes_max)))
         if len(self._queue) == 1:
@@ -79,14 +76,12 @@ class Loader:
                 continue
             try:
                 step = next(loading, None)
-            except (KafkaError, OSError, DecodeError, struct.error):
-                logger.exception("Partition %d of the groups cannot be loaded", partition)
-                self._runtime.unload(partition)
+            except Exception as error:  # whatever it is, the shards behind it must be loaded
+                self._give_up(partition, error)
                 continue
             if step is None:
                 self._queue.popleft()
-                assert self._loaded is not None
-                self._runtime.end_loading(partition, self._loaded)
+                self._end(partition)
             else:
                 done += step
         self._replayed += done
@@ -96,9 +91,21 @@ class Loader:
         if self._queue:
             self._call_soon(self._slice)
 
+    def _end(self, partition: int) -> None:
+        assert self._loaded is not None
+        try:
+            self._runtime.end_loading(partition, self._loaded)
+        except Exception as error:
+            self._give_up(partition, error)
+
+    def _give_up(self, partition: int, error: Exception) -> None:
+        """Nobody coordinates these groups until the next change of the partition's leader."""
+        logger.error("Partition %d of the groups cannot be loaded", partition, exc_info=error)
+        self._runtime.unload(partition)
+
 
 def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
-    """Replay everything that is in `log`. Raises KafkaError, OSError, DecodeError, struct.error."""
+    """Replay everything that is in `log`. Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec."""
     offset = log.log_start_offset
     end_offset = log.log_end_offset
     skipped: Counter[int] = Counter()

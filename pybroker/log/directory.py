@@ -1,4 +1,4 @@
-"""One of the broker's log directories: its lock, whether its disk still works, and files waiting to be removed.
+"""One of the broker's log directories: its lock, its thread, whether its disk still works, and files waiting to be removed.
 
 The first OSError takes the directory offline: its logs answer KAFKA_STORAGE_ERROR until the broker is started again. A disk that
 failed once cannot be trusted with the order of what it holds.
@@ -14,13 +14,15 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.results import run_inline
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pybroker.log.checkpoint import MetaProperties
     from pybroker.log.filesystem import Filesystem
+    from pybroker.log.results import ThreadRunner
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +30,36 @@ LOCK_FILE: Final = ".lock"
 
 
 class LogDirectory:
-    """One log directory. `on_failure` is told once, when it goes offline."""
+    """One log directory. `on_failure` is told once, when it goes offline.
 
-    __slots__ = ("_due", "_lock_fd", "_sequence", "failure", "filesystem", "on_failure", "path", "properties")
+    `run_in_thread(work, done)` runs everything that blocks on this directory's disk, one after the other, in its own thread.
+    """
 
-    def __init__(self, path: str, filesystem: Filesystem, on_failure: Callable[[LogDirectory], None] | None = None) -> None:
+    __slots__ = (
+        "_due",
+        "_lock_fd",
+        "_passes",
+        "_sequence",
+        "failure",
+        "filesystem",
+        "on_failure",
+        "path",
+        "properties",
+        "run_in_thread",
+    )
+
+    def __init__(
+        self,
+        path: str,
+        filesystem: Filesystem,
+        on_failure: Callable[[LogDirectory], None] | None = None,
+        run_in_thread: ThreadRunner = run_inline,
+    ) -> None:
         self.path = path
         self.filesystem = filesystem
         self.on_failure = on_failure
+        self.run_in_thread = run_in_thread
+        self._passes: set[str] = set()  # kinds that are under way
         self.failure: OSError | None = None
         self.properties: MetaProperties | None = None
         self._lock_fd = -1
@@ -69,6 +93,37 @@ class LogDirectory:
         """The answer of an offline directory."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}")
 
+    # --- its thread ---
+
+    def is_busy_with(self, kind: str) -> bool:
+        """Whether the last `run_pass` of that kind is still under way."""
+        return kind in self._passes
+
+    def run_pass(self, kind: str, works: Iterable[Callable[[], None]]) -> bool:
+        """Run work that comes round in the directory's thread, one piece after the other, with what others ask for in between.
+
+        Not while the last pass of that kind is under way: a slow disk is not given more than it can do. An OSError takes the
+        directory offline, and ends the pass. Returns whether `works` are run.
+        """
+        if kind in self._passes:
+            return False
+        self._passes.add(kind)
+        left = iter(works)
+
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                self.fail(error)
+            work = None if self.is_offline else next(left, None)
+            if work is None:
+                self._passes.discard(kind)
+            else:
+                self.run_in_thread(work, done)
+
+        done(None)
+        return True
+
+    # --- its lock ---
+
     def lock(self) -> None:
         """Keep other brokers out. Raises BlockingIOError when one is in."""
         self._lock_fd = self.filesystem.lock(f"{self.path}/{LOCK_FILE}")
@@ -78,6 +133,8 @@ class LogDirectory:
         if self._lock_fd >= 0:
             self.filesystem.close(self._lock_fd)
             self._lock_fd = -1
+
+    # --- what is to be removed ---
 
     def remove_later(self, due_ms: int, remove: Callable[[], None]) -> None:
         """Have `remove` run by the first `remove_due` from `due_ms` on."""

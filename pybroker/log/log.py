@@ -19,7 +19,7 @@ from pybroker.log import append, checkpoint, lookup, read, recovery, retention, 
 from pybroker.log.append_validator import AppendValidator
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
-from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset, run_inline
+from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
 from pybroker.model import new_tuple
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directory import LogDirectory
     from pybroker.log.filesystem import Filesystem
-    from pybroker.log.results import AbortedTransactions, LogAppendInfo, ThreadRunner
+    from pybroker.log.results import AbortedTransactions, LogAppendInfo
     from pybroker.model import TopicId, TopicPartition
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -42,7 +42,6 @@ class LogServices:
     """What all logs of a broker share."""
 
     clock: Clock
-    run_in_thread: ThreadRunner = run_inline
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     jitter: random.Random = field(default_factory=random.Random)
 
@@ -267,7 +266,7 @@ class Log:
             if self._flush_target > self.recovery_point and not self.is_closed:
                 self._start_flush()
 
-        self.services.run_in_thread(self._sync_work(target), done)
+        self.log_directory.run_in_thread(self._sync_work(target), done)
 
     def _sync_work(self, target: int) -> Callable[[], None]:
         """What to run in a thread to make everything between the recovery point and `target` durable."""

@@ -23,7 +23,7 @@ from pybroker.log import checkpoint
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.log.results import run_inline
+from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -66,10 +66,14 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         filesystem: Filesystem | None = None,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
+        thread_of: Callable[[str], ThreadRunner] = lambda _path: run_inline,
     ) -> None:
+        """`thread_of(path)` gives each log directory the thread for what blocks on its disk."""
         assert log_dirs
         filesystem = filesystem or Filesystem()
-        self.directories = [LogDirectory(path.rstrip("/") or "/", filesystem, on_directory_failure) for path in log_dirs]
+        self.directories = [
+            LogDirectory(path.rstrip("/") or "/", filesystem, on_directory_failure, thread_of(path)) for path in log_dirs
+        ]
         self.services = services
         self._cluster_id = cluster_id
         self._node_id = node_id
@@ -204,26 +208,35 @@ class LogManager:
     def stop(self) -> None:
         """Make everything durable and say so in each directory; what waits for its removal is left for the next start. Blocks."""
         for directory in self.directories:
-            logs = self._logs_in(directory)
-            self._close(directory, logs)
-            if not directory.is_offline:
-                try:
-                    self._checkpoint(directory, logs, sync=True)
-                    checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
-                except OSError as error:
-                    directory.fail(error)
-        self._unlock()
+            try:
+                self.close_directory(directory)
+            except OSError as error:
+                directory.fail(error)
+            self.let_go(directory)
 
-    def _close(self, directory: LogDirectory, logs: list[Log]) -> None:
-        """Close `logs`, with many of their files on the way to the disk at a time; one by one, each would wait for it."""
-        try:
-            with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
-                for done in [threads.submit(log.prepare_close()) for log in logs]:
-                    done.result()
-        except OSError as error:
-            directory.fail(error)
+    def close_directory(self, directory: LogDirectory) -> None:
+        """Make the directory's logs durable and say so with the marker of a clean stop, unless it is offline. Raises OSError.
+
+        Blocks: may run in the directory's thread, when nobody uses its logs any more. `let_go` is to follow on the loop.
+        """
+        if directory.is_offline:
+            return
+        logs = self._logs_in(directory)
+        # With many of their files on the way to the disk at a time; one by one, each would wait for it.
+        with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
+            for done in [threads.submit(log.prepare_close()) for log in logs]:
+                done.result()
         for log in logs:
             log.finish_close()
+        if not directory.is_offline:
+            self._write_checkpoints(directory, logs)()
+            checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
+
+    def let_go(self, directory: LogDirectory) -> None:
+        """Let go of the directory's files and its lock, after `close_directory` is over or has failed."""
+        for log in self._logs_in(directory):
+            log.release()
+        directory.unlock()
 
     def abandon(self) -> None:
         """Let go of everything as a crash would, for tests: no flush, no checkpoint, no marker."""
@@ -318,10 +331,12 @@ class LogManager:
         tp, directory = present.topic_partition, future.log_directory
         future.log_start_offset = max(future.log_start_offset, present.log_start_offset)
         future.close()
-        if not directory.is_offline:
-            self._checkpoint(directory, [*self._logs_in(directory), future], sync=True)
         if directory.is_offline:
             raise directory.error()
+        try:
+            self._write_checkpoints(directory, [*self._logs_in(directory), future])()
+        except OSError as error:
+            raise directory.fail(error) from error
         target = self._rename_away(present, DELETE_SUFFIX)
         self._logs[tp] = future
         if target is not None:
@@ -368,10 +383,12 @@ class LogManager:
     def checkpoint(self) -> None:
         """Write recovery points and log start offsets, in a thread."""
         for directory in self.directories:
-            if not directory.is_offline:
-                self._checkpoint(directory, self._logs_in(directory), sync=False)
+            if not directory.is_offline and not directory.is_busy_with("checkpoint"):
+                directory.run_pass("checkpoint", [self._write_checkpoints(directory, self._logs_in(directory))])
 
-    def _checkpoint(self, directory: LogDirectory, logs: list[Log], *, sync: bool) -> None:
+    @staticmethod
+    def _write_checkpoints(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
+        """What writes both; it raises OSError."""
         filesystem, path = directory.filesystem, directory.path
         recovery_points = {log.topic_partition: log.recovery_point for log in logs}
         start_offsets = {
@@ -382,19 +399,19 @@ class LogManager:
             checkpoint.write_offsets(filesystem, f"{path}/{checkpoint.RECOVERY_POINT_FILE}", recovery_points)
             checkpoint.write_offsets(filesystem, f"{path}/{checkpoint.LOG_START_OFFSET_FILE}", start_offsets)
 
-        (run_inline if sync else self.services.run_in_thread)(work, _failing(directory))
+        return work
 
-    def write_high_watermarks(self, high_watermarks: dict[TopicPartition, int]) -> None:
-        """Write `replication-offset-checkpoint` of each directory, in a thread."""
-        for directory in self.directories:
-            if not directory.is_offline:
+    def write_high_watermarks(self, high_watermarks: dict[TopicPartition, int], only: LogDirectory | None = None) -> None:
+        """Write `replication-offset-checkpoint` of each directory, or of `only` one, in its thread."""
+        for directory in self.directories if only is None else [only]:
+            if not directory.is_offline and not directory.is_busy_with("high watermarks"):
                 offsets = {
                     log.topic_partition: high_watermarks[log.topic_partition]
                     for log in self._logs_in(directory)
                     if log.topic_partition in high_watermarks
                 }
                 target = f"{directory.path}/{checkpoint.REPLICATION_OFFSET_FILE}"
-                self.services.run_in_thread(_offset_writer(directory.filesystem, target, offsets), _failing(directory))
+                directory.run_pass("high watermarks", [_offset_writer(directory.filesystem, target, offsets)])
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """What `write_high_watermarks` wrote last."""
@@ -444,9 +461,8 @@ class LogManager:
     def remove_due(self, now_ms: int) -> None:
         """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread."""
         for directory in self.directories:
-            if not directory.is_offline:
-                for remove in directory.take_due(now_ms):
-                    self.services.run_in_thread(remove, _failing(directory))
+            if not directory.is_offline and not directory.is_busy_with("removals"):
+                directory.run_pass("removals", directory.take_due(now_ms))
 
 
 def _remover(filesystem: Filesystem, path: str) -> Callable[[], None]:
@@ -455,14 +471,6 @@ def _remover(filesystem: Filesystem, path: str) -> Callable[[], None]:
 
 def _offset_writer(filesystem: Filesystem, path: str, offsets: dict[TopicPartition, int]) -> Callable[[], None]:
     return lambda: checkpoint.write_offsets(filesystem, path, offsets)
-
-
-def _failing(directory: LogDirectory) -> Callable[[OSError | None], None]:
-    def done(error: OSError | None) -> None:
-        if error is not None:
-            directory.fail(error)
-
-    return done
 
 
 def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:

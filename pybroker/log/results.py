@@ -99,7 +99,10 @@ class ThreadRunner(Protocol):
     """Runs blocking work outside of the loop."""
 
     def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `work` in a thread; then call `done` on the loop with the OSError that it raised, or None."""
+        """Run `work` in a thread; then call `done` on the loop with the OSError that it raised, or None.
+
+        `done` is always called: whatever else `work` raises is a bug, which is logged and given to `done` as an OSError.
+        """
 
 
 def run_inline(work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:

@@ -74,7 +74,7 @@ class BrokerMetrics:
         self.conversion_ns = {"Produce": 0, "Fetch": 0}
         """Time spent converting record formats, by Kafka's name of the request."""
         self.unexpected_errors = 0
-        """Bugs of ours: handlers that raised what they should not."""
+        """Bugs of ours: handlers, jobs of disk threads and periodic tasks that raised what they should not."""
         self.readings: list[Reading] = []
 
     def request(self, api_key: int, name: str) -> RequestMetrics:

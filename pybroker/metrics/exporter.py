@@ -72,7 +72,7 @@ ERRORS: Final = Name("kafka_network_requestmetrics_errors_total", "Error codes a
 CONVERSION_TIME: Final = Name(
     "kafka_network_requestmetrics_messageconversionstimems_total", "Time spent converting records, in ms", ""
 )
-UNEXPECTED: Final = Name("pybroker_unexpected_errors_total", "Requests that failed for a bug of the broker", "")
+UNEXPECTED: Final = Name("pybroker_unexpected_errors_total", "Work that failed for a bug of the broker: requests, disks", "")
 
 
 class BrokerCollector(Collector):

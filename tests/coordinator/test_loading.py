@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pytest
 
 from pybroker.coordinator import loading
 from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.result import CoordinatorResult
+from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from pybroker.records.batch import Record
+from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from tests.api.groups import GROUP, broker, commit_request
@@ -36,6 +39,16 @@ async def offset(whole: Whole) -> int:
     response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
     assert response.error_code == 0
     return sum(p.committed_offset for t in response.topics for p in t.partitions)
+
+
+def load_all_in_turn(whole: Whole) -> None:
+    """As the loop does: one slice after the other, until none is left."""
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    while turns:
+        turns.pop()()
 
 
 async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
@@ -66,6 +79,47 @@ async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: byte
     assert response.error_code == ErrorCode.NOT_COORDINATOR
     response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
     assert response.error_code == 0
+
+
+@pytest.mark.parametrize("error", [ImportError("no codec"), ValueError("a bug"), KeyError("a bug")])
+async def test_whatever_fails_a_partition_the_others_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """Partition 0 is loaded first and fails in a way that nobody foresaw."""
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)  # in partition 1
+    await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
+    read = loading._replay_batch
+
+    def replay(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
+        read(shard, batch, skipped)
+        if "h" in shard.offsets:
+            raise error
+
+    monkeypatch.setattr(loading, "_replay_batch", replay)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert whole.groups.runtime.loading_count == 0
+    assert str(error) in caplog.text
+
+
+async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    await whole.ask(commit_request(group_id="h", offset=5), 8)
+
+    def first(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        if "h" in shard.offsets:
+            raise ValueError("a bug")
+        return CoordinatorResult()
+
+    monkeypatch.setattr(whole.groups, "_first_operation", first)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None:

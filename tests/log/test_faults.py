@@ -103,7 +103,7 @@ def test_flush_messages_flushes(tmp_path: Path) -> None:
 def test_a_flush_under_way_says_nothing_about_what_a_truncation_replaced(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     waiting = []
-    disk.services.run_in_thread = lambda work, done: waiting.append((work, done))
+    disk.directory.run_in_thread = lambda work, done: waiting.append((work, done))
     log = disk.create()
     for _ in range(4):
         append(log, batch())

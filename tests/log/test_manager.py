@@ -248,7 +248,7 @@ def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: 
     monkeypatch.setattr(Filesystem, "sync", lambda _self, fd: synced.append(fd))
     slow = SlowDisk()
     disk = Disk(tmp_path, segment_bytes=300)
-    disk.services.run_in_thread = slow
+    disk.directory.run_in_thread = slow
     log = disk.create()
     for _ in range(40):
         append(log, batch(1, size=100))

@@ -161,7 +161,7 @@ class LogCleaner:
                 self._finish(is_cleaned=True)
                 return
             if not isinstance(step, int):
-                self._logs.services.run_in_thread(step, self._after_thread)
+                one.log.log_directory.run_in_thread(step, self._after_thread)
                 return
             bytes_done += step
             cost += step + STEP_COST

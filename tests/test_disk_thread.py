@@ -1,0 +1,115 @@
+"""The thread of a log directory: what it reports, in which order, and that it always does."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.disk_thread import DiskThread
+
+
+class Told:
+    """A `done` that keeps what it is given, and the thread that it runs in."""
+
+    def __init__(self) -> None:
+        self.errors: list[OSError | None] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, error: OSError | None) -> None:
+        self.errors.append(error)
+        self.threads.add(threading.get_ident())
+
+
+def refuse() -> None:
+    raise OSError(errno.EIO, "bad sector")
+
+
+def stumble() -> None:
+    raise ValueError("not what a disk says")
+
+
+@pytest.fixture
+async def bugs() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def disk(bugs: list[str]) -> Iterator[DiskThread]:
+    thread = DiskThread("disk /a", lambda: bugs.append("bug"))
+    yield thread
+    thread.stop()
+
+
+async def test_jobs_run_one_after_the_other_elsewhere_and_are_reported_on_the_loop(disk: DiskThread, bugs: list[str]) -> None:
+    told, ran = Told(), []
+    for number in range(3):
+        disk.run(lambda number=number: ran.append((number, threading.get_ident())), told)  # type: ignore[misc]
+    disk.run(refuse, told)
+    assert told.errors == [], "not before the loop has its turn"
+    await disk.idle()
+    assert [number for number, _ in ran] == [0, 1, 2]
+    assert told.errors[:3] == [None] * 3
+    assert told.errors[3] is not None
+    assert told.errors[3].errno == errno.EIO
+    assert told.threads == {threading.get_ident()}
+    assert threading.get_ident() not in {thread for _, thread in ran}
+    assert bugs == []
+
+
+async def test_what_no_disk_says_is_logged_counted_and_reported_as_a_failure(
+    disk: DiskThread, bugs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+    disk.run(stumble, told)
+    disk.run(lambda: None, told)
+    await disk.idle()
+    failure, after = told.errors
+    assert isinstance(failure, OSError)
+    assert failure.errno == errno.EIO
+    assert isinstance(failure.__cause__, ValueError)
+    assert after is None, "the next job runs"
+    assert bugs == ["bug"]
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.exc_info is not None
+
+
+async def test_a_report_that_fails_is_counted_and_does_not_stop_the_thread(
+    disk: DiskThread, bugs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+
+    def fail(_error: OSError | None) -> None:
+        raise RuntimeError("in the report")
+
+    disk.run(lambda: None, fail)
+    disk.run(lambda: None, told)
+    await disk.idle()
+    assert told.errors == [None]
+    assert bugs == ["bug"]
+    assert "in the report" in caplog.text
+
+
+async def test_idle_waits_for_what_reports_ask_for(disk: DiskThread) -> None:
+    told = Told()
+    disk.run(lambda: None, lambda _error: disk.run(refuse, told))
+    await disk.idle()
+    assert len(told.errors) == 1
+    assert disk.unreported == 0
+    await disk.idle()  # at once
+
+
+async def test_a_disk_that_hangs_can_be_given_up(disk: DiskThread) -> None:
+    answers, told = threading.Event(), Told()
+    disk.run(answers.wait, told)  # type: ignore[arg-type]  # its result is of no interest
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await disk.idle()
+    assert told.errors == []
+    answers.set()
+    await disk.idle()
+    assert told.errors == [None]
