@@ -88,8 +88,12 @@ class Filesystem:
     # --- by path ---
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
-        return os.path.exists(path)
+        """Whether there is a file or directory of that name. A disk that cannot tell is an OSError: it is no answer."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def file_size(self, path: str) -> int:
         """Bytes in the file."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
+    from pybroker.log.cleaner.replace import Replacement
     from pybroker.log.directory import LogDirectory
     from pybroker.log.filesystem import Filesystem
     from pybroker.log.results import AbortedTransactions, LogAppendInfo
@@ -59,6 +60,7 @@ class Log:
         recovery_point: below it the data is durable.
         config: replaceable at any time.
         truncations: how often records at the end were dropped.
+        replacement: the segment that compaction is putting in the place of others.
     """
 
     __slots__ = (
@@ -76,6 +78,7 @@ class Log:
         "path",
         "producers",
         "recovery_point",
+        "replacement",
         "segments",
         "services",
         "topic_id",
@@ -114,6 +117,7 @@ class Log:
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
         self.truncations = 0
+        self.replacement: Replacement | None = None
         self._flush_target = 0  # what the flush under way, or the next one, has to reach
         self._is_flushing = False
 

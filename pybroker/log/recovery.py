@@ -1,7 +1,7 @@
 """Opening a log that exists: what an unclean stop left is put in order, and no intact batch is lost.
 
 Steps
-    1. leftovers of deletions and of unfinished rewrites are removed; a finished rewrite (`.swap`) replaces what it was made of
+    1. what a deletion or a compaction left half done is settled: see `leftovers`
     2. a segment without its indexes gets them rebuilt; indexes without a segment are removed
     3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and
        continue the offsets. The first that does not ends the log: the file is cut there and later segments are dropped.
@@ -19,21 +19,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log import leftovers
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, check
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.names import offset_of
-from pybroker.log.segment import (
-    CLEANED_SUFFIX,
-    DATA_SUFFIX,
-    DELETED_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    LogSegment,
-)
+from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from pybroker.records.batch import HEADER_SIZE, BatchView
 from pybroker.records.errors import CorruptRecordError
 
@@ -45,13 +37,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHUNK: Final = 1 << 20
-TEMPORARY_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: int) -> None:
     """Fill a fresh `Log` from its directory. Blocks. Raises OSError."""
-    _finish_rewrites(log)
+    leftovers.settle(log)
     _open_segments(log)
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
@@ -70,40 +61,7 @@ def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: in
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
 
 
-# --- step 1 and 2: files ---
-
-
-def _finish_rewrites(log: Log) -> None:
-    """A rewrite writes `.cleaned`, renames to `.swap` once complete, removes the originals, renames to the final name."""
-    filesystem, path = log.filesystem, log.path
-    names = [entry.name for entry in filesystem.list(path) if entry.is_file()]
-    cleaned = min((offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)), default=None)
-    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    for name in names:
-        # Of a split that did not finish: the swap files above the first cleaned one are not all there.
-        is_unfinished = name in swaps and cleaned is not None and offset_of(name) >= cleaned
-        if name.endswith(TEMPORARY_SUFFIXES) or is_unfinished:
-            filesystem.remove(f"{path}/{name}")
-            if is_unfinished:
-                swaps.remove(name)
-    swapped_data = [name for name in swaps if name.endswith(DATA_SUFFIX + SWAP_SUFFIX)]
-    if swapped_data:
-        first = min(map(offset_of, swapped_data))
-        end = max(_end_of_swap(log, name) for name in swapped_data)
-        for name in names:
-            if name.endswith((DATA_SUFFIX, *INDEX_SUFFIXES)) and first <= offset_of(name) < end:
-                filesystem.remove(f"{path}/{name}")
-    for name in swaps:
-        filesystem.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
-
-
-def _end_of_swap(log: Log, name: str) -> int:
-    segment = LogSegment.open(log.filesystem, log.path, offset_of(name), log.config, suffix=SWAP_SUFFIX)
-    end = segment.base_offset
-    for _, batch in _intact_batches(segment):
-        end = batch.last_offset + 1
-    segment.release()
-    return end
+# --- step 2: files ---
 
 
 def _open_segments(log: Log) -> None:

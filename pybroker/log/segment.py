@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.batch_scan import CorruptDataError, find, scan
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.file_records import SegmentFile
-from pybroker.log.offset_index import OffsetIndex
-from pybroker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from pybroker.log.transaction_index import TransactionIndex
+from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
+from pybroker.log.time_index import NO_TIMESTAMP, TimestampOffset
 from pybroker.model import new_tuple
 
 if TYPE_CHECKING:
@@ -29,18 +28,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DATA_SUFFIX: Final = ".log"
-OFFSET_INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 RECENT_BATCHES: Final = 64
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """Data and indexes from `base_offset` on.
 
     Attributes:
@@ -60,15 +52,9 @@ class LogSegment:
         "_older",
         "_recent",
         "_rolling_timestamp",
-        "_stem",
-        "_suffix",
         "base_offset",
-        "filesystem",
         "jitter_ms",
-        "offset_index",
         "size",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -81,20 +67,10 @@ class LogSegment:
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        self.filesystem = filesystem
+        super().__init__(filesystem, directory, base_offset, index_bytes_max=config.segment_index_bytes, suffix=suffix)
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
         self.size = 0
-        self._stem = f"{directory}/{base_offset:020d}"
-        self._suffix = suffix
-        stem, bytes_max = self._stem, config.segment_index_bytes
-        self.offset_index = OffsetIndex(
-            filesystem, f"{stem}{OFFSET_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=bytes_max
-        )
-        self.time_index = TimeIndex(
-            filesystem, f"{stem}{TIME_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=bytes_max
-        )
-        self.transaction_index = TransactionIndex(filesystem, f"{stem}{TRANSACTION_INDEX_SUFFIX}{suffix}", base_offset)
         self._index_interval = config.index_interval_bytes
         self._file: SegmentFile | None = None
         self._is_active = False
@@ -119,12 +95,13 @@ class LogSegment:
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> LogSegment:
-        """A new, empty, active segment; files of that name are emptied."""
+        """A new, empty, active segment; files of that name are emptied, or removed."""
         segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms, suffix=suffix)
         segment._created_ms = now_ms
         segment._is_active = True
         for kind in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             filesystem.create_empty(segment._stem + kind + suffix)
+        segment.transaction_index.reset()
         return segment
 
     @classmethod
@@ -142,11 +119,6 @@ class LogSegment:
     # --- files ---
 
     @property
-    def path(self) -> str:
-        """Of the data file."""
-        return self._stem + DATA_SUFFIX + self._suffix
-
-    @property
     def file(self) -> SegmentFile:
         """The open data file."""
         if self._file is None:
@@ -157,11 +129,6 @@ class LogSegment:
     def modified_ms(self) -> int:
         """When the data file was last written."""
         return self.filesystem.modified_ms(self.path)
-
-    def has_index_files(self) -> bool:
-        """Whether both indexes exist; what is in them is looked at later."""
-        exists = self.filesystem.exists
-        return exists(self._stem + OFFSET_INDEX_SUFFIX) and exists(self._stem + TIME_INDEX_SUFFIX)
 
     def load_indexes(self) -> None:
         """Read the ends of the indexes, and rebuild both if they do not fit the data."""
@@ -449,34 +416,7 @@ class LogSegment:
     def release(self) -> None:
         """Let go of descriptors and maps; they come back at the next need."""
         self._file = None
-        self.offset_index.release()
-        self.time_index.release()
-
-    def mark_deleted(self) -> Callable[[], None]:
-        """Rename the files so that no start finds them. Returns the work of removing them, for later."""
-        filesystem, paths = self.filesystem, self.change_suffix(DELETED_SUFFIX)
-
-        def remove() -> None:
-            for path in paths:
-                filesystem.remove(path)
-
-        return remove
-
-    def change_suffix(self, suffix: str) -> list[str]:
-        """Rename the files; the data last to `.swap`, which a start takes for complete, else first. Returns the new paths."""
-        kinds = [DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX]
-        filesystem, paths = self.filesystem, []
-        for kind in reversed(kinds) if suffix == SWAP_SUFFIX else kinds:
-            path = self._stem + kind + self._suffix
-            if filesystem.exists(path):
-                paths.append(self._stem + kind + suffix)
-                filesystem.rename(path, paths[-1])
-        self.release()
-        self._suffix = suffix
-        self.offset_index.path = self._stem + OFFSET_INDEX_SUFFIX + suffix
-        self.time_index.path = self._stem + TIME_INDEX_SUFFIX + suffix
-        self.transaction_index.path = self._stem + TRANSACTION_INDEX_SUFFIX + suffix
-        return paths
+        super().release()
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size})"

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.log.entry_file import CorruptIndexError
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from pybroker.log.filesystem import Filesystem
 
 ENTRY: Final = struct.Struct(">hqqqq")
@@ -97,6 +99,13 @@ class TransactionIndex:
                 self._filesystem.truncate(fd, len(kept) * ENTRY.size)
             finally:
                 self._filesystem.close(fd)
+            self._entries = kept
+
+    def keep(self, last_offsets: Container[int]) -> None:
+        """Drop the transactions whose markers are not at one of these offsets, durably. Blocks."""
+        kept = [entry for entry in self.entries if entry.last_offset in last_offsets]
+        if len(kept) < len(self.entries):
+            self._filesystem.replace_file(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in kept), sync=True)
             self._entries = kept
 
     def reset(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.log import recovery
+from pybroker.log.segment_files import DELETED_SUFFIX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -76,9 +77,17 @@ def increment_log_start_offset(log: Log, offset: int, *, high_watermark: int) ->
 
 
 def delete_segments(log: Log, segments: Iterable[LogSegment], now_ms: int) -> None:
-    """Take segments out of the log. Their files are renamed now and removed after `file.delete.delay.ms`. Raises OSError."""
+    """Take segments out of the log, in their order. Their files are renamed now and removed after `file.delete.delay.ms`.
+
+    After OSError the log has exactly the segments whose data still has its name.
+    """
+    if log.replacement is not None:
+        log.replacement.settle()
     due_ms = now_ms + log.config.file_delete_delay_ms
     for segment in segments:
-        log.segments.remove(segment)
-        log.log_directory.remove_later(due_ms, segment.mark_deleted())
+        try:
+            log.log_directory.remove_later(due_ms, segment.mark_deleted())
+        finally:
+            if segment.suffix == DELETED_SUFFIX:
+                log.segments.remove(segment)
         log.producers.delete_snapshot(segment.base_offset)

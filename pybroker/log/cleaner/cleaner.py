@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.cleaner.cleanable import Cleanable, cleanable
-from pybroker.log.cleaner.replace import SegmentsChangedError, replace
+from pybroker.log.cleaner.replace import SegmentsChangedError, discard, replace
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.leftovers import drop_unfinished
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.rewrite import Step
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
+    from pybroker.log.segment import LogSegment
     from pybroker.model import TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ class LogCleaner:
         self._clock = logs.services.clock
         self._first_dirty: dict[TopicPartition, tuple[TopicId, int]] = {}
         self._uncleanable: set[Log] = set()
-        self._under_way: Cleanable | None = None
+        self._under_way: Log | None = None
+        self._target: tuple[Log, LogSegment] | None = None  # what is being written, until it takes its place
         self._steps: Iterator[Step] = iter(())
         self._is_stopped = False
         self.max_dirty_percent = 0
@@ -91,7 +93,8 @@ class LogCleaner:
                 continue
             for tp, offset in offsets.items():
                 log = self._logs.get(tp)
-                if log is not None and log.log_directory is directory:
+                # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned.
+                if log is not None and log.log_directory is directory and offset <= log.log_end_offset:
                     self._first_dirty[tp] = (log.topic_id, offset)
         self._later(self._backoff_s, self.look)
 
@@ -108,11 +111,18 @@ class LogCleaner:
         if self._is_stopped:
             return
         self.last_run_ms = self._clock.monotonic_ms()
+        for log in self._logs.all_logs():
+            if log.replacement is not None and log.replacement.is_serving and _is_usable(log):
+                self._begin(log, log.replacement.finish())
+                return
         chosen = self._dirtiest() if self._config().log_cleaner_enable else None
         if chosen is None:
             self._later(self._backoff_s, self.look)
             return
-        self._under_way, self._steps = chosen, self._clean(chosen)
+        self._begin(chosen.log, self._clean(chosen))
+
+    def _begin(self, log: Log, steps: Iterator[Step]) -> None:
+        self._under_way, self._steps = log, steps
         self._turn()
 
     def _dirtiest(self) -> Cleanable | None:
@@ -125,8 +135,7 @@ class LogCleaner:
         return max((one for one in found if one.is_due), key=lambda one: one.ratio, default=None)
 
     def _cleanable(self, log: Log, now_ms: int) -> Cleanable | None:
-        is_usable = not log.is_closed and not log.log_directory.is_offline
-        if "compact" not in log.config.cleanup_policy or not is_usable or log in self._uncleanable:
+        if "compact" not in log.config.cleanup_policy or not _is_usable(log) or log in self._uncleanable:
             return None
         tp = log.topic_partition
         topic_id, first_dirty_offset = self._first_dirty.get(tp, (log.topic_id, 0))
@@ -144,33 +153,33 @@ class LogCleaner:
 
     def _turn(self) -> None:
         """Do some steps, and leave the rest for later."""
-        one = self._under_way
-        if one is None or self._is_stopped:
+        log = self._under_way
+        if log is None or self._is_stopped:
             return
         bytes_done = cost = 0
         while cost < TURN_COST:
-            if self._logs.get(one.log.topic_partition) is not one.log:
+            if self._logs.get(log.topic_partition) is not log:
                 self._finish(is_cleaned=False)  # deleted, or moved to another directory
                 return
             try:
                 step = next(self._steps, None)
             except Exception as error:  # whatever it is, other logs must go on being compacted
-                self._give_up(one.log, error)
+                self._give_up(log, error)
                 return
             if step is None:
                 self._finish(is_cleaned=True)
                 return
             if not isinstance(step, int):
-                one.log.log_directory.run_in_thread(step, self._after_thread)
+                log.log_directory.run_in_thread(step, self._after_thread)
                 return
             bytes_done += step
             cost += step + STEP_COST
         self._later(max(PAUSE_S, bytes_done / max(self._config().log_cleaner_io_max_bytes_per_second, 1.0)), self._turn)
 
     def _after_thread(self, error: OSError | None) -> None:
-        one = self._under_way
-        if error is not None and one is not None:
-            self._give_up(one.log, error)
+        log = self._under_way
+        if error is not None and log is not None:
+            self._give_up(log, error)
         else:
             self._turn()
 
@@ -182,7 +191,26 @@ class LogCleaner:
                 log.log_directory.fail(error)
         elif isinstance(error, CorruptRecordError) or not isinstance(error, KafkaError):
             self._leave_alone(log, error)
-        self._finish(is_cleaned=False)
+        self._under_way, self._steps = None, iter(())
+        self._discard_target()
+
+    def _discard_target(self) -> None:
+        """Remove what was written, if it is not the log's by now. A broken disk is left as it is: the next start settles it."""
+        (log, target), self._target = self._target or (None, None), None
+        if log is None or target is None or not _is_usable(log) or self._logs.get(log.topic_partition) is not log:
+            self._finish(is_cleaned=False)
+            return
+        if log.replacement is not None and log.replacement.is_serving:
+            self._finish(is_cleaned=False)  # the next look goes on with it
+            return
+        log.replacement = None
+
+        def done(error: OSError | None) -> None:
+            if error is not None and self._logs.get(log.topic_partition) is log:
+                log.log_directory.fail(error)
+            self._finish(is_cleaned=False)
+
+        log.log_directory.run_in_thread(lambda: discard(log, target), done)
 
     def _leave_alone(self, log: Log, error: Exception) -> None:
         is_damage = isinstance(error, CorruptRecordError | CorruptDataError | CorruptIndexError)
@@ -190,7 +218,7 @@ class LogCleaner:
         self._uncleanable.add(log)
 
     def _finish(self, *, is_cleaned: bool) -> None:
-        self._under_way, self._steps = None, iter(())
+        self._under_way, self._steps, self._target = None, iter(()), None
         self._later(0 if is_cleaned else self._backoff_s, self.look)
 
     def _clean(self, one: Cleanable) -> Iterator[Step]:
@@ -203,19 +231,16 @@ class LogCleaner:
         log, now_ms, began_ms = one.log, self._clock.time_ms(), self._clock.monotonic_ms()
         truncations = log.truncations
         keys, totals = KeyOffsets(self._config().log_cleaner_dedupe_buffer_size), Totals()
+        yield lambda: drop_unfinished(log)  # beside it, a start would take what is complete for unfinished too
         yield from note_keys(one, keys, CleanedTransactions())
         end_offset = keys.latest_offset + 1
         transactions = CleanedTransactions()
         for group in list(groups(log, end_offset)):
             target = new_target(log, group[0][0].base_offset, now_ms)
-            try:
-                yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
-                olds = [segment for segment, _ in group]
-                yield from replace(log, olds, target, truncations=truncations, now_ms=now_ms)
-            except Exception:
-                with suppress(OSError):  # the next start removes what is left
-                    target.mark_deleted()()
-                raise
+            self._target = log, target
+            yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
+            yield from replace(log, [segment for segment, _ in group], target, truncations=truncations, now_ms=now_ms)
+            self._target = None
         self._first_dirty[log.topic_partition] = (log.topic_id, end_offset)
         yield self._checkpoint_work(log)
         self.recopy_percent = round(100 * totals.bytes_written / max(totals.bytes_read, 1))
@@ -241,3 +266,7 @@ class LogCleaner:
         }
         path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
         return lambda: checkpoint.write_offsets(directory.filesystem, path, offsets)
+
+
+def _is_usable(log: Log) -> bool:
+    return not log.is_closed and not log.log_directory.is_offline

@@ -1,12 +1,22 @@
-"""New segments in the place of those that they were made of, so that a crash at any moment leaves the one or the other.
+"""A new segment in the place of those that it was made of, so that whatever ends it, the next start has the one or the other.
 
-    .cleaned   being written; a start removes it
+    .cleaned   being written; a start removes it, and with it every `.swap` that is not named before it
     .swap      complete and durable; a start puts it in the place of whatever lies in its range of offsets
     .deleted   an old segment; readers that have a slice of it may finish
 
+A loss of power may keep any of the names that were changed since the directory was last made durable. So it is made durable
+between the steps, and each of them is sound for any part of the next:
+
+    1. the new segment, durable, gets the name `.swap`, its data last                 a start drops it, or does all that follows
+    2. it serves readers under that name, and the old ones are named `.deleted`       a start removes those that are left
+    3. it gets its name                                                               a start renames what is left
+
+From step 2 on the new segment is the only complete one, and no failure removes it. A failure of the disk leaves the rest to the
+next start. After one that passes (out of descriptors) the steps are done again from where they ended.
+
 The old segments may be gone when the new one is ready, by retention or since the log was shortened: then the new one is dropped.
 
-Source: UnifiedLog.replaceSegments.
+Source: UnifiedLog.replaceSegments, which has step 1 to 3 without anything between them.
 """
 
 from __future__ import annotations
@@ -14,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pybroker.log.segment import SWAP_SUFFIX
+from pybroker.log.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,31 +44,94 @@ def replace(
 
     `truncations` is the log's of when its keys were first looked at: what was dropped since may have had the newer versions.
 
-    Raises SegmentsChangedError, after which `new` is to be dropped; OSError.
+    Raises SegmentsChangedError and OSError. After them `log.replacement` is what is to be gone on with, or `new` to be discarded.
     """
-
-    def sync_directory() -> None:
-        log.filesystem.sync_directory(log.path)
-
     log.filesystem.set_modified_ms(new.path, olds[-1].modified_ms)
     yield new.sync_work()
     _check(log, olds, truncations)
     new.change_suffix(SWAP_SUFFIX)
-    yield sync_directory
+    replacement = log.replacement = Replacement(log, olds, new, due_ms=now_ms + log.config.file_delete_delay_ms)
+    yield replacement.sync_directory
+    if log.replacement is not replacement:
+        raise _changed(log)
     _check(log, olds, truncations)
-    due_ms = now_ms + log.config.file_delete_delay_ms
-    for old in olds:
-        log.segments.remove(old)
-        log.log_directory.remove_later(due_ms, old.mark_deleted())
-        if old is not olds[0]:
-            log.producers.delete_snapshot(old.base_offset)
-    new.change_suffix("")
-    log.segments.add(new)
-    yield sync_directory
+    replacement.serve()
+    yield from replacement.finish()
+
+
+def discard(log: Log, new: LogSegment) -> None:
+    """Remove a new segment that does not serve, in such an order that no start takes a part of it for complete. Blocks."""
+    filesystem = log.filesystem
+    if new.suffix == SWAP_SUFFIX:
+        new.change_data_suffix(CLEANED_SUFFIX)
+        filesystem.sync_directory(log.path)
+    data, *indexes = new.paths
+    for path in indexes:
+        filesystem.remove(path)
+    if any(path.endswith(SWAP_SUFFIX) for path in indexes):
+        filesystem.sync_directory(log.path)
+    filesystem.remove(data)
+
+
+class Replacement:
+    """A complete segment that is about to take, or takes, the place of others: `Log.replacement`. Belongs to the loop."""
+
+    __slots__ = ("_due_ms", "_log", "_new", "_olds", "is_serving")
+
+    def __init__(self, log: Log, olds: Sequence[LogSegment], new: LogSegment, *, due_ms: int) -> None:
+        self._log = log
+        self._olds = list(olds)
+        self._new = new
+        self._due_ms = due_ms
+        self.is_serving = False
+
+    def sync_directory(self) -> None:
+        """Make the names durable. Blocks."""
+        self._log.filesystem.sync_directory(self._log.path)
+
+    def serve(self) -> None:
+        """Let the log's readers find the new segment, and no longer the old ones."""
+        for old in self._olds:
+            self._log.segments.remove(old)
+        self._log.segments.add(self._new)
+        self.is_serving = True
+
+    def finish(self) -> Iterator[Callable[[], None]]:
+        """Give all files the names that they should have. After OSError it may be called again."""
+        log = self._log
+        self._delete_olds()
+        yield self.sync_directory
+        if log.replacement is self:
+            self._new.change_suffix("")
+            yield self.sync_directory
+        if log.replacement is self:
+            log.replacement = None
+
+    def settle(self) -> None:
+        """Segments of the log are about to be deleted: come to an end now, one way or the other. Raises OSError."""
+        if self.is_serving:
+            self._delete_olds()
+            self._new.change_suffix("")
+        else:
+            self._new.change_data_suffix(CLEANED_SUFFIX)  # it is as if it had never been complete
+        self._log.replacement = None
+
+    def _delete_olds(self) -> None:
+        """Name them `.deleted`, the oldest first."""
+        log, olds = self._log, self._olds
+        while olds:
+            log.log_directory.remove_later(self._due_ms, olds[0].mark_deleted())
+            if olds[0].base_offset != self._new.base_offset:
+                log.producers.delete_snapshot(olds[0].base_offset)
+            del olds[0]
 
 
 def _check(log: Log, olds: Sequence[LogSegment], truncations: int) -> None:
     log.check_usable()
     first = log.segments.floor_index(olds[0].base_offset)
     if truncations != log.truncations or first < 0 or list(log.segments)[first : first + len(olds)] != list(olds):
-        raise SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")
+        raise _changed(log)
+
+
+def _changed(log: Log) -> SegmentsChangedError:
+    return SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")

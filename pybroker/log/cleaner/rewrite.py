@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.segment import CLEANED_SUFFIX, RELATIVE_OFFSET_MAX, LogSegment
+from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from pybroker.log.segment_files import CLEANED_SUFFIX
 from pybroker.records import kernels
 from pybroker.records.batch import (
     CONTROL_BIT,
@@ -114,9 +115,7 @@ def rewrite(
 
 def new_target(log: Log, base_offset: int, now_ms: int) -> LogSegment:
     """The empty segment that a group is written to, under names that no start takes for a segment's. Raises OSError."""
-    target = LogSegment.create(log.filesystem, log.path, base_offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
-    target.transaction_index.reset()
-    return target
+    return LogSegment.create(log.filesystem, log.path, base_offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
 
 
 def groups(log: Log, end_offset: int) -> Iterator[list[tuple[LogSegment, int]]]:

@@ -16,7 +16,13 @@ from typing import Final, NamedTuple
 from pybroker.log import offset_index, time_index
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.filesystem import Filesystem
-from pybroker.log.segment import DATA_SUFFIX, DELETED_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from pybroker.log.segment_files import (
+    DATA_SUFFIX,
+    DELETED_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records.batch import (
     COMPRESSION_MASK,

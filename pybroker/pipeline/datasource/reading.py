@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.names import offset_of
-from pybroker.log.segment import DATA_SUFFIX
+from pybroker.log.segment_files import DATA_SUFFIX
 from pybroker.pipeline.datasource.files import (
     FILESYSTEM,
     HEADER_WINDOW,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint, producer_snapshot
 from pybroker.log.names import offset_of
-from pybroker.log.segment import DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.log.segment_files import DATA_SUFFIX, SWAP_SUFFIX
 from pybroker.model import TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts

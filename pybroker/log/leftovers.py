@@ -1,0 +1,156 @@
+"""What the last run left in a log's directory in the middle of a deletion or a compaction, and how a start settles it.
+
+    `.swap`      a compacted segment, complete: it takes the place of what lies in its range of offsets. Without its data, which
+                 is renamed first: it has taken it already, and its indexes follow.
+    `.cleaned`   a compacted segment that was not complete; and so are `.swap` files that are not named before it (of a segment
+                 of Kafka's that was to be split, or of one that was given up)
+    `.deleted`   goes. A transaction index that was renamed though its data was not gets its name back: it says what of the
+                 data is aborted, and is not made anew from the data as the others are.
+
+After a loss of power any part of the changes of names that were not made durable may be there, and there may be another in the
+middle of this. So the directory is made durable between what must not be mixed.
+
+Source: LogLoader.removeTempFilesAndCollectSwapFiles, completeSwapOperations of Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.names import offset_of
+from pybroker.log.segment import LogSegment
+from pybroker.log.segment_files import (
+    CLEANED_SUFFIX,
+    DATA_SUFFIX,
+    DELETED_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from pybroker.log.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from pybroker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+TEMPORARY_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+SEGMENT_SUFFIXES: Final = (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+DAMAGED_SUFFIX: Final = ".damaged"
+
+
+def settle(log: Log) -> None:
+    """Leave nothing but whole segments, whatever the last run was at. Blocks. Raises OSError."""
+    files = _Files(log)
+    if any(name.endswith((*TEMPORARY_SUFFIXES, SWAP_SUFFIX)) for name in files.names):
+        _restore_transactions(log, files)
+        _drop_unfinished(files)
+        for name in files.ending_in(DATA_SUFFIX + SWAP_SUFFIX):
+            _put_in_place(log, files, name)
+        for name in files.ending_in(SWAP_SUFFIX):
+            files.rename(name, name.removesuffix(SWAP_SUFFIX))
+        files.sync()
+        files.remove_all(files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX))
+        files.sync()  # the data's `.deleted` tells that such an index is not that of other data of the same name
+        files.remove_all(files.ending_in(*TEMPORARY_SUFFIXES))
+
+
+def drop_unfinished(log: Log) -> None:
+    """Remove what compaction did not finish in this run. Blocks. Raises OSError."""
+    files = _Files(log)
+    _drop_unfinished(files)
+    files.remove_all(files.ending_in(CLEANED_SUFFIX))
+
+
+class _Files:
+    """The names in a log's directory, and changes of them, which are durable after `sync`."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._is_dirty = False
+        self.names = {entry.name for entry in log.filesystem.list(log.path) if entry.is_file()}
+
+    def ending_in(self, *suffixes: str) -> list[str]:
+        return sorted(name for name in self.names if name.endswith(suffixes))
+
+    def remove_all(self, names: list[str]) -> None:
+        for name in names:
+            self._log.filesystem.remove(f"{self._log.path}/{name}")
+            self.names.discard(name)
+            self._is_dirty = True
+
+    def rename(self, name: str, target: str) -> None:
+        self._log.filesystem.rename(f"{self._log.path}/{name}", f"{self._log.path}/{target}")
+        self.names.discard(name)
+        self.names.add(target)
+        self._is_dirty = True
+
+    def sync(self) -> None:
+        if self._is_dirty:
+            self._log.filesystem.sync_directory(self._log.path)
+            self._is_dirty = False
+
+
+def _restore_transactions(log: Log, files: _Files) -> None:
+    for name in files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX):
+        index, stem = name.removesuffix(DELETED_SUFFIX), name.partition(".")[0]
+        data = stem + DATA_SUFFIX
+        if data in files.names and data + DELETED_SUFFIX not in files.names and index not in files.names:
+            files.rename(name, index)
+            with contextlib.suppress(CorruptDataError):  # the end of an active segment may be torn
+                _end_and_aborts(log, stem)
+    files.sync()
+
+
+def _drop_unfinished(files: _Files) -> None:
+    cleaned = min((offset_of(name) for name in files.ending_in(CLEANED_SUFFIX)), default=None)
+    if cleaned is not None:
+        files.remove_all([name for name in files.ending_in(SWAP_SUFFIX) if offset_of(name) >= cleaned])
+        files.sync()  # they are told from complete ones by the `.cleaned` file
+
+
+def _put_in_place(log: Log, files: _Files, name: str) -> None:
+    stem = name.partition(".")[0]
+    first = offset_of(name)
+    try:
+        end = _end_and_aborts(log, stem, SWAP_SUFFIX)
+    except CorruptDataError as error:
+        logger.warning("a segment that compaction made is damaged: %s", error)
+        if stem + DATA_SUFFIX in files.names:
+            files.remove_all([one for one in files.ending_in(SWAP_SUFFIX) if one != name and offset_of(one) == first])
+            files.sync()
+            files.rename(name, name + DAMAGED_SUFFIX)
+            logger.warning("%s keeps the segment that it was made of, and %s%s", log.topic_partition, name, DAMAGED_SUFFIX)
+            return
+        end = first + 1  # there is no other
+    files.remove_all([one for one in files.ending_in(*SEGMENT_SUFFIXES) if first < offset_of(one) < end])
+    files.sync()
+    files.rename(name, name.removesuffix(SWAP_SUFFIX))
+
+
+def _end_and_aborts(log: Log, stem: str, suffix: str = "") -> int:
+    """The offset after a segment's last batch.
+
+    Its transaction index, where it has its name already or again, is rid of transactions whose markers are not in the data:
+    those are of the segment that was there before. Raises CorruptDataError.
+    """
+    segment = LogSegment.open(log.filesystem, log.path, int(stem), log.config, suffix=suffix)
+    path = f"{log.path}/{stem}{TRANSACTION_INDEX_SUFFIX}"
+    index = TransactionIndex(log.filesystem, path, segment.base_offset)
+    end, marked = segment.base_offset, set()
+    try:
+        for _, batch in segment.scan(0):
+            end = batch.next_offset
+            if batch.is_control:
+                marked.add(batch.last_offset)
+    finally:
+        segment.release()
+    if log.filesystem.exists(path) and not log.filesystem.exists(path + SWAP_SUFFIX):
+        with contextlib.suppress(CorruptIndexError):  # as it was before
+            index.keep(marked)
+    return end

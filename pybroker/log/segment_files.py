@@ -1,0 +1,117 @@
+"""The names of a segment's files, and how they change: `<base offset>`, a kind, and what the file is about to be.
+
+    .log .index .timeindex .txnindex    the kinds: data, offset index, time index, transaction index (which need not be there)
+    (nothing)                           the segment's own
+    .cleaned .swap                      a segment that compaction makes: see `cleaner/replace`
+    .deleted                            to be removed when readers have had their time
+
+Several files cannot be renamed at once. So the data decides what a segment is; `leftovers` settles the rest at the next start.
+
+Source: LogFileUtils, LogSegment.changeFileSuffixes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.offset_index import OffsetIndex
+from pybroker.log.time_index import TimeIndex
+from pybroker.log.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.log.filesystem import Filesystem
+
+DATA_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+
+class SegmentFiles:
+    """The files of one segment.
+
+    Attributes:
+        suffix: what the data file's name has behind `.log`.
+    """
+
+    __slots__ = ("_stem", "filesystem", "offset_index", "suffix", "time_index", "transaction_index")
+
+    def __init__(
+        self, filesystem: Filesystem, directory: str, base_offset: int, *, index_bytes_max: int, suffix: str = ""
+    ) -> None:
+        self.filesystem = filesystem
+        self.suffix = suffix
+        self._stem = stem = f"{directory}/{base_offset:020d}"
+        self.offset_index = OffsetIndex(
+            filesystem, f"{stem}{OFFSET_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=index_bytes_max
+        )
+        self.time_index = TimeIndex(
+            filesystem, f"{stem}{TIME_INDEX_SUFFIX}{suffix}", base_offset=base_offset, bytes_max=index_bytes_max
+        )
+        self.transaction_index = TransactionIndex(filesystem, f"{stem}{TRANSACTION_INDEX_SUFFIX}{suffix}", base_offset)
+
+    @property
+    def path(self) -> str:
+        """Of the data file."""
+        return self._stem + DATA_SUFFIX + self.suffix
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the data file, the offset, the time and the transaction index."""
+        return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]
+
+    def release(self) -> None:
+        """Let go of descriptors and maps; they come back at the next need."""
+        self.offset_index.release()
+        self.time_index.release()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files; the data last to `.swap`, which a start takes for complete, else first.
+
+        After OSError some files have the new suffix, the paths say which; the same call goes on there.
+        """
+        self.release()
+        if suffix != SWAP_SUFFIX:
+            self.change_data_suffix(suffix)
+        for index, kind in (
+            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
+            (self.time_index, TIME_INDEX_SUFFIX),
+            (self.offset_index, OFFSET_INDEX_SUFFIX),
+        ):
+            path = self._stem + kind + suffix
+            if index.path != path:
+                with contextlib.suppress(FileNotFoundError):
+                    self.filesystem.rename(index.path, path)
+                index.path = path
+        self.change_data_suffix(suffix)
+
+    def change_data_suffix(self, suffix: str) -> None:
+        """Rename the data file alone, if it is not named so yet."""
+        if self.suffix != suffix:
+            self.release()
+            self.filesystem.rename(self.path, self._stem + DATA_SUFFIX + suffix)
+            self.suffix = suffix
+
+    def mark_deleted(self) -> Callable[[], None]:
+        """Rename the files so that no start finds them. Returns the work of removing them, for later.
+
+        After OSError the segment is deleted if `suffix` says so, and else as it was.
+        """
+        self.change_suffix(DELETED_SUFFIX)
+        filesystem, (data, *indexes, transaction_index) = self.filesystem, self.paths
+
+        def remove() -> None:
+            if filesystem.exists(transaction_index):
+                # Before the data: beside data that is not deleted, a start gives it its name back.
+                filesystem.remove(transaction_index)
+                filesystem.sync_directory(data.rpartition("/")[0])
+            for path in (data, *indexes):
+                filesystem.remove(path)
+
+        return remove
