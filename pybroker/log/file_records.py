@@ -14,6 +14,11 @@ Truncation
     in place only what was never mapped, and else copies the kept bytes to a new file of the same name; views keep seeing the old
     one.
 
+    A segment may let go of its file and open it again: then the new object knows by `shown` what views of the old one may show.
+
+Shortages
+    Where the system gives no map (no descriptor, no memory, too many maps), the bytes are read instead.
+
 Source: org.apache.kafka.common.record.FileRecords.
 """
 
@@ -22,6 +27,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.filesystem import SHORTAGES
+from pybroker.log.open_files import OPEN_FILES
 from pybroker.protocol.parts import SendPart
 
 if TYPE_CHECKING:
@@ -41,21 +48,26 @@ COPY_CHUNK: Final = 1 << 20
 class SegmentFile:
     """One open data file. Owns its descriptor, which is closed when nobody refers to the object any more."""
 
-    __slots__ = ("_map", "_pwrite", "fd", "filesystem", "is_growing", "mapped", "path", "size")
+    __slots__ = ("_map", "_pwrite", "fd", "filesystem", "is_growing", "mapped", "path", "shown", "size")
 
-    def __init__(self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False) -> None:
+    def __init__(
+        self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False, shown: int = 0
+    ) -> None:
         self.filesystem = filesystem
         self._pwrite = filesystem.pwrite
         self.path = path
         self.fd = -1
         self.fd = filesystem.open(path, writable=True, create=create)
+        OPEN_FILES.opened(self.fd)
         self.size = 0 if create else filesystem.size(self.fd)
+        self.shown = shown  # bytes that views of an earlier object may show
         self.is_growing = is_growing
         self.mapped = 0
         self._map: mmap.mmap | None = None
 
     def __del__(self) -> None:
         if self.fd >= 0:
+            OPEN_FILES.closing(self.fd)
             self.filesystem.close(self.fd)
 
     def append(self, data: WriteBuffer) -> None:
@@ -102,8 +114,14 @@ class SegmentFile:
 
     def _map_more(self) -> None:
         target = self.size - self.size % MAP_STEP if self.is_growing else self.size
-        if target > self.mapped:
-            self._map = self.filesystem.map(self.fd, target)
+        if target > self.mapped and OPEN_FILES.may_map:
+            try:
+                self._map = self.filesystem.map(self.fd, target)
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
+                return
+            OPEN_FILES.mapped(self.fd)
             self.mapped = target
 
     def coldness(self, length: int, position: int) -> Callable[[], None] | None:
@@ -129,7 +147,7 @@ class SegmentFile:
         """The file cut to `size`: this object, or a new one when views of this may be out. Use the result only."""
         if size >= self.size:
             return self
-        if size >= self.mapped:
+        if size >= max(self.mapped, self.shown):
             self.filesystem.truncate(self.fd, size)
             self.size = size
             return self

@@ -14,9 +14,26 @@ import os
 import shutil
 from typing import Final
 
+from pybroker.log.open_files import OPEN_FILES
+
+SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""What the system says when it has no descriptors or maps left: no fault of a disk, and what failed may be tried again."""
+_LET_GO: Final = 8
+_DESCRIPTOR_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-_BINARY_RW: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_READ_WRITE: Final = os.O_RDWR | os.O_CREAT
 WriteBuffer = bytes | bytearray | memoryview
+
+
+def _open(path: str, flags: int) -> int:
+    """A descriptor. Where there is none left, some data files are closed that are not in use, and it is tried once more."""
+    flags |= os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno not in _DESCRIPTOR_SHORTAGES or not OPEN_FILES.let_go(_LET_GO):
+            raise
+    return os.open(path, flags, 0o644)
 
 
 class Filesystem:
@@ -28,8 +45,7 @@ class Filesystem:
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> int:
         """A file descriptor, owned by the caller."""
-        flags = os.O_RDWR if writable else os.O_RDONLY
-        return os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        return _open(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
 
     def close(self, fd: int) -> None:
         """Give the descriptor back; maps of the file stay valid."""
@@ -71,7 +87,10 @@ class Filesystem:
 
     def map(self, fd: int, length: int) -> mmap.mmap:
         """A read-only view of the first `length` (> 0) bytes, which must exist for as long as anyone looks at it."""
-        return mmap.mmap(fd, length, access=mmap.ACCESS_READ)
+        try:
+            return mmap.mmap(fd, length, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise OSError(errno.EIO, f"the file has no {length} bytes any more") from error
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut the open file. Never below what a map of it shows: looking there would kill the process (SIGBUS)."""
@@ -114,7 +133,13 @@ class Filesystem:
 
     def list(self, path: str) -> list[os.DirEntry[str]]:
         """The entries of a directory, sorted by name."""
-        with os.scandir(path) as entries:
+        try:
+            entries = os.scandir(path)
+        except OSError as error:
+            if error.errno not in _DESCRIPTOR_SHORTAGES or not OPEN_FILES.let_go(_LET_GO):
+                raise
+            entries = os.scandir(path)
+        with entries:
             return sorted(entries, key=lambda entry: entry.name)
 
     def make_directory(self, path: str) -> None:
@@ -123,7 +148,7 @@ class Filesystem:
 
     def create_empty(self, path: str) -> None:
         """Make the file with no bytes in it; what it held is gone."""
-        os.close(os.open(path, _BINARY_RW | os.O_TRUNC, 0o644))
+        os.close(_open(path, _READ_WRITE | os.O_TRUNC))
 
     def rename(self, source: str, target: str) -> None:
         """Atomically; what was at `target` is gone."""
@@ -141,7 +166,7 @@ class Filesystem:
 
     def read_file(self, path: str) -> bytes:
         """The whole file."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY)
         try:
             with os.fdopen(fd, "rb", closefd=False) as file:
                 return file.read()
@@ -150,7 +175,7 @@ class Filesystem:
 
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Write a whole file in place."""
-        fd = os.open(path, _BINARY_RW | os.O_TRUNC, 0o644)
+        fd = _open(path, _READ_WRITE | os.O_TRUNC)
         try:
             self.write_fully(fd, data, 0)
             if sync:
@@ -171,7 +196,7 @@ class Filesystem:
 
     def sync_path(self, path: str) -> None:
         """Make a file durable that nobody has open."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY)
         try:
             self.sync(fd)
         finally:
@@ -179,7 +204,7 @@ class Filesystem:
 
     def sync_directory(self, path: str) -> None:
         """Make names made, renamed or removed in the directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self.sync(fd)
         finally:
@@ -190,7 +215,7 @@ class Filesystem:
 
         Raises BlockingIOError when it is held.
         """
-        fd = os.open(path, _BINARY_RW, 0o644)
+        fd = _open(path, _READ_WRITE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

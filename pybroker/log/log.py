@@ -159,6 +159,8 @@ class Log:
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
             recovery.load(log, was_clean=was_clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+            for segment in log.segments:
+                segment.release()  # nobody reads or writes yet, and maybe never
         except OSError as error:
             raise log_directory.fail(error) from error
         return log

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.batch_scan import CorruptDataError, find, scan
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.file_records import SegmentFile
+from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
 from pybroker.log.time_index import NO_TIMESTAMP, TimestampOffset
 from pybroker.model import new_tuple
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 RECENT_BATCHES: Final = 64
+_REFERENCES_OF_ONE: Final = 2  # what `sys.getrefcount` says of an object that one variable refers to
 
 
 class LogSegment(SegmentFiles):
@@ -41,6 +44,7 @@ class LogSegment(SegmentFiles):
     """
 
     __slots__ = (
+        "__weakref__",
         "_bytes_since_entry",
         "_created_ms",
         "_file",
@@ -52,6 +56,7 @@ class LogSegment(SegmentFiles):
         "_older",
         "_recent",
         "_rolling_timestamp",
+        "_shown",
         "base_offset",
         "jitter_ms",
         "size",
@@ -73,6 +78,7 @@ class LogSegment(SegmentFiles):
         self.size = 0
         self._index_interval = config.index_interval_bytes
         self._file: SegmentFile | None = None
+        self._shown = 0  # bytes that readers who have an earlier object of the file may look at
         self._is_active = False
         self._is_loaded = True
         self._is_rebuild_due = False  # a rebuild was begun and did not come to its end
@@ -120,10 +126,19 @@ class LogSegment(SegmentFiles):
 
     @property
     def file(self) -> SegmentFile:
-        """The open data file."""
-        if self._file is None:
-            self._file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active)
-        return self._file
+        """The open data file. It may be let go of when others are opened; who needs it for longer keeps what this gives."""
+        file = self._file
+        if file is None:
+            file = self._file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active, shown=self._shown)
+            OPEN_FILES.keep(self)
+        return file
+
+    def let_go(self) -> None:
+        """Close the data file as soon as no reader has it; the next need opens it again."""
+        file, self._file = self._file, None
+        OPEN_FILES.forget(self)
+        if file is not None and (file.mapped or sys.getrefcount(file) > _REFERENCES_OF_ONE):
+            self._shown = file.size
 
     @property
     def modified_ms(self) -> int:
@@ -157,7 +172,7 @@ class LogSegment(SegmentFiles):
         if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
             raise CorruptIndexError(f"{self.time_index.path}: {timestamp} at offset {offset} is not in the data")
         if not was_open:
-            self._file = None  # a look at the age of a segment is no reason to keep it open
+            self.let_go()  # a look at the age of a segment is no reason to keep it open
 
     def rebuild_indexes(self) -> int:
         """Make offset and time index from the headers of the data.
@@ -203,8 +218,9 @@ class LogSegment(SegmentFiles):
 
     def write_noted(self, data: WriteBuffer) -> None:
         """Write batches at the end that `note_batch` was told of. Raises OSError."""
-        self.file.append(data)
-        self.size = self.file.size
+        file = self.file
+        file.append(data)
+        self.size = file.size
 
     # --- append ---
 
@@ -212,8 +228,8 @@ class LogSegment(SegmentFiles):
         """Take an opened segment as the one to append to."""
         self.load_indexes()
         self._is_active = True
-        if self._file is not None:
-            self._file.is_growing = True
+        if (file := self._file) is not None:
+            file.is_growing = True
         if self._max_timestamp is None:
             self._max_timestamp = self._read_max_timestamp()
 
@@ -282,8 +298,8 @@ class LogSegment(SegmentFiles):
         self.write_last_timestamp()
         self._is_active = False
         self._recent, self._older = {}, {}
-        if self._file is not None:
-            self._file.is_growing = False
+        if (file := self._file) is not None:
+            file.is_growing = False
 
     def write_last_timestamp(self) -> None:
         """Bring both indexes into their files, with the segment's largest timestamp as the last entry."""
@@ -386,7 +402,10 @@ class LogSegment(SegmentFiles):
         """Cut the data file alone. Returns the bytes dropped."""
         dropped = self.size - size
         if dropped > 0:
-            self._file = self.file.truncate(size)
+            file = self.file
+            self._file = kept = file.truncate(size)
+            if kept is not file:
+                self._shown = 0
             self.size = size
         return dropped
 
@@ -414,8 +433,8 @@ class LogSegment(SegmentFiles):
         self.release()
 
     def release(self) -> None:
-        """Let go of descriptors and maps; they come back at the next need."""
-        self._file = None
+        """Let go of the descriptor, the map and what was read of the indexes; they come back at the next need."""
+        self.let_go()
         super().release()
 
     def __repr__(self) -> str:

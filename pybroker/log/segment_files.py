@@ -67,7 +67,7 @@ class SegmentFiles:
         return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]
 
     def release(self) -> None:
-        """Let go of descriptors and maps; they come back at the next need."""
+        """Let go of what was read of the indexes; it comes back at the next need."""
         self.offset_index.release()
         self.time_index.release()
 
