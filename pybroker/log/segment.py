@@ -59,7 +59,9 @@ class LogSegment(SegmentFiles):
         "_shown",
         "base_offset",
         "jitter_ms",
+        "offset_index",  # once more here, where the native code looks for them
         "size",
+        "time_index",
     )
 
     def __init__(
