@@ -30,6 +30,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
@@ -76,8 +77,10 @@ class StartError(Exception):
 class BrokerServer:
     """One broker. `start` and `stop` once each, on a running event loop."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None, filesystem: Filesystem | None = None) -> None:
+        """`filesystem` is where the log directories lie, for tests; the machine's by default."""
         self.config = config
+        self.filesystem = filesystem or Filesystem()
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
@@ -97,7 +100,7 @@ class BrokerServer:
         try:
             self.store = self._open_store()
             self.controller = Controller(self.store, config, broker_id=config.node_id)
-            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs))
+            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
         except StoreError as error:
             raise StartError(str(error)) from error
         self.config = config = self.controller.config  # with the dynamic settings of earlier runs
@@ -107,6 +110,7 @@ class BrokerServer:
             node_id=config.node_id,
             services=LogServices(clock=clock, producer_id_expiration_ms=config.producer_id_expiration_ms),
             config_of=self._topic_config,
+            filesystem=self.filesystem,
             on_directory_failure=self._on_directory_failure,
             thread_of=self._thread_of,
         )

@@ -473,9 +473,8 @@ def _offset_writer(filesystem: Filesystem, path: str, offsets: dict[TopicPartiti
     return lambda: checkpoint.write_offsets(filesystem, path, offsets)
 
 
-def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
+def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:
     """The cluster that the first log directory with a `meta.properties` belongs to; None when all are new."""
-    filesystem = Filesystem()
     for path in log_dirs:
         try:
             properties = checkpoint.read_meta_properties(filesystem, path)

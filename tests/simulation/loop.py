@@ -1,0 +1,146 @@
+"""An event loop whose time is a manual clock's, and disk threads whose work is done when the loop would have waited.
+
+Nothing runs at the same time as anything else, so a run with the same seed is the same run. Before each turn of the loop chance
+decides whether a job of a disk thread is done. Within a job, at any operation of the disk, chance may give the loop some turns:
+so all that a thread and the loop can do to each other happens, as long as each step of the loop is seen by the thread as a whole.
+
+When nothing is ready and no job is left, the clock is set to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any, TypeVar
+
+from pybroker.clock import ManualClock
+from pybroker.disk_thread import DiskThread, Done
+
+Result = TypeVar("Result")
+_TURNS_MAX = 12  # of the loop within one operation of a thread
+
+
+class NothingToDoError(Exception):
+    """What is waited for can never come."""
+
+
+class _NoSelector:
+    """In the place of the system's: there are no sockets, and waiting is setting the clock."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loop.wait(timeout)
+        return []
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """See the module. `interleaving` is the share of a thread's operations within which the loop gets turns."""
+
+    def __init__(self, clock: ManualClock, random: Random | None = None, interleaving: float = 0.0) -> None:
+        super().__init__()
+        self._clock_resolution = 0.0005  # half a ms: at least what a sum of such times may be off
+        self.clock = clock
+        self.random = random or Random(0)
+        self.interleaving = interleaving
+        self.threads: list[SimulatedDiskThread] = []
+        self._selector = _NoSelector(self)
+        self._at_work: SimulatedDiskThread | None = None
+
+    def time(self) -> float:
+        return self.clock.monotonic_ms() / 1000
+
+    def _process_events(self, events: Any) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody else runs who could be waiting to be woken."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Between two turns: a job of a thread, or, when there is nothing else to do, the next timer."""
+        if self._at_work is not None:
+            return
+        waiting = [thread for thread in self.threads if thread.jobs]
+        if waiting and (timeout != 0 or self.random.random() < 0.5):
+            self.work(self.random.choice(waiting))
+        elif timeout is None:
+            raise NothingToDoError("nothing is ready, no job is left, and no timer is set")
+        elif timeout > 0:
+            self.clock.advance(max(1, round(timeout * 1000)))
+
+    def work(self, thread: SimulatedDiskThread) -> None:
+        """Do the oldest job of the thread."""
+        self._at_work = thread
+        try:
+            thread.work()
+        finally:
+            self._at_work = None
+
+    def within_operation(self) -> None:
+        """A disk's operation begins: if it is a thread's, the loop may have some turns first."""
+        if self._at_work is None or self.random.random() >= self.interleaving:
+            return
+        for _ in range(self.random.randint(1, _TURNS_MAX)):
+            if self._ready:  # type: ignore[attr-defined]  # the loop's own queue
+                self._run_once()  # type: ignore[attr-defined]  # a turn within the selector's call, where none is under way
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run until `work` is done."""
+        return self.run_until_complete(work)
+
+    def end(self) -> None:
+        """The process dies: nothing that was to come does."""
+        self.threads.clear()
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant
+            task.get_coro().close()  # type: ignore[union-attr]
+        self._ready.clear()  # type: ignore[attr-defined]
+        self._scheduled.clear()  # type: ignore[attr-defined]
+        self.close()
+
+
+class SimulatedDiskThread(DiskThread):
+    """A disk thread whose jobs wait for `work`. Made on a running `SimulatedLoop`, which does them."""
+
+    __slots__ = ("jobs", "loop")
+
+    def __init__(self, name: str, on_bug: Callable[[], None]) -> None:
+        super().__init__(name, on_bug)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.loop = loop
+        self.jobs: deque[tuple[Callable[[], None], Done]] = deque()
+        loop.threads.append(self)
+
+    def run(self, work: Callable[[], None], done: Done) -> None:
+        self.unreported += 1
+        self.jobs.append((work, done))
+
+    def work(self) -> None:
+        """Do the oldest job, and have it reported in a later turn of the loop."""
+        work, done = self.jobs.popleft()
+        error: BaseException | None = None
+        try:
+            work()
+        except Exception as raised:
+            error = raised
+        self.loop.call_soon(self._report, done, error)
+
+
+class InlineExecutor(Executor):
+    """In the place of a pool of threads: what is submitted is done at once."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Takes what pools take."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
