@@ -7,7 +7,13 @@ SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 # PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q pybroker
 
-.PHONY: run test check unit integration spark environment clean
+export PYTHONHASHSEED ?= 0  # sets of texts in the same order every time
+ROUNDS ?= 1
+ifndef SEED
+SEED := $(shell date +%s)
+endif
+
+.PHONY: run test check unit random integration spark environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -22,6 +28,10 @@ check: $(VENV)/.test
 
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests -n 2
+
+random: $(VENV)/.test  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
+	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "make random SEED=$$seed"; \
+	  PYTHONHASHSEED=$$seed $(BIN)/python -m pytest tests -n 2 --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; done
 
 integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
 	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder

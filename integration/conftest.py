@@ -6,15 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from integration.broker import BrokerProcess, external_bootstrap, own_brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-settings.register_profile("pybroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # as in tests/
-settings.load_profile("pybroker")
 
 
 def pytest_configure(config: pytest.Config) -> None:

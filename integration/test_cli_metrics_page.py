@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 import urllib.request
 
 import pytest
@@ -25,10 +24,8 @@ def test_a_page_that_starts_and_stops() -> None:
     content_type, page = get(port)
     assert content_type.startswith("text/plain")
     assert "\nkafka_server_brokertopicmetrics_messagesin_total 42.0\n" in page
-    begun = time.monotonic()
     server.stop()
     server.stop()
-    assert time.monotonic() - begun < 2
     with pytest.raises(OSError, match="refused"):
         get(port)
 

@@ -7,7 +7,6 @@ import logging
 import random
 import socket
 import struct
-import time
 
 import pytest
 
@@ -281,9 +280,8 @@ def test_stopping_takes_no_longer_than_its_grace(loop: str) -> None:
             parked.send(b"p")
             lazy.sendall(framed(b"b100000000"))
             await until(lambda: len(setting.toy.handled) == 2)
-            start = time.monotonic()
-            await setting.server.stop(100)
-            assert time.monotonic() - start < 5
+            async with asyncio.timeout(60):  # neither will ever be done by itself
+                await setting.server.stop(100)
             assert await parked.is_closed()
             setting.toy.parked[0].set_result(framed(b"too late"))
 

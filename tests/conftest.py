@@ -1,6 +1,14 @@
-"""No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested."""
+"""Ids that a unit test's broker makes up are the same every time, as member ids decide who is assigned what."""
 
-from hypothesis import HealthCheck, settings
+from __future__ import annotations
 
-settings.register_profile("pybroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("pybroker")
+import random
+import uuid
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(uuid, "uuid4", lambda: uuid.UUID(bytes=random.randbytes(16), version=4))
+    config.add_cleanup(patch.undo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ def batch(
 ) -> bytearray:
     """A batch as a producer sends it: offsets from 0 on."""
     times = list(timestamps) if timestamps is not None else [timestamp] * count
-    records = [Record(i, at, b"key-%d" % i, os.urandom(size)) for i, at in enumerate(times)]
+    records = [Record(i, at, b"key-%d" % i, random.randbytes(size)) for i, at in enumerate(times)]
     if producer is not None:
         options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
     return build_batch(records, **options)  # type: ignore[arg-type]  # the builder's own options, by name
@@ -96,7 +97,7 @@ class Disk:
         self.filesystem = filesystem or Filesystem()
         self.config = TopicConfig(**config)  # type: ignore[arg-type]  # attributes of TopicConfig, by name
         self.clock = ManualClock(START_MS)
-        self.services = LogServices(clock=self.clock)
+        self.services = LogServices(clock=self.clock, jitter=random.Random(1))
         self.directory = LogDirectory(str(path), self.filesystem)
 
     @property

@@ -11,14 +11,14 @@ from unittest import mock
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
-from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record
+from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from tests.log.support import START_MS, Disk, Producer, batch, stored
@@ -65,6 +65,14 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
     return data
 
 
+def with_a_huge_gap() -> bytearray:
+    """One record that takes two thousand million offsets; a coordinator may."""
+    data = build_batch([Record(0, START_MS, b"key", b"value")])
+    struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, (1 << 31) - 256)
+    struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
+    return data
+
+
 def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOrigin) -> tuple[Any, ...]:
     data = bytearray(data)
     try:
@@ -80,7 +88,8 @@ def state(log: Log) -> object:
         (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
         for s in log.segments
     ]
-    found = [log.segments.active.find_batch(offset) for offset in range(log.log_end_offset + 1)]
+    edges = [edge for _, one in log.segments.active.scan(0) for edge in (one.base_offset, one.last_offset)]  # a gap may be huge
+    found = [log.segments.active.find_batch(offset) for offset in (*edges, log.log_end_offset)]
     producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
     ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
     return ends, segments, found, producers, log.epochs.entries, stored(log)
@@ -92,6 +101,7 @@ def state(log: Log) -> object:
     batches=st.lists(st.tuples(sent_batches(), st.integers(0, 1), st.integers(-60, 60)), min_size=1, max_size=12),
     origin=st.sampled_from([AppendOrigin.CLIENT, AppendOrigin.CLIENT, AppendOrigin.COORDINATOR]),
 )
+@example(config={}, batches=[(with_a_huge_gap(), 0, 0)] * 2, origin=AppendOrigin.COORDINATOR)
 @settings(deadline=None)
 def test_both_ways_do_the_same(
     module: ModuleType, config: dict[str, Any], batches: list[tuple[bytearray, int, int]], origin: AppendOrigin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,8 @@ from pybroker.protocol.schema import Field, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pybroker.protocol.wire import Wire
 
 REQUESTS_AND_RESPONSES: Final[list[type]] = [cls for key in MESSAGES for cls in message_classes(key)]
 GROUP_RECORDS: Final[list[type]] = [cls for pair in RECORDS.values() for cls in pair]
@@ -33,6 +36,7 @@ def name_of(cls_and_version: tuple[type, int]) -> str:
     return f"{cls.__name__}-v{version}"
 
 
+@functools.cache
 def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
     """Messages that the version can carry: fields that it does not have are at their defaults."""
     present = [one for one in schema_of(cls).fields if one.versions.has(version)]
@@ -40,7 +44,7 @@ def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
 
 
 def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
-    values = messages(field.struct, version) if field.struct is not None else _primitives(field)
+    values = messages(field.struct, version) if field.struct is not None else _primitives(field.wire)
     if field.is_array:
         values = st.lists(values, max_size=12 if field.struct is None else 3)
     if field.nullable.has(version):
@@ -48,8 +52,9 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     return values
 
 
-def _primitives(field: Field) -> st.SearchStrategy[Any]:
-    assert field.wire is not None
+@functools.cache
+def _primitives(wire: Wire | None) -> st.SearchStrategy[Any]:
+    assert wire is not None
     simple: dict[str, st.SearchStrategy[Any]] = {
         "bool": st.booleans(),
         "uuid": st.binary(min_size=16, max_size=16),
@@ -57,11 +62,11 @@ def _primitives(field: Field) -> st.SearchStrategy[Any]:
         "bytes": st.binary(max_size=20),
         "records": st.binary(max_size=200),
     }
-    if field.wire.kind in simple:
-        return simple[field.wire.kind]
-    if field.wire.code == "d":
+    if wire.kind in simple:
+        return simple[wire.kind]
+    if wire.code == "d":
         return st.floats(allow_nan=False)
-    return st.integers(*(RANGES | RANGES_UNSIGNED)[field.wire.code])
+    return st.integers(*(RANGES | RANGES_UNSIGNED)[wire.code])
 
 
 def full(cls: type, version: int, numbers: Iterator[int] | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import zlib
@@ -52,7 +53,7 @@ def test_the_checksum_is_zlibs(module: ModuleType, data: bytes) -> None:
 @pytest.mark.parametrize("use_clmul", [False, True])
 def test_the_native_checksum_is_zlibs_at_every_length(use_clmul: bool) -> None:
     assert _native is not None
-    data = os.urandom(5000)
+    data = random.randbytes(5000)
     _native._use_clmul(use_clmul)
     try:
         for size in [*range(700), 4096, 5000]:
@@ -237,7 +238,7 @@ def test_batches_of_every_size_are_accepted(use_instruction: bool) -> None:
     _native._use_crc32c(use_instruction)
     try:
         for size in [*range(300), 1900, 2000, 2048, 4000, 300_000]:
-            data = build_batch([Record(0, BASE_MS, None, os.urandom(size))])
+            data = build_batch([Record(0, BASE_MS, None, random.randbytes(size))])
             assert _native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1)
             data[-1] ^= 1
             assert _native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None

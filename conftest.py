@@ -1,0 +1,71 @@
+"""What all test processes have in common, those of the unit tests and of the integration tests.
+
+Random tests draw the same every time: hypothesis derives its draws from the test's source, `random` is seeded with the test's
+name before each, and `make` fixes the order of sets of texts (PYTHONHASHSEED). `make random` draws anew.
+
+A test that takes too much memory fails by name with a MemoryError at the line that asked for it, instead of taking the machine
+down. The limit is on what the process allocates itself (RLIMIT_DATA, which Linux enforces for maps too): address space alone is
+no measure, as uvloop, mapped files and the sanitizers reserve what they never use. Children start without it, as a JVM sizes
+itself. TEST_MEMORY_BYTES sets another limit, 0 none.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import resource
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    import pytest
+
+MEMORY_BYTES_MAX: Final = int(os.environ.get("TEST_MEMORY_BYTES", str(3 << 30)))
+
+# No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested.
+settings.register_profile(
+    "pybroker", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("random", settings.get_profile("pybroker"), derandomize=False, max_examples=300)
+settings.load_profile("pybroker")
+
+
+def pytest_configure() -> None:
+    """Limit this process, be it alone, the leader or a worker."""
+    if MEMORY_BYTES_MAX:
+        _limit_memory()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say what a reader of a failure has to know."""
+    profile = config.getoption("--hypothesis-profile") or "pybroker"
+    return (
+        f"draws: profile {profile}, hash seed {os.environ.get('PYTHONHASHSEED', 'random')}; memory: {MEMORY_BYTES_MAX >> 20} MiB"
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed `random`, also for the helpers that draw from it."""
+    random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
+
+
+def _limit_memory() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    limited = (MEMORY_BYTES_MAX, before[1])
+    start, one_at_a_time = subprocess.Popen.__init__, threading.RLock()
+
+    @functools.wraps(start)
+    def start_without_limit(*args: Any, **kwargs: Any) -> None:
+        with one_at_a_time:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
+            try:
+                start(*args, **kwargs)
+            finally:
+                resource.setrlimit(resource.RLIMIT_DATA, limited)
+
+    subprocess.Popen.__init__ = start_without_limit  # type: ignore[method-assign]  # what it does for the caller is the same
+    resource.setrlimit(resource.RLIMIT_DATA, limited)
