@@ -29,17 +29,17 @@ from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager, stored_cluster_id
+from pybroker.log.manager import LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import ZERO_TOPIC_ID
 from pybroker.network.limits import BoundListener, Listener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.exporter import MetricsServer
+    from pybroker.model import TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -127,10 +128,9 @@ class BrokerServer:
             later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
         )
         try:
-            self.log_manager.start()
+            self.log_manager.start(self._topic_id_of)
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError) as error:
             raise StartError(str(error)) from error
-        self._set_strays_aside()
         self.replica_manager.start()
         if self.failed.is_set():
             raise StartError("no log directory works; the log says why")
@@ -187,18 +187,10 @@ class BrokerServer:
         image = self.controller.image.topics.get(topic)
         return TopicConfig.resolve(self.controller.config, {} if image is None else image.configs)
 
-    def _set_strays_aside(self) -> None:
-        """Logs of topics that the metadata does not have keep their data under another name."""
-        topics = self.controller.image.topics
-        for log in list(self.log_manager.all_logs()):
-            topic_partition = log.topic_partition
-            topic = topics.get(topic_partition.topic)
-            if (
-                topic is None
-                or topic_partition.partition >= len(topic.partitions)
-                or log.topic_id not in (topic.topic_id, ZERO_TOPIC_ID)
-            ):
-                self.log_manager.set_aside(topic_partition)
+    def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
+        """The id of the topic whose partition this is; None when the metadata has no such partition."""
+        topic = self.controller.image.topics.get(topic_partition.topic)
+        return None if topic is None or topic_partition.partition >= len(topic.partitions) else topic.topic_id
 
     def _coordinate_groups(self) -> GroupCoordinator:
         """The coordinator, made at the start where there have been groups before, else for the first request about one."""
@@ -269,6 +261,7 @@ class BrokerServer:
         initial_ms = config.log_initial_task_delay_ms
         every(config.log_retention_check_interval_ms, lambda: logs.clean_up(clock.time_ms()), initial_ms)
         every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint, initial_ms)
+        every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_start_offsets, initial_ms)
         every(config.log_flush_scheduler_interval_ms, lambda: logs.flush_due(clock.time_ms()), initial_ms)
         every(
             config.replica_high_watermark_checkpoint_interval_ms, lambda: logs.write_high_watermarks(replicas.high_watermarks())

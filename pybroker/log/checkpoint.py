@@ -3,6 +3,7 @@
     recovery-point-offset-checkpoint    below this offset the data is on the disk      per log directory:
     log-start-offset-checkpoint         below it the data is logically gone              0 (version) / number of entries /
     replication-offset-checkpoint       the high watermark                               topic partition offset
+    cleaner-offset-checkpoint           where the next compaction begins                 (topic ids: see `offset_checkpoint`)
     leader-epoch-checkpoint             per partition: 0 / number of entries / epoch start-offset
     partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
     meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id
@@ -35,6 +36,8 @@ PARTITION_METADATA_FILE: Final = "partition.metadata"
 META_PROPERTIES_FILE: Final = "meta.properties"
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+OFFSET_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, REPLICATION_OFFSET_FILE, CLEANER_OFFSET_FILE)
+_REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 
 
 class CorruptCheckpointError(Exception):
@@ -60,8 +63,12 @@ def read_entries(filesystem: Filesystem, path: str, fields: int) -> list[list[st
 
 def write_entries(filesystem: Filesystem, path: str, entries: Iterable[str], *, sync: bool) -> None:
     """Replace a checkpoint."""
+    filesystem.replace_file(path, _entries_text(entries), sync=sync)
+
+
+def _entries_text(entries: Iterable[str]) -> bytes:
     lines = list(entries)
-    filesystem.replace_file(path, "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode(), sync=sync)
+    return "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode()
 
 
 def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]:
@@ -75,10 +82,14 @@ def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]
         raise CorruptCheckpointError(f"{path}: not a number") from error
 
 
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint as it is in the file; `offset_checkpoint` writes it."""
+    return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+
+
 def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace an offset checkpoint. Blocks when `sync`."""
-    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
-    write_entries(filesystem, path, lines, sync=sync)
+    """Replace an offset checkpoint as another program would, without topic ids. Blocks when `sync`."""
+    filesystem.replace_file(path, offsets_text(offsets), sync=sync)
 
 
 def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId | None:
@@ -110,6 +121,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: str  # text form of a UUID, one per directory
+    is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this one is new
 
     @staticmethod
     def new_directory_id() -> str:
@@ -130,8 +142,13 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
     try:
         if values["version"] != "1":
             raise CorruptCheckpointError(f"{path}: version {values['version']}")
-        directory_id = values.get("directory.id") or MetaProperties.new_directory_id()
-        return MetaProperties(cluster_id=values["cluster.id"], node_id=int(values["node.id"]), directory_id=directory_id)
+        directory_id = values.get("directory.id", "")
+        return MetaProperties(
+            cluster_id=values["cluster.id"],
+            node_id=int(values["node.id"]),
+            directory_id=directory_id or MetaProperties.new_directory_id(),
+            is_complete=bool(directory_id),
+        )
     except KeyError as error:
         raise CorruptCheckpointError(f"{path}: has no {error.args[0]}") from error
     except ValueError as error:
@@ -149,6 +166,13 @@ def write_meta_properties(filesystem: Filesystem, directory: str, properties: Me
         "",
     )
     filesystem.replace_file(f"{directory}/{META_PROPERTIES_FILE}", "\n".join(lines).encode(), sync=True)
+
+
+def remove_temporary_files(filesystem: Filesystem, directory: str) -> None:
+    """Remove what a crash left of files in a log directory that were being replaced. Raises OSError."""
+    for entry in filesystem.list(directory):
+        if entry.name.endswith(".tmp") and entry.name.startswith(_REPLACED_FILES) and entry.is_file():
+            filesystem.remove(entry.path)
 
 
 def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:

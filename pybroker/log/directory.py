@@ -14,6 +14,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.offset_checkpoint import OffsetCheckpoint
 from pybroker.log.results import run_inline
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -36,8 +37,11 @@ class LogDirectory:
     """
 
     __slots__ = (
+        "_checkpoints",
         "_due",
         "_lock_fd",
+        "_names_changed",
+        "_names_synced",
         "_passes",
         "_sequence",
         "failure",
@@ -46,6 +50,7 @@ class LogDirectory:
         "path",
         "properties",
         "run_in_thread",
+        "was_clean",
     )
 
     def __init__(
@@ -62,6 +67,10 @@ class LogDirectory:
         self._passes: set[str] = set()  # kinds that are under way
         self.failure: OSError | None = None
         self.properties: MetaProperties | None = None
+        self.was_clean = True  # whether the last stop was, as the start has found
+        self._checkpoints: dict[str, OffsetCheckpoint] = {}
+        self._names_changed = 0
+        self._names_synced = 0
         self._lock_fd = -1
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
@@ -89,9 +98,32 @@ class LogDirectory:
                 self.on_failure(self)
         return self.error()
 
+    def note_failure(self, error: OSError | None) -> None:
+        """Go offline if a thread has reported an error: the `done` of work that only this concerns."""
+        if error is not None:
+            self.fail(error)
+
     def error(self) -> KafkaError:
         """The answer of an offline directory."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}")
+
+    def checkpoint(self, name: str) -> OffsetCheckpoint:
+        """The offset checkpoint of that name, the one object for it."""
+        found = self._checkpoints.get(name)
+        if found is None:
+            found = self._checkpoints[name] = OffsetCheckpoint(self.filesystem, f"{self.path}/{name}")
+        return found
+
+    def note_names(self) -> None:
+        """A partition's directory was made here, or renamed: to be made durable by the next `sync_names`."""
+        self._names_changed += 1
+
+    def sync_names(self) -> None:
+        """Make all names durable that were noted by now, in whatever thread; nothing to do when they are. Raises OSError."""
+        noted = self._names_changed
+        if noted > self._names_synced:
+            self.filesystem.sync_directory(self.path)
+            self._names_synced = noted
 
     # --- its thread ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import mmap
 import os
 import shutil
@@ -22,6 +23,7 @@ _LET_GO: Final = 8
 _DESCRIPTOR_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _READ_WRITE: Final = os.O_RDWR | os.O_CREAT
+_TEMPORARY_NUMBERS: Final = itertools.count(1)
 WriteBuffer = bytes | bytearray | memoryview
 
 
@@ -150,6 +152,15 @@ class Filesystem:
         """Make the file with no bytes in it; what it held is gone."""
         os.close(_open(path, _READ_WRITE | os.O_TRUNC))
 
+    def create_new(self, path: str) -> None:
+        """Make the file with no bytes in it. Raises FileExistsError where there is one that has any: it is not touched."""
+        fd = _open(path, _READ_WRITE)
+        try:
+            if os.fstat(fd).st_size:
+                raise FileExistsError(errno.EEXIST, "the new file exists and is not empty", path)
+        finally:
+            os.close(fd)
+
     def rename(self, source: str, target: str) -> None:
         """Atomically; what was at `target` is gone."""
         os.replace(source, target)
@@ -188,9 +199,14 @@ class Filesystem:
 
         `sync` makes it hold against a crash of the machine too; without it, against one of the process.
         """
-        temporary = path + ".tmp"
-        self.write_file(temporary, data, sync=sync)
-        self.rename(temporary, path)
+        temporary = f"{path}.{next(_TEMPORARY_NUMBERS)}.tmp"  # of its own, since two threads may replace the same file
+        try:
+            self.write_file(temporary, data, sync=sync)
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove(temporary)
+            raise
         if sync:
             self.sync_directory(os.path.dirname(path))
 

@@ -136,6 +136,7 @@ class Log:
         log = cls(topic_partition, topic_id, config, log_directory, services, name=name)
         try:
             log.filesystem.make_directory(log.path)
+            log_directory.note_names()
             checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id)
             log.add_segment(0, services.clock.time_ms())
         except OSError as error:
@@ -154,15 +155,29 @@ class Log:
         was_clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        is_start_offset_certain: bool = True,
     ) -> Log:
-        """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes."""
+        """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes.
+
+        A log start offset that is not certain is ignored where it lies beyond the log's end. Any exception leaves no file open.
+        """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
-            recovery.load(log, was_clean=was_clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+            recovery.load(
+                log,
+                was_clean=was_clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                is_start_offset_certain=is_start_offset_certain,
+            )
             for segment in log.segments:
                 segment.release()  # nobody reads or writes yet, and maybe never
         except OSError as error:
+            log.release()
             raise log_directory.fail(error) from error
+        except BaseException:
+            log.release()
+            raise
         return log
 
     def check_usable(self) -> None:
@@ -281,11 +296,12 @@ class Log:
         ]
         epochs_path = self.epochs.path if self.epochs.is_dirty else None
         self.epochs.is_dirty = False
-        filesystem, path = self.filesystem, self.path
+        filesystem, path, log_directory = self.filesystem, self.path, self.log_directory
 
         def sync() -> None:
             for sync_segment in work:
                 sync_segment()
+            log_directory.sync_names()  # else what is durable might have no name after a power failure
             with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
                 if epochs_path is not None:
                     filesystem.sync_path(epochs_path)

@@ -1,12 +1,13 @@
 """All logs of a broker in its log directories.
 
-    start()    lock the directories, check whom they belong to, open every log in them, recovering where the last stop was unclean
+    claim()    lock the directories and check whom they belong to: see `claims`
+    start()    open every log in them, recovering where the last stop was unclean: see `loading`
     create, get, delete
     checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at intervals
     stop()     everything durable, checkpoints, and last the marker of a clean stop
 
-A deleted partition's directory is renamed to `<topic>-<partition>.<32 hex digits>-delete` at once, so the name is free again,
-and removed after `file.delete.delay.ms`. What ends in `-future` is described in `directory_moves`.
+What partitions' directories are called, those that were given up too, is in `strays`; what ends in `-future` is described in
+`directory_moves`.
 
 Source: LogManager.scala, LocalLog of Kafka.
 """
@@ -14,15 +15,17 @@ Source: LogManager.scala, LocalLog of Kafka.
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import checkpoint
+from pybroker.log import checkpoint, strays
+from pybroker.log.claims import Claims
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
+from pybroker.log.loading import Loader
 from pybroker.log.log import Log, LogServices
+from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -31,26 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pybroker.config.topic import TopicConfig
+    from pybroker.log.claims import KnownDirectory
+    from pybroker.log.loading import TopicIdOf, UnopenedLog
 
 logger = logging.getLogger(__name__)
 
-DELETE_SUFFIX: Final = "-delete"
-STRAY_SUFFIX: Final = "-stray"
-FUTURE_SUFFIX: Final = "-future"
-NAME_BYTES_MAX: Final = 255
 CLOSING_THREADS: Final = 16
-CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"  # a KRaft broker's own log, kept beside the others; never ours
-_PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
-_FUTURE_DIRECTORY: Final = re.compile(_PARTITION_DIRECTORY.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
-_DELETED_DIRECTORY: Final = re.compile(r".*\.[0-9a-f]{32}" + DELETE_SUFFIX)
-
-
-class LogDirectoryInUseError(Exception):
-    """Another broker holds the directory's lock."""
-
-
-class InconsistentDirectoryError(Exception):
-    """The directory belongs to another cluster or broker."""
 
 
 class LogManager:
@@ -79,131 +68,48 @@ class LogManager:
         self._node_id = node_id
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
-        self._futures: list[tuple[TopicPartition, LogDirectory, str]] = []  # found at the start
+        self._unopened: dict[TopicPartition, UnopenedLog] = {}
+        self._claims: Claims | None = None
+        self.made_anew: list[TopicPartition] = []
+        """Partitions that the metadata had and whose logs were nowhere: the start has made them, empty."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
 
     # --- start and stop ---
 
-    def start(self) -> None:
-        """Open everything. Blocks. Raises LogDirectoryInUseError, InconsistentDirectoryError; a failing disk is left offline."""
-        for directory in self.directories:
+    def claim(self, known: Sequence[KnownDirectory] = ()) -> Claims:
+        """Lock the directories and make them this broker's; `known` are those that it has used before. Comes before `start`.
+
+        What `Claims.known` has afterwards must be stored before `start`, so that no record is written to a directory that would
+        not be missed. One that cannot be used is offline. Raises LogDirectoryInUseError, InconsistentDirectoryError.
+        """
+        claims = Claims(known, cluster_id=self._cluster_id, node_id=self._node_id)
+        claims.claim_all(self.directories)
+        self._claims = claims
+        return claims
+
+    def start(self, topic_id_of: TopicIdOf | None = None) -> None:
+        """Open every log; `topic_id_of(partition)` is what the metadata has. Blocks. Claims first, if that was not done.
+
+        A failing disk is left offline, and so is a partition that cannot be opened. Raises KafkaError when no directory works.
+        """
+        claims = self.claim() if self._claims is None else self._claims
+        if not all(directory.is_offline for directory in self.directories):
+            loader = Loader(self.directories, claims, self.services, self._config_of, topic_id_of)
             try:
-                directory.filesystem.make_directory(directory.path)
-                directory.lock()
-            except BlockingIOError as error:
-                self._unlock()
-                raise LogDirectoryInUseError(f"another broker uses the log directory {directory.path}") from error
-            except OSError as error:
-                directory.fail(error)
+                loader.load()
+            except BaseException:
+                self._logs = loader.logs
+                self.abandon()
+                raise
+            self._logs, self._unopened, self._interrupted_moves = loader.logs, loader.unopened, loader.interrupted_moves
         if all(directory.is_offline for directory in self.directories):
+            self._unlock()
             raise self.directories[0].error()
-        for directory in self.directories:
-            if not directory.is_offline:
-                try:
-                    self._claim(directory)
-                    self._load(directory)
-                except OSError as error:
-                    directory.fail(error)
-                except InconsistentDirectoryError:
-                    self._unlock()
-                    raise
-        for tp, directory, path in self._futures:
-            if not directory.is_offline:
-                try:
-                    self._settle_future(tp, directory, path)
-                except OSError as error:
-                    directory.fail(error)
 
-    def _claim(self, directory: LogDirectory) -> None:
-        try:
-            properties = checkpoint.read_meta_properties(directory.filesystem, directory.path)
-        except checkpoint.CorruptCheckpointError as error:
-            raise InconsistentDirectoryError(str(error)) from error
-        if properties is None:
-            properties = checkpoint.MetaProperties(
-                cluster_id=self._cluster_id, node_id=self._node_id, directory_id=checkpoint.MetaProperties.new_directory_id()
-            )
-            checkpoint.write_meta_properties(directory.filesystem, directory.path, properties)
-        if (properties.cluster_id, properties.node_id) != (self._cluster_id, self._node_id):
-            raise InconsistentDirectoryError(
-                f"{directory.path} belongs to broker {properties.node_id} of cluster {properties.cluster_id}, "
-                f"this is broker {self._node_id} of cluster {self._cluster_id}"
-            )
-        directory.properties = properties
-
-    def _load(self, directory: LogDirectory) -> None:
-        filesystem, path = directory.filesystem, directory.path
-        was_clean = checkpoint.take_clean_shutdown(filesystem, path)
-        recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINT_FILE)
-        start_offsets = self._read_offsets(directory, checkpoint.LOG_START_OFFSET_FILE)
-        now_ms = self.services.clock.time_ms()
-        for entry in filesystem.list(path):
-            if not entry.is_dir():
-                continue
-            if _DELETED_DIRECTORY.fullmatch(entry.name):
-                directory.remove_later(now_ms, _remover(filesystem, entry.path))
-                continue
-            if (match := _FUTURE_DIRECTORY.fullmatch(entry.name)) is not None:
-                self._futures.append((TopicPartition(match[1], int(match[2])), directory, entry.path))
-                continue
-            match = _PARTITION_DIRECTORY.fullmatch(entry.name)
-            if match is None or match[1] == CLUSTER_METADATA_TOPIC:
-                continue
-            tp = TopicPartition(match[1], int(match[2]))
-            if tp in self._logs:
-                raise InconsistentDirectoryError(f"{tp} lies in {path} and in {self._logs[tp].log_directory.path}")
-            self._logs[tp] = Log.open(
-                tp,
-                self._topic_id_of(directory, entry.path),
-                self._config_of(tp.topic),
-                directory,
-                self.services,
-                was_clean=was_clean,
-                recovery_point=recovery_points.get(tp, 0),
-                log_start_offset=start_offsets.get(tp, 0),
-            )
-        count = len(self._logs_in(directory))
-        if count:
-            logger.info("%s: %d logs after %s stop", path, count, "a clean" if was_clean else "an unclean")
-        else:
-            logger.info("%s: no logs yet", path)
-
-    def _settle_future(self, tp: TopicPartition, directory: LogDirectory, path: str) -> None:
-        """Throw an unfinished future away, or take a complete one for the partition's log. Raises OSError."""
-        filesystem = directory.filesystem
-        if tp in self._logs:
-            target = f"{path.removesuffix(FUTURE_SUFFIX)}{DELETE_SUFFIX}"
-            filesystem.rename(path, target)
-            directory.remove_later(self.services.clock.time_ms(), _remover(filesystem, target))
-            self._interrupted_moves[tp] = directory
-        elif not any(one.is_offline for one in self.directories):  # else the present log may lie where nobody can look
-            name = f"{directory.path}/{tp.topic}-{tp.partition}"
-            filesystem.rename(path, name)
-            self._logs[tp] = Log.open(
-                tp,
-                self._topic_id_of(directory, name),
-                self._config_of(tp.topic),
-                directory,
-                self.services,
-                was_clean=False,
-                recovery_point=self._read_offsets(directory, checkpoint.RECOVERY_POINT_FILE).get(tp, 0),
-                log_start_offset=self._read_offsets(directory, checkpoint.LOG_START_OFFSET_FILE).get(tp, 0),
-            )
-
-    def _topic_id_of(self, directory: LogDirectory, path: str) -> TopicId:
-        try:
-            topic_id = checkpoint.read_partition_metadata(directory.filesystem, path)
-        except checkpoint.CorruptCheckpointError as error:
-            logger.warning("no topic id: %s", error)  # torn by a crash of the machine; whoever knows the topic sets it
-            topic_id = None
-        return ZERO_TOPIC_ID if topic_id is None else topic_id
-
-    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoint.read_offsets(directory.filesystem, f"{directory.path}/{name}")
-        except checkpoint.CorruptCheckpointError as error:
-            logger.warning("ignoring a checkpoint: %s", error)  # both only spare work: 0 is always right
-            return {}
+    @property
+    def is_any_directory_missing(self) -> bool:
+        """Whether a directory is offline, or a known one away: logs may be where nobody can look."""
+        return any(one.is_offline for one in self.directories) or (self._claims is not None and bool(self._claims.away))
 
     def stop(self) -> None:
         """Make everything durable and say so in each directory; what waits for its removal is left for the next start. Blocks."""
@@ -261,15 +167,23 @@ class LogManager:
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         return [log for log in self._logs.values() if log.log_directory is directory]
 
-    def create(self, tp: TopicPartition, topic_id: TopicId, config: TopicConfig) -> Log:
+    def create(self, tp: TopicPartition, topic_id: TopicId, config: TopicConfig, *, is_new: bool = True) -> Log:
         """The partition's log, made in the directory with the fewest logs if there is none.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR when no directory works, INCONSISTENT_TOPIC_ID when the log is of another topic of
-        that name.
+        Not `is_new` is a partition that the metadata had before this start: while a directory is missing, its log is taken to be
+        there. Raises KafkaError: KAFKA_STORAGE_ERROR then, and for a log that cannot be opened, and when no directory works;
+        INCONSISTENT_TOPIC_ID when the log is of another topic of that name.
         """
         log = self._logs.get(tp)
         if log is not None:
             return self._known(log, topic_id, config)
+        if tp in self._unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline: {self._unopened[tp].reason}")
+        if not is_new and self.is_any_directory_missing:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{tp} is offline: its log is in no directory that works, and a directory is missing",
+            )
         usable = [directory for directory in self.directories if not directory.is_offline]
         if not usable:
             raise self.directories[0].error()
@@ -277,9 +191,13 @@ class LogManager:
         if len(usable) > 1:
             directory = min(usable, key=lambda one: len(self._logs_in(one)))
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
+        if not is_new:
+            logger.warning("%s was in no directory: it is made anew in %s, empty", tp, directory.path)
+            self.made_anew.append(tp)
         return log
 
     def _known(self, log: Log, topic_id: TopicId, config: TopicConfig) -> Log:
+        log.check_usable()
         if log.topic_id == ZERO_TOPIC_ID:
             log.guarded(lambda: checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id))
             log.topic_id = topic_id
@@ -291,42 +209,51 @@ class LogManager:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        """Give up the partition's log, if there is one. Readers that have a slice may finish."""
+        """Give up the partition's log, if there is one. Readers that have a slice may finish. Raises KafkaError."""
         log = self._logs.pop(tp, None)
-        target = None if log is None else self._rename_away(log, DELETE_SUFFIX)
-        if log is not None and target is not None:
-            due_ms = self.services.clock.time_ms() + log.config.file_delete_delay_ms
-            log.log_directory.remove_later(due_ms, _remover(log.filesystem, target))
+        if log is not None:
+            self._give_up(log, log.config.file_delete_delay_ms)
+        unopened = self._unopened.pop(tp, None)
+        if unopened is not None and not unopened.found.directory.is_offline:
+            directory = unopened.found.directory
+            for name in checkpoint.OFFSET_FILES:
+                directory.checkpoint(name).drop(tp)
+            try:
+                strays.delete_later(directory, unopened.found.path, tp, self.services.clock.time_ms())
+            except OSError as error:
+                raise directory.fail(error) from error
 
-    def set_aside(self, tp: TopicPartition) -> None:
-        """Give up a log that belongs to no topic, but keep its data, in a directory whose name ends in `-stray`."""
-        log = self._logs.pop(tp, None)
-        target = None if log is None else self._rename_away(log, STRAY_SUFFIX)
-        if target is not None:
-            logger.warning("the log of %s belongs to no topic that is known; its data is kept in %s", tp, target)
+    def _give_up(self, log: Log, delay_ms: int) -> None:
+        """Free the name of the log's directory, and have it removed. Raises KafkaError."""
+        log.release()
+        directory = log.log_directory
+        if not directory.is_offline:
+            try:
+                strays.delete_later(directory, log.path, log.topic_partition, self.services.clock.time_ms() + delay_ms)
+            except OSError as error:
+                raise directory.fail(error) from error
 
     # --- moves to another directory: see `directory_moves` ---
 
     def create_future(self, present: Log, directory: LogDirectory) -> Log:
         """An empty log to be filled with what `present` has. Raises KafkaError, also for a name too long to be marked."""
         tp = present.topic_partition
-        name = f"{tp.topic}-{tp.partition}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
+        name = f"{tp}.{uuid.uuid4().hex}{strays.FUTURE_SUFFIX}"
         if directory.is_offline:
             raise directory.error()
-        if len(name) > NAME_BYTES_MAX:
+        if len(name) > strays.NAME_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {tp} is too long for a move")
         return Log.create(tp, present.topic_id, present.config, directory, self.services, name=name)
 
     def drop_future(self, future: Log) -> None:
         """Give up a future. Raises KafkaError."""
-        target = self._rename_away(future, DELETE_SUFFIX)
-        if target is not None:
-            future.log_directory.remove_later(self.services.clock.time_ms(), _remover(future.filesystem, target))
+        self._give_up(future, 0)
 
     def replace(self, present: Log, future: Log) -> Log:
         """Let `future`, which has all that `present` has, be the partition's log. Returns it, opened anew. Raises KafkaError.
 
-        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash.
+        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash. That the
+        present log has gone is durable before the future takes its name, so that no power failure leaves both.
         """
         tp, directory = present.topic_partition, future.log_directory
         future.log_start_offset = max(future.log_start_offset, present.log_start_offset)
@@ -337,14 +264,17 @@ class LogManager:
             self._write_checkpoints(directory, [*self._logs_in(directory), future])()
         except OSError as error:
             raise directory.fail(error) from error
-        target = self._rename_away(present, DELETE_SUFFIX)
+        self._give_up(present, present.config.file_delete_delay_ms)
         self._logs[tp] = future
-        if target is not None:
-            due_ms = self.services.clock.time_ms() + present.config.file_delete_delay_ms
-            present.log_directory.remove_later(due_ms, _remover(present.filesystem, target))
+        if not present.log_directory.is_offline:
+            try:
+                present.log_directory.sync_names()
+            except OSError as error:
+                present.log_directory.fail(error)
         try:
             directory.filesystem.rename(future.path, f"{directory.path}/{tp.topic}-{tp.partition}")
-            directory.filesystem.sync_directory(directory.path)
+            directory.note_names()
+            directory.sync_names()
         except OSError as error:
             raise directory.fail(error) from error
         log = self._logs[tp] = Log.open(
@@ -364,20 +294,6 @@ class LogManager:
         moves, self._interrupted_moves = self._interrupted_moves, {}
         return moves
 
-    def _rename_away(self, log: Log, suffix: str) -> str | None:
-        """Free the name of the log's directory. Returns the new path; None when the disk is offline."""
-        tp, directory = log.topic_partition, log.log_directory
-        log.release()
-        if directory.is_offline:
-            return None
-        suffix = f".{uuid.uuid4().hex}{suffix}"
-        target = f"{directory.path}/" + f"{tp.topic}-{tp.partition}"[: NAME_BYTES_MAX - len(suffix)] + suffix
-        try:
-            log.filesystem.rename(log.path, target)
-        except OSError as error:
-            raise directory.fail(error) from error
-        return target
-
     # --- passes ---
 
     def checkpoint(self) -> None:
@@ -386,18 +302,23 @@ class LogManager:
             if not directory.is_offline and not directory.is_busy_with("checkpoint"):
                 directory.run_pass("checkpoint", [self._write_checkpoints(directory, self._logs_in(directory))])
 
+    def checkpoint_start_offsets(self) -> None:
+        """Write log start offsets, in a thread."""
+        for directory in self.directories:
+            if not directory.is_offline and not directory.is_busy_with("start offsets"):
+                directory.run_pass("start offsets", [_start_offsets_writer(directory, self._logs_in(directory))])
+
     @staticmethod
     def _write_checkpoints(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
         """What writes both; it raises OSError."""
-        filesystem, path = directory.filesystem, directory.path
-        recovery_points = {log.topic_partition: log.recovery_point for log in logs}
-        start_offsets = {
-            log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset
-        }
+        recovery_points = {log.topic_partition: StoredOffset(log.topic_id, log.recovery_point) for log in logs}
+        write_recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).writer(recovery_points)
+        write_start_offsets = _start_offsets_writer(directory, logs)
 
         def work() -> None:
-            checkpoint.write_offsets(filesystem, f"{path}/{checkpoint.RECOVERY_POINT_FILE}", recovery_points)
-            checkpoint.write_offsets(filesystem, f"{path}/{checkpoint.LOG_START_OFFSET_FILE}", start_offsets)
+            directory.sync_names()
+            write_recovery_points()
+            write_start_offsets()
 
         return work
 
@@ -406,19 +327,27 @@ class LogManager:
         for directory in self.directories if only is None else [only]:
             if not directory.is_offline and not directory.is_busy_with("high watermarks"):
                 offsets = {
-                    log.topic_partition: high_watermarks[log.topic_partition]
+                    log.topic_partition: StoredOffset(log.topic_id, high_watermarks[log.topic_partition])
                     for log in self._logs_in(directory)
                     if log.topic_partition in high_watermarks
                 }
-                target = f"{directory.path}/{checkpoint.REPLICATION_OFFSET_FILE}"
-                directory.run_pass("high watermarks", [_offset_writer(directory.filesystem, target, offsets)])
+                write = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).writer(offsets)
+                directory.run_pass("high watermarks", [write])
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """What `write_high_watermarks` wrote last."""
+        """What `write_high_watermarks` wrote last of the logs that there are, as of the start."""
         offsets: dict[TopicPartition, int] = {}
+        for tp, log in self._logs.items():
+            if not log.log_directory.is_offline:
+                try:
+                    found = log.log_directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).offset_for(tp, log.topic_id)
+                except OSError as error:
+                    log.log_directory.fail(error)
+                    continue
+                if found is not None:
+                    offsets[tp] = found.offset
         for directory in self.directories:
-            if not directory.is_offline:
-                offsets.update(self._read_offsets(directory, checkpoint.REPLICATION_OFFSET_FILE))
+            directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).forget()
         return offsets
 
     def clean_up(self, now_ms: int) -> int:
@@ -465,12 +394,13 @@ class LogManager:
                 directory.run_pass("removals", directory.take_due(now_ms))
 
 
-def _remover(filesystem: Filesystem, path: str) -> Callable[[], None]:
-    return lambda: filesystem.remove_tree(path)
-
-
-def _offset_writer(filesystem: Filesystem, path: str, offsets: dict[TopicPartition, int]) -> Callable[[], None]:
-    return lambda: checkpoint.write_offsets(filesystem, path, offsets)
+def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
+    offsets = {
+        log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset)
+        for log in logs
+        if log.log_start_offset > log.segments[0].base_offset
+    }
+    return directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).writer(offsets)
 
 
 def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:

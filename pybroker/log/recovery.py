@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import leftovers
+from pybroker.log import leftovers, strays
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, check
 from pybroker.log.entry_file import CorruptIndexError
@@ -40,7 +40,7 @@ CHUNK: Final = 1 << 20
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: int) -> None:
+def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: int, is_start_offset_certain: bool = True) -> None:
     """Fill a fresh `Log` from its directory. Blocks. Raises OSError."""
     leftovers.settle(log)
     _open_segments(log)
@@ -50,9 +50,9 @@ def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: in
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if not was_clean and len(log.segments):
         _recover_from(log, recovery_point)
-    _find_end(log)
+    _find_end(log, is_start_offset_certain=is_start_offset_certain)
     log.recovery_point = log.log_end_offset if was_clean else min(recovery_point, log.log_end_offset)
-    log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+    log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
     if not are_epochs_sound or _are_epochs_incomplete(log):
         _rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)
@@ -145,18 +145,32 @@ def _intact_batches(segment: LogSegment) -> Iterator[tuple[int, BatchView]]:
 # --- step 4: where the log ends ---
 
 
-def _find_end(log: Log) -> None:
+def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
     now_ms = log.services.clock.time_ms()
     if len(log.segments):
         active = log.segments.active
         log.log_end_offset = active.read_next_offset()
+        if log.log_end_offset < log.log_start_offset and not is_start_offset_certain:
+            # Perhaps of an older topic of that name: it is no reason to give up a record.
+            logger.warning(
+                "%s ends at %d: the log start offset %d of its checkpoint is ignored",
+                log.topic_partition,
+                log.log_end_offset,
+                log.log_start_offset,
+            )
+            log.log_start_offset = 0
         if log.log_end_offset >= log.log_start_offset:
             active.activate()
             return
-        logger.warning("%s ends at %d before its start %d", log.topic_partition, log.log_end_offset, log.log_start_offset)
-        for segment in list(log.segments):
-            log.segments.remove(segment)
-            segment.mark_deleted()()
+        kept_in = strays.set_segments_aside(log)
+        logger.warning(
+            "%s ends at %d before its start %d, so its end was lost; it goes on at %d, and its segments are kept in %s",
+            log.topic_partition,
+            log.log_end_offset,
+            log.log_start_offset,
+            log.log_start_offset,
+            kept_in,
+        )
         log.epochs.clear()
         log.producers.clear(log.log_start_offset)
     log.log_end_offset = log.log_start_offset

@@ -103,11 +103,15 @@ class LogSegment(SegmentFiles):
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> LogSegment:
-        """A new, empty, active segment; files of that name are emptied, or removed."""
+        """A new, empty, active segment. What has its name must be empty, but for leftovers with `suffix`, which are emptied.
+
+        Raises OSError.
+        """
         segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms, suffix=suffix)
         segment._created_ms = now_ms
         segment._is_active = True
-        for kind in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        (filesystem.create_empty if suffix else filesystem.create_new)(segment._stem + DATA_SUFFIX + suffix)
+        for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             filesystem.create_empty(segment._stem + kind + suffix)
         segment.transaction_index.reset()
         return segment

@@ -134,7 +134,8 @@ class ReplicaManager:
         for topic in self._image.topics.values():
             for topic_partition, partition_image in self._own_partitions(topic):
                 try:
-                    self._add(topic, topic_partition, partition_image, high_watermarks.get(topic_partition, 0))
+                    high_watermark = high_watermarks.get(topic_partition, 0)
+                    self._add(topic, topic_partition, partition_image, high_watermark, is_new=False)
                 except (OSError, KafkaError):
                     logger.exception("the log of %s cannot be opened; the partition is offline", topic_partition)
                     self._offline.add(topic_partition)
@@ -159,9 +160,17 @@ class ReplicaManager:
             if self._broker_id in partition_image.replicas:
                 yield TopicPartition(topic.name, number), partition_image
 
-    def _add(self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage, high_watermark: int = 0) -> None:
+    def _add(
+        self,
+        topic: TopicImage,
+        topic_partition: TopicPartition,
+        image: PartitionImage,
+        high_watermark: int = 0,
+        *,
+        is_new: bool = True,
+    ) -> None:
         config = TopicConfig.resolve(self._config, topic.configs)
-        log = self._log_manager.create(topic_partition, topic.topic_id, config)
+        log = self._log_manager.create(topic_partition, topic.topic_id, config, is_new=is_new)
         self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image, high_watermark)
 
     def _change(self, old_topic: TopicImage, topic: TopicImage) -> None:

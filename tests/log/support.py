@@ -174,6 +174,10 @@ class FaultyFilesystem(Filesystem):
         self.fault("create")
         super().create_empty(path)
 
+    def create_new(self, path: str) -> None:
+        self.fault("create")
+        super().create_new(path)
+
     def truncate(self, fd: int, size: int) -> None:
         self.fault("truncate")
         super().truncate(fd, size)

@@ -9,9 +9,10 @@ import pytest
 
 from pybroker.config.topic import TopicConfig
 from pybroker.log import checkpoint
+from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import InconsistentDirectoryError, LogDirectoryInUseError, LogManager
+from pybroker.log.manager import LogManager
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches

@@ -140,7 +140,7 @@ class ModelLogManager:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         return self.high_watermarks
 
-    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> ModelLog:
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, is_new: bool = True) -> ModelLog:
         if topic_partition in self.failing:
             raise OSError("no space left")
         if topic_partition not in self.logs:

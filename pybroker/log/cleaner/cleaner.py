@@ -19,12 +19,14 @@ from pybroker.log.cleaner.cleanable import Cleanable, cleanable
 from pybroker.log.cleaner.replace import SegmentsChangedError, discard, replace
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leftovers import drop_unfinished
+from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.cleaner.rewrite import Step
+    from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
     from pybroker.log.segment import LogSegment
@@ -79,23 +81,20 @@ class LogCleaner:
 
     def start(self) -> None:
         """Read where the last run came to, and begin to look for work."""
-        for directory in self._logs.directories:
+        for tp, log in ((log.topic_partition, log) for log in self._logs.all_logs()):
+            directory = log.log_directory
             if directory.is_offline:
                 continue
             try:
-                path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
-                offsets = checkpoint.read_offsets(directory.filesystem, path)
+                found = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, log.topic_id)
             except OSError as error:
                 directory.fail(error)
                 continue
-            except checkpoint.CorruptCheckpointError as error:
-                logger.warning("ignoring a checkpoint: %s", error)  # everything is looked at once more
-                continue
-            for tp, offset in offsets.items():
-                log = self._logs.get(tp)
-                # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned.
-                if log is not None and log.log_directory is directory and offset <= log.log_end_offset:
-                    self._first_dirty[tp] = (log.topic_id, offset)
+            # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned.
+            if found is not None and found.offset <= log.log_end_offset:
+                self._first_dirty[tp] = (log.topic_id, found.offset)
+        for directory in self._logs.directories:
+            directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).forget()
         self._later(self._backoff_s, self.look)
 
     def stop(self) -> None:
@@ -128,7 +127,10 @@ class LogCleaner:
     def _dirtiest(self) -> Cleanable | None:
         now_ms, get = self._clock.time_ms(), self._logs.get
         self._uncleanable = {log for log in self._uncleanable if get(log.topic_partition) is log}
-        self._first_dirty = {tp: one for tp, one in self._first_dirty.items() if get(tp) is not None}
+        standing = {tp: one for tp, one in self._first_dirty.items() if (log := get(tp)) is not None and log.topic_id == one[0]}
+        if len(standing) < len(self._first_dirty):
+            self._first_dirty = standing
+            self._checkpoint_all()
         candidates = [self._cleanable(log, now_ms) for log in list(self._logs.all_logs())]
         found = [one for one in candidates if one is not None]
         self.max_dirty_percent = round(100 * max((one.ratio for one in found), default=0))
@@ -242,7 +244,7 @@ class LogCleaner:
             yield from replace(log, [segment for segment, _ in group], target, truncations=truncations, now_ms=now_ms)
             self._target = None
         self._first_dirty[log.topic_partition] = (log.topic_id, end_offset)
-        yield self._checkpoint_work(log)
+        yield self._checkpoint_work(log.log_directory)
         self.recopy_percent = round(100 * totals.bytes_written / max(totals.bytes_read, 1))
         self.buffer_utilization_percent = round(100 * keys.utilization)
         self.clean_time_s = (self._clock.monotonic_ms() - began_ms) // 1000
@@ -256,16 +258,20 @@ class LogCleaner:
             totals.bytes_read,
         )
 
-    def _checkpoint_work(self, log: Log) -> Callable[[], None]:
-        """What writes where the logs of the same directory have come to."""
-        directory = log.log_directory
+    def _checkpoint_all(self) -> None:
+        """Logs are gone, or were moved: what the checkpoints say of them goes, too."""
+        for directory in self._logs.directories:
+            if not directory.is_offline:
+                directory.run_in_thread(self._checkpoint_work(directory), directory.note_failure)
+
+    def _checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
+        """What writes where the logs of a directory have come to."""
         offsets = {
-            tp: offset
+            tp: StoredOffset(topic_id, offset)
             for tp, (topic_id, offset) in self._first_dirty.items()
             if (known := self._logs.get(tp)) is not None and known.log_directory is directory and known.topic_id == topic_id
         }
-        path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
-        return lambda: checkpoint.write_offsets(directory.filesystem, path, offsets)
+        return directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).writer(offsets)
 
 
 def _is_usable(log: Log) -> bool:

@@ -1,0 +1,189 @@
+"""Which of the configured log directories this broker may use, and which of those that it had before are not there.
+
+Idea (KIP-858)
+    Each directory has an id in its `meta.properties`. The metadata store knows the ids that this broker has used, where each was
+    last, and whether an administrator has given one up. So a disk that is not mounted is told from a new, empty one:
+
+    the path has                                  it is
+    meta.properties of this broker                used, wherever it was before
+    meta.properties of another broker or cluster  refused, and the start with it
+    none, and no known directory was here last    new: it gets an id
+    none, and a known directory was here last     offline: a disk that is not mounted, until it is mounted or forgotten
+
+    A known directory that no configured path holds is away. While one is away or offline, a partition that is in no other
+    directory is taken to be there; see `LogManager.create`.
+
+Source: KIP-858; MetaPropertiesEnsemble of Kafka.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pybroker.log import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.log.directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectoryInUseError(Exception):
+    """Another broker holds the directory's lock."""
+
+
+class InconsistentDirectoryError(Exception):
+    """The directory belongs to another cluster or broker."""
+
+
+class MissingDirectoryError(OSError):
+    """A directory that this broker has used is not where it was."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class KnownDirectory:
+    """A log directory that the broker has used. `path` is where it was last, absolute.
+
+    `is_away` says that the last start did not find it, `is_forgotten` that an administrator has given it up.
+    """
+
+    directory_id: str
+    path: str
+    is_away: bool = False
+    is_forgotten: bool = False
+
+
+class Claims:
+    """The claims of one start. `claim_all` first; then `known` is what the store should know from now on."""
+
+    def __init__(self, known: Sequence[KnownDirectory], *, cluster_id: str, node_id: int) -> None:
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+        self.known = {one.directory_id: one for one in known}
+        self.came_back: set[str] = set()
+        """Ids of directories that were away at the last start, or were forgotten, and are here."""
+
+    @property
+    def away(self) -> list[KnownDirectory]:
+        """Known directories that were not found and were not given up."""
+        return [one for one in self.known.values() if one.is_away and not one.is_forgotten]
+
+    def is_forgotten(self, directory: LogDirectory) -> bool:
+        """Whether the directory had been given up before it came back."""
+        properties = directory.properties
+        return (
+            properties is not None and properties.directory_id in self.known and self.known[properties.directory_id].is_forgotten
+        )
+
+    def settled(self) -> list[KnownDirectory]:
+        """What the store should know when all logs are loaded: who came back is like the others."""
+        return [
+            dataclasses.replace(one, is_forgotten=False) if directory_id in self.came_back else one
+            for directory_id, one in sorted(self.known.items())
+        ]
+
+    def claim_all(self, directories: Sequence[LogDirectory]) -> None:
+        """Lock each directory and make it this broker's; one that cannot be used is offline afterwards.
+
+        Raises LogDirectoryInUseError, InconsistentDirectoryError; nothing is locked then.
+        """
+        try:
+            for directory in directories:
+                self._read(directory)
+            ids = {one.properties.directory_id for one in directories if one.properties is not None}
+            for directory in directories:
+                if not directory.is_offline:
+                    self._claim(directory, ids)
+        except (LogDirectoryInUseError, InconsistentDirectoryError):
+            for directory in directories:
+                directory.unlock()
+            raise
+        self._note_absent(directories)
+
+    def _read(self, directory: LogDirectory) -> None:
+        try:
+            properties = checkpoint.read_meta_properties(directory.filesystem, directory.path)
+        except checkpoint.CorruptCheckpointError as error:
+            raise InconsistentDirectoryError(str(error)) from error
+        except OSError as error:
+            directory.fail(error)
+            return
+        if properties is not None and (properties.cluster_id, properties.node_id) != (self.cluster_id, self.node_id):
+            raise InconsistentDirectoryError(
+                f"{directory.path} belongs to broker {properties.node_id} of cluster {properties.cluster_id}, "
+                f"this is broker {self.node_id} of cluster {self.cluster_id}"
+            )
+        directory.properties = properties
+
+    def _claim(self, directory: LogDirectory, present_ids: set[str]) -> None:
+        filesystem = directory.filesystem
+        last_here = [one for one in self.known.values() if one.path == directory.absolute_path and not one.is_forgotten]
+        missing = next((one for one in last_here if one.directory_id not in present_ids), None)
+        if directory.properties is None and missing is not None:
+            directory.fail(
+                MissingDirectoryError(
+                    errno.ENODEV,
+                    f"it was directory {missing.directory_id} and has no meta.properties now: is its disk mounted? If it is lost "
+                    f"for good, stop the broker, run 'pybroker directories forget {missing.directory_id}', and start it again",
+                )
+            )
+            return
+        try:
+            filesystem.make_directory(directory.path)
+            directory.lock()
+            if directory.properties is None or not directory.properties.is_complete:
+                self._write(directory)
+            checkpoint.remove_temporary_files(filesystem, directory.path)
+        except BlockingIOError as error:
+            raise LogDirectoryInUseError(f"another broker uses the log directory {directory.path}") from error
+        except OSError as error:
+            directory.fail(error)
+
+    def _write(self, directory: LogDirectory) -> None:
+        """Make a new directory this broker's, or give one of an older Kafka its id. Raises OSError."""
+        before = directory.properties
+        directory_id = checkpoint.MetaProperties.new_directory_id() if before is None else before.directory_id
+        properties = checkpoint.MetaProperties(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=directory_id)
+        checkpoint.write_meta_properties(directory.filesystem, directory.path, properties)
+        directory.properties = properties
+
+    def _note_absent(self, directories: Sequence[LogDirectory]) -> None:
+        present: dict[str, LogDirectory] = {}
+        for directory in directories:
+            if directory.properties is None or directory.is_offline:
+                continue
+            directory_id = directory.properties.directory_id
+            if directory_id in present:
+                for one in directories:
+                    one.unlock()
+                raise InconsistentDirectoryError(
+                    f"{directory.path} and {present[directory_id].path} have the same directory id {directory_id}: one is a copy"
+                )
+            present[directory_id] = directory
+            before = self.known.get(directory_id)
+            if before is not None and (before.is_away or before.is_forgotten):
+                self.came_back.add(directory_id)
+                logger.info("Log directory %s (%s) is back", directory.path, directory_id)
+            self.known[directory_id] = KnownDirectory(
+                directory_id=directory_id,
+                path=directory.absolute_path,
+                is_forgotten=before is not None and before.is_forgotten,
+            )
+        offline_paths = {one.absolute_path for one in directories if one.is_offline}
+        for directory_id, absent in self.known.items():
+            if directory_id not in present:
+                self.known[directory_id] = dataclasses.replace(absent, is_away=True)
+                if not absent.is_forgotten and absent.path not in offline_paths:
+                    logger.error(
+                        "Log directory %s, last at %s, is in none of log.dirs: partitions that are only there stay offline until "
+                        "it is back. If it is gone for good: pybroker directories forget %s",
+                        directory_id,
+                        absent.path,
+                        directory_id,
+                    )

@@ -1,0 +1,262 @@
+"""The start's way through the log directories: which logs there are, whose they are, and which of two copies holds.
+
+Steps
+    1. each directory is looked through. What belongs to no partition that the metadata has is set aside as a stray
+    2. each partition's log is opened, recovered where the directory's last stop was unclean. One that cannot be opened is noted
+       with its reason and stays offline alone; an error of the disk takes its directory offline, with what was opened there
+    3. finished moves between directories take their place, unfinished ones are thrown away
+
+Two copies of one partition with one topic id
+    They are there after a power failure that undid half of a move, when a directory that was forgotten comes back, or when
+    somebody has copied one. The first of these rules that tells them apart decides; the other copy becomes a stray:
+
+    1. one in a directory that was forgotten loses
+    2. one that has its topic id wins over one whose `partition.metadata` is lost
+    3. the higher last leader epoch wins: it was the leader's later
+    4. the longer one wins: a finished move has everything, and goes on from there
+    5. the later log start offset wins: no deletion is undone
+    6. the one in the directory that `log.dirs` names first wins; they are the same
+
+    When one of them cannot be opened nothing is settled: the partition is offline, since the other may be the one that counts.
+
+Source: LogManager.loadLogs, LogManager.isStrayKraftReplica of Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from pybroker.log import checkpoint, strays
+from pybroker.log.log import Log
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pybroker.config.topic import TopicConfig
+    from pybroker.log.claims import Claims
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import LogServices
+
+    TopicIdOf = Callable[[TopicPartition], TopicId | None]
+
+logger = logging.getLogger(__name__)
+
+
+class FoundLog(NamedTuple):
+    """A partition's directory. `topic_id` is zero where `partition.metadata` is not there or damaged."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    directory: LogDirectory
+    path: str
+
+
+class UnopenedLog(NamedTuple):
+    """A log that could not be opened; it is left as it is, and its partition is offline."""
+
+    found: FoundLog
+    reason: str
+
+
+class Loader:
+    """Call `load` once. After it `logs`, `unopened` and `interrupted_moves` are what was found.
+
+    `topic_id_of(partition)` is what the metadata has; None there for no such partition. Without it every log is taken.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        claims: Claims,
+        services: LogServices,
+        config_of: Callable[[str], TopicConfig],
+        topic_id_of: TopicIdOf | None,
+    ) -> None:
+        self._directories = directories
+        self._claims = claims
+        self._services = services
+        self._config_of = config_of
+        self._topic_id_of = topic_id_of
+        self._now_ms = services.clock.time_ms()
+        self._futures: list[FoundLog] = []
+        self.logs: dict[TopicPartition, Log] = {}
+        self.unopened: dict[TopicPartition, UnopenedLog] = {}
+        self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
+
+    def load(self) -> None:
+        """See the module. Blocks. Raises KafkaError when the process, not a disk, cannot go on."""
+        found: dict[LogDirectory, list[FoundLog]] = {}
+        for directory in self._directories:
+            self._guarded(directory, lambda one=directory: found.update({one: self._look_through(one)}))  # type: ignore[misc]
+        for directory, logs in found.items():
+            self._guarded(directory, lambda one=directory, all_of=logs: self._open_all(one, all_of))  # type: ignore[misc]
+        for future in self._futures:
+            self._guarded(future.directory, lambda one=future: self._settle_future(one))  # type: ignore[misc]
+        for directory in self._directories:
+            self._guarded(directory, directory.sync_names)
+            for name in (checkpoint.RECOVERY_POINT_FILE, checkpoint.LOG_START_OFFSET_FILE):
+                directory.checkpoint(name).forget()
+
+    @staticmethod
+    def _guarded(directory: LogDirectory, work: Callable[[], object]) -> None:
+        if directory.is_offline:
+            return
+        try:
+            work()
+        except OSError as error:
+            failure = directory.fail(error)
+            if not directory.is_offline:  # too few descriptors, say: half of a directory is not to be taken for all of it
+                raise failure from error
+
+    # --- looking through ---
+
+    def _look_through(self, directory: LogDirectory) -> list[FoundLog]:
+        """The logs to open. Everything else of ours is dealt with."""
+        filesystem = directory.filesystem
+        directory.was_clean = checkpoint.take_clean_shutdown(filesystem, directory.path)
+        found: list[FoundLog] = []
+        for entry in filesystem.list(directory.path):
+            if not entry.is_dir():
+                continue
+            if strays.is_deleted(entry.name):
+                directory.remove_later(self._now_ms, strays.remover(filesystem, entry.path))
+            elif (tp := strays.partition_of_future(entry.name)) is not None:
+                self._futures.append(FoundLog(tp, self._read_topic_id(directory, entry.path), directory, entry.path))
+            elif (tp := strays.partition_of(entry.name)) is not None:
+                one = FoundLog(tp, self._read_topic_id(directory, entry.path), directory, entry.path)
+                if not self._is_set_aside(one):
+                    found.append(one)
+        return found
+
+    def _read_topic_id(self, directory: LogDirectory, path: str) -> TopicId:
+        try:
+            topic_id = checkpoint.read_partition_metadata(directory.filesystem, path)
+        except checkpoint.CorruptCheckpointError as error:
+            logger.warning("no topic id: %s", error)  # torn by a crash of the machine; whoever knows the topic sets it
+            topic_id = None
+        return ZERO_TOPIC_ID if topic_id is None else topic_id
+
+    def _is_set_aside(self, found: FoundLog) -> bool:
+        """Whether the log is of no partition that the metadata has, and was given up."""
+        if self._topic_id_of is None:
+            return False
+        expected = self._topic_id_of(found.topic_partition)
+        if expected is not None and found.topic_id in (expected, ZERO_TOPIC_ID):
+            return False
+        reason = (
+            "belongs to no partition that the metadata has"
+            if expected is None
+            else f"is of topic id {topic_id_text(found.topic_id)}, while the topic is {topic_id_text(expected)} now"
+        )
+        strays.set_aside(found.directory, found.path, found.topic_partition, reason=reason, now_ms=self._now_ms)
+        return True
+
+    # --- opening ---
+
+    def _open_all(self, directory: LogDirectory, found: list[FoundLog]) -> None:
+        count = 0
+        for one in found:
+            log = self._open(one)
+            if log is not None:
+                count += 1
+                self._take(log)
+            elif directory.is_offline:
+                return
+        if count:
+            logger.info("%s: %d logs after %s stop", directory.path, count, "a clean" if directory.was_clean else "an unclean")
+        else:
+            logger.info("%s: no logs yet", directory.path)
+
+    def _open(self, found: FoundLog, *, was_clean: bool | None = None) -> Log | None:
+        """The log; None when it cannot be had, which is noted. Raises OSError."""
+        tp, topic_id, directory, path = found
+        recovery_point = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).offset_for(tp, topic_id)
+        start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)
+        try:
+            return Log.open(
+                tp,
+                topic_id,
+                self._config_of(tp.topic),
+                directory,
+                self._services,
+                was_clean=directory.was_clean if was_clean is None else was_clean,
+                recovery_point=0 if recovery_point is None else recovery_point.offset,
+                log_start_offset=0 if start_offset is None else start_offset.offset,
+                is_start_offset_certain=start_offset is not None and start_offset.is_certain,
+            )
+        except Exception as error:
+            if directory.is_offline:
+                return None
+            logger.exception("the log in %s cannot be opened; the partition is offline, the others are not", path)
+            self._note_unopened(found, f"its log in {path} cannot be opened: {error!r}")
+            return None
+
+    def _note_unopened(self, found: FoundLog, reason: str) -> None:
+        other = self.logs.pop(found.topic_partition, None)
+        if other is not None:
+            other.release()
+            reason += f"; there is another copy in {other.path}"
+            _keep_entries(other.log_directory, found.topic_partition)
+        self.unopened.setdefault(found.topic_partition, UnopenedLog(found, reason))
+        _keep_entries(found.directory, found.topic_partition)
+
+    # --- two copies ---
+
+    def _take(self, log: Log) -> None:
+        tp = log.topic_partition
+        if tp in self.unopened:
+            log.release()
+            _keep_entries(log.log_directory, tp)
+            return
+        other = self.logs.get(tp)
+        if other is None or other.log_directory.is_offline:
+            self.logs[tp] = log
+            return
+        winner, loser = (other, log) if self._rank(other) >= self._rank(log) else (log, other)
+        self.logs[tp] = winner
+        loser.release()
+        reason = (
+            f"is a copy of {tp} that ends at offset {loser.log_end_offset} with epoch {loser.leader_epoch}; "
+            f"{winner.path} ends at {winner.log_end_offset} with epoch {winner.leader_epoch} and is used"
+        )
+        self._guarded(
+            loser.log_directory,
+            lambda: strays.set_aside(loser.log_directory, loser.path, tp, reason=reason, now_ms=self._now_ms),
+        )
+
+    def _rank(self, log: Log) -> tuple[bool, bool, int, int, int]:
+        is_forgotten = self._claims.is_forgotten(log.log_directory)
+        return (
+            not is_forgotten,
+            log.topic_id != ZERO_TOPIC_ID,
+            log.leader_epoch,
+            log.log_end_offset,
+            log.log_start_offset,
+        )
+
+    # --- moves ---
+
+    def _settle_future(self, found: FoundLog) -> None:
+        """Throw an unfinished future away, or take a complete one for the partition's log. Raises OSError."""
+        tp, _, directory, path = found
+        if self._is_set_aside(found) or tp in self.unopened:
+            return
+        if tp in self.logs:
+            strays.delete_later(directory, path, tp, self._now_ms)
+            self.interrupted_moves[tp] = directory
+        elif self._claims.away or any(one.is_offline for one in self._directories):
+            _keep_entries(directory, tp)  # the present log may lie where nobody can look
+        else:
+            name = f"{directory.path}/{tp}"
+            directory.filesystem.rename(path, name)
+            directory.note_names()
+            log = self._open(found._replace(path=name), was_clean=False)
+            if log is not None:
+                self.logs[tp] = log
+
+
+def _keep_entries(directory: LogDirectory, tp: TopicPartition) -> None:
+    for name in checkpoint.OFFSET_FILES:
+        directory.checkpoint(name).keep(tp)

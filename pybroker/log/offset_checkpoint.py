@@ -1,0 +1,196 @@
+"""One offset checkpoint of a log directory, with the topic ids for which Kafka's format has no room.
+
+Idea
+    Kafka's file says `topic partition offset`. A topic that is made again under its name would inherit what its predecessor left
+    there. So a companion of our own, `<name>.topic-ids`, holds the same entries with their topic ids, and the checksum of the
+    Kafka file that it was written with and of the one that this replaced. An entry counts for a log with the same topic id only.
+
+        0                                                version
+        1c291ca3                                         CRC-32 of all that follows
+        7d8f0a11 00000000                                of the Kafka file written with it; of the one before (0: there was none)
+        2                                                number of entries
+        orders 0 500 bvm5vJmXQlWGeEjA2CLIuw              topic, partition, offset, topic id
+
+Crash order
+    The companion is durable first, then the Kafka file is replaced. A crash in between leaves the Kafka file of before, which the
+    companion knows by its checksum: the companion's entries are the newer ones and hold. A Kafka file with any other checksum was
+    written by another program, Kafka for one, or by a version of ours without companions: its entries are of an unknown topic id.
+
+Writers
+    Any thread may run what `writer` returns. One writes at a time, and what was asked for earlier never replaces what was asked
+    for later. What is on the disk already is not written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.log import checkpoint
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_parse, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pybroker.log.filesystem import Filesystem
+
+logger = logging.getLogger(__name__)
+
+COMPANION_SUFFIX: Final = ".topic-ids"
+NO_FILE: Final = 0  # the checksum of a file that is not there
+
+
+class StoredOffset(NamedTuple):
+    """What a checkpoint says of a partition. `topic_id` is zero where it is not known, because another program wrote it."""
+
+    topic_id: TopicId
+    offset: int
+
+
+class BelievedOffset(NamedTuple):
+    """What a log may make of it. Not certain: it may be of an older topic of that name, so it must not cost a record."""
+
+    offset: int
+    is_certain: bool
+
+
+class OffsetCheckpoint:
+    """One checkpoint file of one log directory. `read`, `offset_for`, `keep` and `writer` belong to the loop."""
+
+    __slots__ = ("_checksum", "_content", "_kept", "_lock", "_requests", "_stored", "_written", "filesystem", "path")
+
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self.filesystem = filesystem
+        self.path = path
+        self._lock = threading.Lock()
+        self._stored: dict[TopicPartition, StoredOffset] | None = None
+        self._kept: dict[TopicPartition, StoredOffset] = {}
+        self._requests = 0
+        self._written = 0  # number of the request whose content is on the disk
+        self._content: bytes | None = None  # of the companion on the disk, without its checksums; None: not known
+        self._checksum: int | None = None  # of the Kafka file on the disk; None: not known
+
+    # --- reading ---
+
+    def read(self) -> Mapping[TopicPartition, StoredOffset]:
+        """What the file says, as of the first call. A damaged file counts as empty, with a warning. Raises OSError."""
+        if self._stored is None:
+            self._stored = self._read()
+        return self._stored
+
+    def offset_for(self, tp: TopicPartition, topic_id: TopicId) -> BelievedOffset | None:
+        """What the file says of a log with that topic id; None when it says nothing, or that of another topic. Raises OSError."""
+        stored = self.read().get(tp)
+        if stored is None:
+            return None
+        if ZERO_TOPIC_ID in (stored.topic_id, topic_id):
+            return BelievedOffset(stored.offset, is_certain=False)
+        if stored.topic_id != topic_id:
+            logger.info(
+                "%s: the entry of %s is of topic id %s, not of %s: ignored",
+                self.path,
+                tp,
+                topic_id_text(stored.topic_id),
+                topic_id_text(topic_id),
+            )
+            return None
+        return BelievedOffset(stored.offset, is_certain=True)
+
+    def _read(self) -> dict[TopicPartition, StoredOffset]:
+        try:
+            return read_stored(self.filesystem, self.path)
+        except checkpoint.CorruptCheckpointError as error:
+            logger.warning("ignoring a checkpoint: %s", error)  # they only spare work: none is always right
+            return {}
+
+    def forget(self) -> None:
+        """Give the memory of what was read back; the next `read` looks at the file again."""
+        self._stored = None
+
+    # --- writing ---
+
+    def keep(self, tp: TopicPartition) -> None:
+        """Write what was read of a partition again each time: its log cannot be opened now, but it may be some day."""
+        stored = self.read().get(tp)
+        if stored is not None:
+            self._kept[tp] = stored
+
+    def drop(self, tp: TopicPartition) -> None:
+        """The opposite of `keep`."""
+        self._kept.pop(tp, None)
+
+    def writer(self, offsets: Mapping[TopicPartition, StoredOffset]) -> Callable[[], None]:
+        """What replaces the entries by `offsets`, durably, in whatever thread it runs. It blocks, and raises OSError."""
+        self._requests += 1
+        number, entries = self._requests, {**self._kept, **offsets}
+        return lambda: self._write(number, entries)
+
+    def _write(self, number: int, entries: Mapping[TopicPartition, StoredOffset]) -> None:
+        with self._lock:
+            if number <= self._written:
+                return  # a newer one was faster
+            ordered = sorted(entries.items())
+            content = _companion_entries(ordered)
+            if content != self._content:
+                before = _checksum_of(self.filesystem, self.path) if self._checksum is None else self._checksum
+                kafka = checkpoint.offsets_text({tp: stored.offset for tp, stored in ordered})
+                after = zlib.crc32(kafka)
+                self._content = self._checksum = None  # until both are there
+                companion = _with_checksums(content, after, before)
+                self.filesystem.replace_file(self.path + COMPANION_SUFFIX, companion, sync=True)
+                self.filesystem.replace_file(self.path, kafka, sync=True)
+                self._content, self._checksum = content, after
+            self._written = number
+
+
+def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, StoredOffset]:
+    """The checkpoint at `path` with the topic ids of its companion. Raises OSError, CorruptCheckpointError.
+
+    A damaged companion is one that is not there. Without the checkpoint itself there is nothing: a person has removed it, or the
+    first one was never finished.
+    """
+    if not filesystem.exists(path):
+        return {}
+    companion = _read_companion(filesystem, path + COMPANION_SUFFIX)
+    if companion is not None:
+        checksums, stored = companion
+        if _checksum_of(filesystem, path) in checksums:
+            return stored
+        logger.info("%s was written by another program: its entries are taken where they fit the logs", path)
+    return {tp: StoredOffset(ZERO_TOPIC_ID, offset) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
+
+
+def _checksum_of(filesystem: Filesystem, path: str) -> int:
+    return zlib.crc32(filesystem.read_file(path)) if filesystem.exists(path) else NO_FILE
+
+
+def _companion_entries(entries: list[tuple[TopicPartition, StoredOffset]]) -> bytes:
+    lines = [f"{topic} {partition} {one.offset} {topic_id_text(one.topic_id)}\n" for (topic, partition), one in entries]
+    return f"{len(lines)}\n{''.join(lines)}".encode()
+
+
+def _with_checksums(entries: bytes, after: int, before: int) -> bytes:
+    body = f"{after:08x} {before:08x}\n".encode() + entries
+    return f"{checkpoint.VERSION}\n{zlib.crc32(body):08x}\n".encode() + body
+
+
+def _read_companion(filesystem: Filesystem, path: str) -> tuple[tuple[int, int], dict[TopicPartition, StoredOffset]] | None:
+    """Both checksums and the entries; None when there is no companion or it is damaged."""
+    if not filesystem.exists(path):
+        return None
+    try:
+        version, own, body = filesystem.read_file(path).split(b"\n", 2)
+        if int(version) != checkpoint.VERSION or int(own, 16) != zlib.crc32(body):
+            raise ValueError("an unknown version or a wrong checksum")
+        checksums, count, *lines = body.decode().split("\n")
+        after, before = (int(text, 16) for text in checksums.split(" "))
+        stored: dict[TopicPartition, StoredOffset] = {}
+        for line in lines[: int(count)]:
+            topic, partition, offset, topic_id = line.split(" ")
+            stored[TopicPartition(topic, int(partition))] = StoredOffset(topic_id_parse(topic_id), int(offset))
+    except ValueError as error:
+        logger.warning("ignoring %s: %s; the entries beside it count as of unknown topics", path, error)
+        return None
+    return (after, before), stored
