@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.log import checkpoint
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.offset_checkpoint import OffsetCheckpoint, StoredOffset
 from pybroker.log.time_index import ENTRY
-from pybroker.model import TopicPartition
+from pybroker.model import TopicId, TopicPartition
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange
 from pybroker.pipeline.datasource.stream import StreamPlanner
@@ -126,6 +129,17 @@ def test_times_that_the_broker_set_bound_batches_from_above(tmp_path: Path) -> N
     lay_down(tmp_path, {0: b"".join(parts)}, high_watermark=5)
     only = constraints(("timestamp", "LessThan", EPOCH + timedelta(milliseconds=START_MS + 3000)))
     assert [record.offset for record in read_all(plan(tmp_path, only), 31, parsed(tmp_path))] == [0, 1, 2]
+
+
+def test_a_start_offset_of_an_older_topic_of_the_name_hides_nothing(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    records = data.append(5)
+    data.checkpoint()
+    path = f"{tmp_path}/{checkpoint.LOG_START_OFFSET_FILE}"
+    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(TopicId(b"an older topic\0\0"), 3)})()
+    assert data.read() == records
+    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(data.log().topic_id, 3)})()
+    assert data.read() == records[3:]
 
 
 def test_topics_and_partitions_are_chosen_by_name(tmp_path: Path) -> None:

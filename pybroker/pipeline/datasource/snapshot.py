@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint, producer_snapshot
 from pybroker.log.names import offset_of
+from pybroker.log.offset_checkpoint import StoredOffset, read_stored
 from pybroker.log.segment_files import DATA_SUFFIX, SWAP_SUFFIX
-from pybroker.model import TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts
 from pybroker.pipeline.errors import PipelineError
@@ -101,18 +102,31 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
                 f"{directory} has no {checkpoint.REPLICATION_OFFSET_FILE} (a broker writes it every few seconds), so what is "
                 "committed is not known; the option until=logEnd reads to the last whole batch"
             )
-        known = None if options.is_until_log_end or watermarks is None else watermarks.get(tp, 0)
-        yield Place(tp, f"{directory}/{entry.name}", starts.get(tp, 0), known)
+        path = f"{directory}/{entry.name}"
+        known = None if options.is_until_log_end or watermarks is None else _offset_in(watermarks, tp, path)
+        yield Place(tp, path, _offset_in(starts, tp, path), known)
     if not seen_topics and not FILESYSTEM.exists(f"{directory}/{checkpoint.META_PROPERTIES_FILE}"):
         raise PipelineError(
             f"{directory} is no broker's data directory: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
         )
 
 
-def _checkpoint(directory: str, name: str) -> dict[TopicPartition, int] | None:
+def _offset_in(stored: Mapping[TopicPartition, StoredOffset], tp: TopicPartition, path: str) -> int:
+    """What a checkpoint says of the log in `path`; 0 when it says nothing of that topic, or only of an older one of the name."""
+    one = stored.get(tp)
+    if one is None:
+        return 0
+    try:
+        topic_id = checkpoint.read_partition_metadata(FILESYSTEM, path)
+    except (OSError, checkpoint.CorruptCheckpointError):
+        topic_id = None
+    return 0 if topic_id is not None and one.topic_id not in (topic_id, ZERO_TOPIC_ID) else one.offset
+
+
+def _checkpoint(directory: str, name: str) -> dict[TopicPartition, StoredOffset] | None:
     path = f"{directory}/{name}"
     try:
-        return checkpoint.read_offsets(FILESYSTEM, path) if FILESYSTEM.exists(path) else None
+        return read_stored(FILESYSTEM, path) if FILESYSTEM.exists(path) else None
     except checkpoint.CorruptCheckpointError as error:
         raise PipelineError(f"a damaged checkpoint: {error}") from error
 
