@@ -154,12 +154,12 @@ class Filesystem:
 
     def create_new(self, path: str) -> None:
         """Make the file with no bytes in it. Raises FileExistsError where there is one that has any: it is not touched."""
-        fd = _open(path, _READ_WRITE)
+        fd = self.open(path, writable=True, create=True)
         try:
-            if os.fstat(fd).st_size:
+            if self.size(fd):
                 raise FileExistsError(errno.EEXIST, "the new file exists and is not empty", path)
         finally:
-            os.close(fd)
+            self.close(fd)
 
     def rename(self, source: str, target: str) -> None:
         """Atomically; what was at `target` is gone."""
