@@ -13,7 +13,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check unit random integration spark environment clean
+.PHONY: run test check unit random sanitize integration spark environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -32,6 +32,9 @@ unit: $(VENV)/.test
 random: $(VENV)/.test  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "make random SEED=$$seed"; \
 	  PYTHONHASHSEED=$$seed $(BIN)/python -m pytest tests -n 2 --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; done
+
+sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python -m tests.sanitize
 
 integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
 	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder

@@ -1,0 +1,143 @@
+"""One of two data directories has no room left: its partitions are offline, the others go on; nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.broker import BrokerProcess, is_kafka
+from integration.small_disk import SmallDisk, small_disk
+from integration.wire import Read, Wire, values
+from pybroker.protocol.error_codes import ErrorCode
+
+pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
+
+TOPIC, PARTITIONS, GROUPS = "wide", 4, 8
+T0_MS = 1_700_000_000_000
+DISK_BYTES = 4 << 20
+OFFLINE = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+
+
+class Setting:
+    """A broker with two directories, the second of them small, and what it acknowledged."""
+
+    def __init__(self, folder: Path, disk: SmallDisk) -> None:
+        self.disk, self.large = disk, folder / "large"
+        self.broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "4", "log.segment.bytes": "100000"})
+        self.broker.data_dir = Path(f"{self.large},{disk.path}")
+        self.broker.start()
+        self.wire = Wire(self.broker.bootstrap)
+        self.records: dict[int, dict[int, bytes]] = {n: {} for n in range(PARTITIONS)}
+        self.offsets: dict[str, int] = {}
+        assert self.wire.create_topic(TOPIC, PARTITIONS, {}) == 0
+        self.small = [n for n in range(PARTITIONS) if (disk.seen / f"{TOPIC}-{n}").is_dir()]
+        assert 0 < len(self.small) < PARTITIONS, "both directories have some"
+
+    def restart(self, *, is_kill: bool = False) -> None:
+        self.wire.close()
+        if is_kill:
+            self.broker.kill()
+        else:
+            self.broker.stop()
+        self.broker.start()
+        self.wire = Wire(self.broker.bootstrap)
+
+    def produce(self, partition: int, size: int) -> int:
+        """One batch of five records. Returns the error."""
+        texts = [b"%d:%d:" % (partition, len(self.records[partition]) + n) + bytes(size) for n in range(5)]
+        error, first = self.wire.produce(TOPIC, partition, values(0, [(None, text) for text in texts], T0_MS))
+        if not error:
+            self.records[partition] |= dict(enumerate(texts, first))
+        return error
+
+    def commit(self, group: str, *, wait_s: float = 60) -> int:
+        offset = self.offsets.get(group, 0) + 1
+        error = self.wire.commit(group, TOPIC, 0, offset, wait_s=wait_s)
+        if not error:
+            self.offsets[group] = offset
+        return error
+
+    def check(self, *, may_be_offline: bool = False) -> None:
+        """All that was acknowledged can be read where it was said to be, and lies without a gap."""
+        for partition, wanted in self.records.items():
+            read: Read = self.wire.read_all(TOPIC, partition)
+            if may_be_offline and partition in self.small and read.error == ErrorCode.KAFKA_STORAGE_ERROR:
+                continue
+            assert read.error == 0, f"partition {partition}: {ErrorCode(read.error).name}"
+            found = {record.offset: record.value for record in read.records}
+            assert list(found) == list(range(len(found))), "dense"
+            assert {offset: found.get(offset) for offset in wanted} == wanted
+        for group, offset in self.offsets.items():
+            error, found_offset = self.wire.committed(group, TOPIC, 0, wait_s=0 if may_be_offline else 60)
+            if not may_be_offline or error not in OFFLINE:
+                assert (error, found_offset) == (0, offset)
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    with small_disk(tmp_path / "small", DISK_BYTES) as disk:
+        monkeypatch.setenv("PYBROKER_TEST_COMMAND", disk.inside())
+        made = Setting(tmp_path, disk)
+        try:
+            yield made
+        finally:
+            made.wire.close()
+            made.broker.close()
+
+
+def by_produce(setting: Setting) -> None:
+    """A batch does not fit whole."""
+    setting.disk.fill(150_000)
+    while not (error := setting.produce(setting.small[0], 5_000)):
+        assert setting.disk.free_bytes > 0
+    assert error == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def by_commit(setting: Setting) -> None:
+    """An offset of a group whose coordinator lies there does not fit."""
+    setting.disk.fill(0)
+    errors: set[int] = set()
+    for _ in range(500):
+        errors |= {setting.commit(f"group-{n}", wait_s=0) for n in range(GROUPS) if f"group-{n}" in setting.offsets}
+        if errors - {0}:
+            break
+    assert errors - {0} <= OFFLINE
+    assert errors - {0}, "there was no room, but it was committed"
+
+
+def by_creation(setting: Setting) -> None:
+    """A directory for a new partition, or a file in it, cannot be made."""
+    setting.disk.fill(0)
+    errors = {setting.wire.create_topic(f"new-{n}", 4, {}) for n in range(40)}
+    assert errors <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@pytest.mark.parametrize(
+    ("fill_up", "is_kill"), [(by_produce, False), (by_produce, True), (by_commit, True), (by_creation, True)]
+)
+def test_a_directory_without_room(setting: Setting, fill_up: Callable[[Setting], None], is_kill: bool) -> None:
+    for partition in range(PARTITIONS):
+        assert setting.produce(partition, 100) == 0
+    for number in range(GROUPS):
+        assert setting.commit(f"group-{number}") == 0
+    fill_up(setting)
+    assert setting.broker.is_running
+    large = [n for n in range(PARTITIONS) if n not in setting.small]
+
+    def serves_the_rest() -> None:
+        assert [setting.produce(partition, 5_000) for partition in large] == [0] * len(large)
+        assert {setting.produce(partition, 50_000) for partition in setting.small} == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert [setting.produce(partition, 100) for partition in large] == [0] * len(large)
+        setting.check(may_be_offline=True)
+        assert setting.broker.is_running
+
+    serves_the_rest()
+    setting.disk.empty()
+    setting.restart(is_kill=is_kill)
+    setting.check()
+    assert [setting.produce(partition, 5_000) for partition in range(PARTITIONS)] == [0] * PARTITIONS
+    assert {setting.commit(f"group-{number}") for number in range(GROUPS)} == {0}
+    setting.check()
+    assert "unexpected" not in setting.broker.log_text

@@ -1,0 +1,187 @@
+"""One request at a time over one connection, with its error code: for tests whose model has to know what was acknowledged.
+
+A client library would try again behind the test's back. `LostError` says that the connection ended before the response came:
+whether the request was carried out is not known.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from integration import raw
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import decode_response, encode_request, response_class
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pybroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.records.batch import Record, batches
+from pybroker.records.build import build_batch
+
+EARLIEST, LATEST = -2, -1
+TOPIC = 2
+WAIT_S = 60
+NOT_YET = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+
+
+class LostError(ConnectionError):
+    """The connection ended before the response came."""
+
+
+class Read(NamedTuple):
+    """What a fetch from `offset` on gave: the error, the limits of the log, and the records, checked against their checksums."""
+
+    error: int
+    start: int
+    end: int
+    records: list[Record]
+
+
+def values(first: int, pairs: Iterable[tuple[bytes | None, bytes | None]], time_ms: int) -> list[Record]:
+    """Records with the offset deltas that a producer gives them."""
+    return [Record(first + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
+
+
+class Wire:
+    """A client that sends what it is told, once."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._connection = raw.Connection(bootstrap)
+        self._ids = itertools.count()
+
+    def close(self) -> None:
+        self._connection.socket.close()
+
+    def ask(self, key: ApiKey, version: int, request: object) -> Any:
+        """Raises LostError."""
+        number = next(self._ids)
+        parts = encode_request(request, version, number, "a test")
+        try:
+            self._connection.socket.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no late parts
+            size = int.from_bytes(self._connection.receive_exactly(4))
+            frame = memoryview(self._connection.receive_exactly(size))
+        except OSError as error:
+            raise LostError(str(error)) from error
+        found, response = decode_response(response_class(key), version, frame)
+        assert found == number
+        return response
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> int:
+        wanted = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=wanted)
+        (made,) = self.ask(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic])).topics
+        return int(made.error_code)
+
+    def delete_topic(self, name: str) -> int:
+        (gone,) = self.ask(ApiKey.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)).responses
+        return int(gone.error_code)
+
+    def produce(self, topic: str, partition: int, records: Sequence[Record], *, acks: int = -1, **batch: Any) -> tuple[int, int]:
+        """One batch. Returns the error and the offset of its first record."""
+        data = PartitionProduceData(index=partition, records=bytes(build_batch(records, **batch)))
+        request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+        (answered,) = self.ask(ApiKey.PRODUCE, 9, request).responses
+        (one,) = answered.partition_responses
+        return one.error_code, one.base_offset
+
+    def fetch(self, topic: str, partition: int, offset: int, *, bytes_max: int = 1 << 20) -> Read:
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])])
+        (answered,) = self.ask(ApiKey.FETCH, 11, request).responses
+        (one,) = answered.partitions
+        found: list[Record] = []
+        for batch in batches(bytes(one.records or b"")):
+            batch.ensure_valid()
+            found += batch.records()
+        return Read(
+            one.error_code, one.log_start_offset, one.high_watermark, [record for record in found if record.offset >= offset]
+        )
+
+    def read_all(self, topic: str, partition: int, offset: int = 0, *, bytes_max: int = 1 << 20) -> Read:
+        """Fetch after fetch up to the end, from `offset` or the start of the log on."""
+        found: list[Record] = []
+        while True:
+            read = self.fetch(topic, partition, offset, bytes_max=bytes_max)
+            if read.error == ErrorCode.OFFSET_OUT_OF_RANGE and not found:
+                start = self.limit(topic, partition, EARLIEST)
+                if offset < start:
+                    offset = start
+                    continue
+            if read.error or not read.records:
+                return read._replace(records=found)
+            found += read.records
+            offset = found[-1].offset + 1
+
+    def limit(self, topic: str, partition: int, which: int) -> int:
+        """The first offset (EARLIEST) or the one after the last (LATEST)."""
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=which)])
+        (answered,) = self.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
+        (one,) = answered.partitions
+        assert one.error_code == 0, one
+        return int(one.offset)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
+        """Returns the error and where the log begins now."""
+        asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)])
+        (answered,) = self.ask(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000)).topics
+        (one,) = answered.partitions
+        return one.error_code, one.low_watermark
+
+    def configure(self, topic: str, key: str, value: str) -> int:
+        changes = [AlterableConfig(name=key, config_operation=0, value=value)]
+        asked = AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
+        (one,) = self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+        return int(one.error_code)
+
+    def find_coordinator(self, group: str) -> int:
+        return int(self.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group)).error_code)
+
+    def commit(self, group: str, topic: str, partition: int, offset: int, *, wait_s: float = WAIT_S) -> int:
+        """As a simple consumer, which is no member. Waits so long for a coordinator that is not there yet."""
+        one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        topics = [OffsetCommitRequestTopic(name=topic, partitions=[one])]
+        end = time.monotonic() + wait_s
+        while True:
+            (answered,) = self.ask(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(group_id=group, topics=topics)).topics
+            (done,) = answered.partitions
+            if done.error_code not in NOT_YET or time.monotonic() > end:
+                return int(done.error_code)
+            self.find_coordinator(group)  # which makes the topic of offsets, the first time
+            time.sleep(0.01)
+
+    def committed(self, group: str, topic: str, partition: int, *, wait_s: float = WAIT_S) -> tuple[int, int]:
+        """The error and the offset, -1 without. Waits so long for a coordinator that is not there yet."""
+        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
+        end = time.monotonic() + wait_s
+        while True:
+            answered = self.ask(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(group_id=group, topics=topics))
+            if answered.error_code not in NOT_YET or time.monotonic() > end:
+                break
+            time.sleep(0.01)
+        if answered.error_code:
+            return answered.error_code, -1
+        (one,) = answered.topics[0].partitions
+        return one.error_code, one.committed_offset
+
+    def producer_id(self) -> tuple[int, int]:
+        """A new id and its epoch."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        made = self.ask(ApiKey.INIT_PRODUCER_ID, 2, request)
+        assert made.error_code == 0
+        return made.producer_id, made.producer_epoch

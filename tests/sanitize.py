@@ -1,0 +1,77 @@
+"""The native extensions under AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`, or `python -m tests.sanitize`.
+
+A copy of the sources below build/sanitize gets extensions of its own, so that those in use stay as they are, and the unit tests
+that run native code run there, or those that are named. Needs gcc (or what CC names) with its sanitizers, on Linux. The first
+fault ends the run with a report of the stacks; leaks are not looked for, as CPython itself keeps what it made. Every allocation
+of Python's is made by malloc, else the sanitizer would see arenas in place of objects.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PLACE: Final = ROOT / "build" / "sanitize"
+COPIED: Final = ("pybroker", "tests", "benchmarks", "conftest.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
+NATIVE_TESTS: Final = (
+    "tests/records", "tests/protocol", "tests/replication", "tests/metrics", "tests/fuzz", "tests/log/test_append_ways.py",
+    "tests/api/test_produce_ways.py", "tests/api/test_produce.py", "tests/api/test_fetch_loops.py", "tests/api/test_fetch.py",
+    "tests/api/test_error_counts.py", "tests/pipeline/test_datasource_reading.py", "tests/pipeline/test_datasource_kafka.py",
+)  # fmt: skip
+
+
+def build() -> None:
+    """Copy the sources and build their extensions with the sanitizers; what did not change is not built again."""
+    for name in COPIED:
+        source, target = ROOT / name, PLACE / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
+            shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+        else:
+            PLACE.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": FLAGS}
+    subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=PLACE, env=environment, check=True)
+    sources = sorted(path.with_suffix("") for path in PLACE.glob("pybroker/**/*.pyx"))
+    missing = [str(path.relative_to(PLACE)) for path in sources if not [*path.parent.glob(f"{path.name}.*.so")]]
+    if missing:  # an extension is optional, and its twin would hide that it was not built
+        raise SystemExit(f"not built with the sanitizers: {', '.join(missing)}; the compiler said why above")
+
+
+def environment() -> dict[str, str]:
+    """What a Python needs to load those extensions, and to see what they do to memory."""
+    compiler = os.environ.get("CC", "gcc")
+    asked = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    return {
+        **os.environ,
+        "LD_PRELOAD": asked.stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(PLACE),
+        "TEST_MEMORY_BYTES": "0",  # the sanitizer's own memory is no measure
+    }
+
+
+def main(asked: list[str]) -> int:
+    """Build, then run the tests that are asked for, or those that run native code. Returns pytest's code."""
+    build()
+    code = "import pybroker.records._native as m; print(m.__file__)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=PLACE, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.startswith(str(PLACE)), loaded.stdout
+    tests = asked or [name for name in NATIVE_TESTS if (PLACE / name).exists()]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", *tests], cwd=PLACE, env=environment(), check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
