@@ -121,6 +121,12 @@ class Setting:
         now_ms = self.disk.clock.time_ms()
         return self.log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=now_ms, origin=origin).first_offset
 
+    def append_without_a_key(self, *more: Record) -> None:
+        """As it was before the topic was compacted."""
+        compact, self.log.config = self.log.config, Disk(self.disk.path).config
+        self.append(build_batch([Record(0, START_MS, None, b"x"), *more]))
+        self.log.config = compact
+
     def end_transaction(self, producer: Producer, kind: ControlType) -> int:
         marker = build_transaction_marker(
             TransactionMarker(kind, 0),
@@ -293,10 +299,7 @@ def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
     """They are from before the topic was compacted."""
     setting = Setting(tmp_path)
-    compact = setting.log.config
-    setting.log.config = Disk(tmp_path).config
-    setting.append(build_batch([Record(0, START_MS, None, b"x"), Record(1, START_MS, b"k", b"y")]))
-    setting.log.config = compact
+    setting.append_without_a_key(Record(1, START_MS, b"k", b"y"))
     setting.roll()
     setting.clean()
     assert setting.records() == [(1, b"k", b"y")]
@@ -333,6 +336,19 @@ def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path: Path) 
     setting.roll()
     setting.clean()
     assert all(batch.record_count for batch in read_batches(setting.log)), "it has written something newer"
+
+
+def test_the_last_batch_of_what_is_cleaned_says_where_that_ends(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.put((b"a", b"1"))
+    setting.append_without_a_key()
+    setting.roll()
+    setting.put((b"a", b"2"))
+    setting.clean()
+    assert [(batch.base_offset, batch.record_count) for batch in read_batches(setting.log)] == [(0, 1), (1, 0), (2, 1)]
+    setting.roll()
+    setting.clean()
+    assert [(batch.base_offset, batch.record_count) for batch in read_batches(setting.log)] == [(2, 1)]
 
 
 def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: Path) -> None:

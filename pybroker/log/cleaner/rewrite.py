@@ -2,7 +2,8 @@
 
 Everything is done in steps, so that the loop's other work comes between: a step gives the bytes that it read and wrote, or what
 must be run in a thread before the next one. A batch from which nothing goes is copied as it is; one that loses records keeps its
-offsets, producer and codec; one that loses all of them stays, empty, while it is the last that its producer wrote.
+offsets, producer and codec; one that loses all of them stays, empty, while it is the last that its producer wrote, and when it is
+the last of what is cleaned: it says where that ends.
 
 Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords.filterTo; KIP-534.
 """
@@ -200,7 +201,7 @@ def _retained(
     if batch.record_count and not loses_all:
         section, count, max_timestamp, tombstones = retain(base_timestamp)
     if count == 0:
-        if not _is_last_of_producer(log, batch):
+        if batch.next_offset != keys.latest_offset + 1 and not _is_last_of_producer(log, batch):
             return None
         return batch.data if batch.record_count == 0 else _emptied(batch)
     if horizon_ms is None and (tombstones or marks_nothing):

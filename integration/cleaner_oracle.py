@@ -1,0 +1,291 @@
+"""Apache Kafka's cleaner and ours on the same log: what each of them keeps, batch by batch.
+
+    python -m integration.cleaner_oracle --seed 1 --cases 500
+
+draws logs (keys, tombstones, records without a key, idempotent and transactional producers, every codec, old and new timestamps,
+large and small batches and segments), has both clean them in several passes at the same times, and tells where they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.kafka_peer import classpath
+from pybroker.log.checkpoint import CLEANER_OFFSET_FILE, read_offsets
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.results import AppendOrigin
+from pybroker.log.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.records.batch import BatchView, Record, batches
+from pybroker.records.build import build_batch
+from pybroker.records.compression import CompressionType
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append
+from tests.log.test_cleaner import Setting
+
+PROGRAM = Path(__file__).parent / "KafkaCleaner.java"
+DAY_MS = 86_400_000
+EXIT_TIMEOUT_S = 30
+MAX_IDEMPOTENT = 10
+"""Producers with a greater id are transactional."""
+
+
+class KeptBatch(NamedTuple):
+    """A batch of a cleaned log, with all that a reader may go by."""
+
+    base_offset: int
+    last_offset: int
+    is_control: bool
+    attributes: int
+    producer: tuple[int, int, int]
+    max_timestamp: int
+    delete_horizon_ms: int | None
+    records: tuple[tuple[int, bytes | None, bytes | None, int], ...]
+
+
+class Unsynced(Filesystem):
+    """Nothing here is meant to last."""
+
+    def sync(self, fd: int) -> None:
+        pass
+
+
+class KafkaCleaner:
+    """The JVM with Kafka's cleaner (KafkaCleaner.java)."""
+
+    def __init__(self, release: str = "3.9.2") -> None:
+        self._process = subprocess.Popen(
+            ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath(release), str(PROGRAM)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def clean(
+        self, directory: Path, *, high_watermark: int, now_ms: int, first_dirty_offset: int, settings: dict[str, object]
+    ) -> tuple[int, int, int]:
+        """One pass. Returns where it began, what it could not clean, and where it ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        words = [directory, high_watermark, now_ms, first_dirty_offset, *(f"{name}={value}" for name, value in settings.items())]
+        self._process.stdin.write("\t".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"Kafka's cleaner ended: {self._process.communicate(timeout=EXIT_TIMEOUT_S)[1]}")
+        began, uncleanable, ended = map(int, line.split())
+        return began, uncleanable, ended
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._process.communicate(timeout=EXIT_TIMEOUT_S)
+
+
+@dataclass
+class Pass:
+    """What both did in one pass, and what is left."""
+
+    ours: list[KeptBatch]
+    theirs: list[KeptBatch]
+    ended: tuple[int, int]
+
+
+def offsets_and_keys(kept: list[KeptBatch]) -> list[tuple[int, bytes | None]]:
+    """Of records; control records are by their kind."""
+    return [(offset, key) for batch in kept for offset, key, _, _ in batch.records]
+
+
+def kept_in(directory: Path) -> list[KeptBatch]:
+    """All batches of a log's directory."""
+    assert not [path for path in directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+    return [
+        _kept(batch) for path in sorted(directory.glob("*" + DATA_SUFFIX)) for batch in batches(memoryview(path.read_bytes()))
+    ]
+
+
+def _kept(batch: BatchView) -> KeptBatch:
+    assert batch.is_valid
+    producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+    records = tuple((one.offset, one.key, one.value, one.timestamp) for one in batch.records())
+    return KeptBatch(
+        batch.base_offset,
+        batch.last_offset,
+        batch.is_control,
+        batch.attributes,
+        producer,
+        batch.max_timestamp,
+        batch.delete_horizon_ms,
+        records,
+    )
+
+
+class Case:
+    """One log, drawn by a seed, of which each cleaner gets a copy. It had `record_count` records, with its markers."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self._random = seeded = random.Random(seed)
+        self._sequences: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._keys = [b"", *(b"key-%d" % n for n in range(seeded.choice([2, 5, 30])))]
+        self._theirs = folder / "theirs" / str(TP)
+        self._bounds: list[int] = []
+        now_ms = self._write(folder / "ours", seeded.choice([10, 60, 120, 120]))
+        whole = kept_in(folder / "ours" / str(TP))
+        self.record_count = len(offsets_and_keys(whole))
+        self.marker_count = sum(batch.is_control for batch in whole)
+        shutil.copytree(folder / "ours" / str(TP), self._theirs)
+        segment_bytes, retention_ms = seeded.choice([600, 1500, 6000, 1 << 20]), seeded.choice([0, 0, DAY_MS, 100_000 * DAY_MS])
+        lag_ms = seeded.choice([0, 0, 0, DAY_MS])
+        self._settings = {
+            "cleanup.policy": "compact",
+            "segment.bytes": segment_bytes,
+            "delete.retention.ms": retention_ms,
+            "min.compaction.lag.ms": lag_ms,
+        }
+        self._ours = Setting(
+            folder / "ours",
+            filesystem=Unsynced(),
+            segment_bytes=segment_bytes,
+            delete_retention_ms=retention_ms,
+            min_compaction_lag_ms=lag_ms,
+        )
+        self._ours.disk.clock.advance(now_ms - START_MS)
+
+    def _write(self, folder: Path, count: int) -> int:
+        """Fill a log that is not compacted yet, so that there may be records without a key. Returns the time at its end."""
+        seeded = self._random
+        time_type = seeded.choice(["CreateTime", "CreateTime", "LogAppendTime"])
+        disk = Disk(folder, filesystem=Unsynced(), segment_bytes=1 << 20, message_timestamp_type=time_type)
+        logs = disk.manager()
+        logs.start()
+        log = logs.create(TP, TOPIC_ID, disk.config)
+        for _ in range(count):
+            disk.clock.advance(seeded.choice([0, 1, 1000, DAY_MS // 10]))
+            chance = seeded.random()
+            if chance < 0.15:
+                log.roll(disk.clock.time_ms())
+            elif chance < 0.35 and self._open:
+                self._end(log, seeded.choice(sorted(self._open)))
+            else:
+                append(log, self._batch(disk.clock.time_ms()))
+        for producer_id in sorted(self._open) if seeded.random() < 0.7 else ():
+            self._end(log, producer_id)
+        log.roll(disk.clock.time_ms())
+        self._bounds = [segment.base_offset for segment in log.segments][1:]
+        append(log, self._batch(disk.clock.time_ms()))
+        self._bounds.append(log.log_end_offset)
+        logs.stop()
+        return disk.clock.time_ms()
+
+    def _batch(self, now_ms: int) -> bytearray:
+        seeded = self._random
+        size, value_bytes, has_all_keys = seeded.choice([1, 1, 2, 5, 40]), seeded.choice([3, 30, 200]), seeded.random() < 0.9
+        records = []
+        for n in range(size):
+            key = seeded.choice(self._keys) if has_all_keys or seeded.random() < 0.5 else None
+            value = None if key is not None and seeded.random() < 0.2 else seeded.randbytes(seeded.randrange(value_bytes))
+            records.append(Record(n, now_ms - seeded.choice([0, 0, 5, DAY_MS, 3 * DAY_MS]), key, value))
+        codec = seeded.choice(list(CompressionType))
+        producer_id = seeded.choice([-1, -1, -1, 1, 2, 11, 12, 13])
+        if producer_id < 0:
+            return build_batch(records, compression=codec)
+        sequence = self._sequences.get(producer_id, 0)
+        self._sequences[producer_id] = sequence + size
+        is_transactional = producer_id > MAX_IDEMPOTENT
+        if is_transactional:
+            self._open.add(producer_id)
+        return build_batch(
+            records,
+            compression=codec,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
+
+    def _end(self, log: Log, producer_id: int) -> None:
+        self._open.discard(producer_id)
+        now_ms = log.services.clock.time_ms()
+        kind = self._random.choice([ControlType.COMMIT, ControlType.ABORT])
+        marker = build_transaction_marker(
+            TransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=now_ms
+        )
+        log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+
+    def passes(self, kafka: KafkaCleaner) -> Iterator[Pass]:
+        """Have both clean up to a high watermark that grows, at times between which tombstones may come of age."""
+        ours, ended = self._ours, 0
+        steps = sorted(self._random.sample(self._bounds, min(len(self._bounds), self._random.choice([1, 3, 9, 20]))))
+        for high_watermark in steps:
+            ours.disk.clock.advance(self._random.choice([0, 1, DAY_MS + 1, 5 * DAY_MS]))
+            ours.restart(is_clean=True)
+            ours.high_watermark = high_watermark
+            ours.log.producers.on_high_watermark(high_watermark)
+            ours.clean()
+            _, _, ended = kafka.clean(
+                self._theirs,
+                high_watermark=high_watermark,
+                now_ms=ours.disk.clock.time_ms(),
+                first_dirty_offset=ended,
+                settings=self._settings,
+            )
+            ours_ended = read_offsets(Filesystem(), f"{ours.disk.path}/{CLEANER_OFFSET_FILE}").get(TP, 0)
+            yield Pass(kept_in(ours.disk.log_path), kept_in(self._theirs), (ours_ended, ended))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._ours.logs.abandon()
+
+
+def run(kafka: KafkaCleaner, seed: int) -> list[str]:
+    """One case. Returns what differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(seed, Path(folder))
+        try:
+            return [
+                f"seed {seed}, pass {number}: {text}"
+                for number, one in enumerate(case.passes(kafka), 1)
+                for text in differences(one)
+            ]
+        finally:
+            case.close()
+
+
+def differences(one: Pass) -> Iterator[str]:
+    """What differs after a pass, in words."""
+    if one.ended[0] != one.ended[1]:
+        yield f"ours came to {one.ended[0]}, Kafka's to {one.ended[1]}"
+    ours, theirs = offsets_and_keys(one.ours), offsets_and_keys(one.theirs)
+    if ours != theirs:
+        yield f"only ours keeps {sorted(set(ours) - set(theirs))}, only Kafka's {sorted(set(theirs) - set(ours))}"
+    elif one.ours != one.theirs:
+        pairs = itertools.zip_longest(one.ours, one.theirs)
+        yield "; ".join(f"{mine} where Kafka has {other}" for mine, other in pairs if mine != other)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="integration.cleaner_oracle", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of the first case")
+    parser.add_argument("--cases", type=int, default=100)
+    options = parser.parse_args()
+    kafka = KafkaCleaner()
+    count = 0
+    for seed in range(options.seed, options.seed + options.cases):
+        for text in run(kafka, seed):
+            count += 1
+            print(text)
+    kafka.close()
+    print(f"{options.cases} cases, {count} differences")
+    sys.exit(1 if count else 0)
+
+
+if __name__ == "__main__":
+    main()

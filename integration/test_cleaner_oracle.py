@@ -1,0 +1,42 @@
+"""Apache Kafka's own cleaner, called on copies of the same logs, keeps the same batches and records as ours.
+
+Times are given, so nothing is waited for. `python -m integration.cleaner_oracle` is the same at any length.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.cleaner_oracle import Case, KafkaCleaner, differences, offsets_and_keys
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
+)
+SEEDS = range(1, 19)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaCleaner]:
+    cleaner = KafkaCleaner()
+    yield cleaner
+    cleaner.close()
+
+
+def test_the_same_stays(tmp_path: Path, kafka: KafkaCleaner) -> None:
+    """Keys, tombstones, transactions, producers, codecs, times: all at random, the same each time."""
+    records = markers = empty = horizons = 0
+    for seed in SEEDS:
+        case = Case(seed, tmp_path / f"{seed}")
+        before = case.record_count
+        for number, one in enumerate(case.passes(kafka), 1):
+            assert list(differences(one)) == [], f"seed {seed}, pass {number}"
+            records += before - len(offsets_and_keys(one.ours))
+            empty += sum(not batch.records for batch in one.ours)
+            markers += case.marker_count - sum(batch.is_control for batch in one.ours)
+            horizons += sum(batch.delete_horizon_ms is not None for batch in one.ours)
+        case.close()
+    assert min(records, markers, empty, horizons) > 10, "each of them was met"
