@@ -50,6 +50,8 @@ def append_as_leader(
     """See `Log.append_as_leader`."""
     if log.is_closed or log.log_directory.failure is not None:
         log.check_usable()
+    if log.is_unfinished:
+        log.finish_truncation()
     validator, config = log.validator, log.config
     rules = validator.current if config is validator.config else validator.rules(config)
     first_offset = log.log_end_offset
@@ -88,6 +90,8 @@ def append_as_leader(
 def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
     """See `Log.append_as_follower`."""
     log.check_usable()
+    if log.is_unfinished:
+        log.finish_truncation()
     batches = sound_batches(records)
     if batches and batches[0].base_offset < log.log_end_offset:
         raise KafkaError(
@@ -157,6 +161,8 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
                 duplicate = _check_producers(log, producer_batches, origin)
                 if duplicate is not None:
                     return _answer_duplicate(log, duplicate, record_count)
+        if any(batch.marker is not None for batch in producer_batches):
+            segment.transaction_index.load()  # nothing that may fail comes after the write
         position = segment.size
         segment.append(data, last_offset, max_timestamp, offset_of_max_timestamp)
         log.log_end_offset = producers.map_end_offset = last_offset + 1

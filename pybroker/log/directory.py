@@ -1,7 +1,8 @@
 """One of the broker's log directories: its lock, its thread, whether its disk still works, and files waiting to be removed.
 
 The first OSError takes the directory offline: its logs answer KAFKA_STORAGE_ERROR until the broker is started again. A disk that
-failed once cannot be trusted with the order of what it holds.
+failed once cannot be trusted with the order of what it holds. Running out of descriptors or memory maps is no failure of a disk:
+what needed one is refused with the same code, and may be tried again.
 
 Source: LogDirFailureChannel, LogManager of Kafka.
 """
@@ -14,6 +15,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.offset_checkpoint import OffsetCheckpoint
 from pybroker.log.results import run_inline
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
+
+
+class ShortageError(KafkaError):
+    """KAFKA_STORAGE_ERROR of an operation for which the process had no descriptor or memory map left. It may be tried again."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"no file descriptor or memory map is left for log directory {path}: {error}; "
+            "allow this process more of them (ulimit -n, vm.max_map_count) or let fewer connections in (max.connections)",
+        )
 
 
 class LogDirectory:
@@ -50,6 +63,7 @@ class LogDirectory:
         "path",
         "properties",
         "run_in_thread",
+        "shortages",
         "was_clean",
     )
 
@@ -66,6 +80,7 @@ class LogDirectory:
         self.run_in_thread = run_in_thread
         self._passes: set[str] = set()  # kinds that are under way
         self.failure: OSError | None = None
+        self.shortages = 0  # operations refused for want of descriptors or maps
         self.properties: MetaProperties | None = None
         self.was_clean = True  # whether the last stop was, as the start has found
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
@@ -90,7 +105,13 @@ class LogDirectory:
         return self.filesystem.volume_space(self.path)
 
     def fail(self, error: OSError) -> KafkaError:
-        """Go offline because of `error`. Returns what to raise."""
+        """Go offline because of `error`, unless it is only that no descriptor was left. Returns what to raise."""
+        if self.failure is None and error.errno in SHORTAGES:
+            self.shortages += 1
+            shortage = ShortageError(self.path, error)
+            if str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: each request may be one
+                logger.warning("%s (%d operations refused so far)", shortage.message, self.shortages)
+            return shortage
         if self.failure is None:
             self.failure = error
             logger.error("log directory %s goes offline", self.path, exc_info=error)

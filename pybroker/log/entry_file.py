@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.filesystem import SHORTAGES
+
 if TYPE_CHECKING:
     import struct
 
@@ -83,11 +85,15 @@ class EntryFile:
         self.release()
 
     def append_entry(self, entry: bytes) -> None:
-        """Add an entry; it is written with the others."""
+        """Add an entry; it is written with the others. While there is no descriptor to write with, it stays in memory."""
         self._tail += entry
         self.count += 1
         if len(self._tail) >= TAIL_BYTES_MAX:
-            self.write()
+            try:
+                self.write()
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
 
     def write(self) -> None:
         """Bring the gathered entries into the file, not yet durable."""
@@ -172,13 +178,13 @@ class EntryFile:
         if count >= self._written:
             del self._tail[(count - self._written) * self.entry_size :]
         else:
-            self._tail.clear()
-            self.release()
             fd = self.filesystem.open(self.path, writable=True, create=True)
             try:
                 self.filesystem.truncate(fd, count * self.entry_size)
             finally:
                 self.filesystem.close(fd)
+            self._tail.clear()
+            self.release()
             self._written = count
         self.count = count
 

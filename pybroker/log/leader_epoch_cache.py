@@ -51,10 +51,11 @@ class LeaderEpochCache:
     Attributes:
         entries: the epochs that have records, or had some that were deleted; what the file has.
         largest_epoch: of all that was ever in the file or in the data, also where its records are gone.
+        is_behind: the file could not be written since `entries` changed; to be written before anything is said to be durable.
         is_dirty: written since it was last made durable.
     """
 
-    __slots__ = ("_filesystem", "_leading", "entries", "is_dirty", "largest_epoch", "path")
+    __slots__ = ("_filesystem", "_leading", "entries", "is_behind", "is_dirty", "largest_epoch", "path")
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self._filesystem = filesystem
@@ -62,6 +63,7 @@ class LeaderEpochCache:
         self.entries: list[EpochEntry] = []
         self.largest_epoch = UNDEFINED_EPOCH
         self.is_dirty = False
+        self.is_behind = False
         self._leading: EpochEntry | None = None  # of this broker as the leader; after all of `entries`, in both columns
 
     def load(self) -> bool:
@@ -176,6 +178,7 @@ class LeaderEpochCache:
         self.write()
 
     def write(self) -> None:
-        """Bring the entries into the file, not yet durable."""
+        """Bring the entries into the file, not yet durable. Raises OSError: what changed holds all the same, in memory."""
+        self.is_behind = True
         write_entries(self._filesystem, self.path, (f"{e} {s}" for e, s in self.entries), sync=False)
-        self.is_dirty = True
+        self.is_behind, self.is_dirty = False, True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import append, checkpoint, lookup, read, recovery, retention, truncate
 from pybroker.log.append_validator import AppendValidator
+from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
@@ -60,6 +61,7 @@ class Log:
         recovery_point: below it the data is durable.
         config: replaceable at any time.
         truncations: how often records at the end were dropped.
+        is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
         replacement: the segment that compaction is putting in the place of others.
     """
 
@@ -71,6 +73,7 @@ class Log:
         "epochs",
         "filesystem",
         "is_closed",
+        "is_unfinished",
         "last_flush_ms",
         "log_directory",
         "log_end_offset",
@@ -116,6 +119,7 @@ class Log:
         self.unflushed_messages = 0
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
+        self.is_unfinished = False
         self.truncations = 0
         self.replacement: Replacement | None = None
         self._flush_target = 0  # what the flush under way, or the next one, has to reach
@@ -230,17 +234,29 @@ class Log:
         return segment
 
     def roll(self, now_ms: int, base_offset: int = 0) -> LogSegment:
-        """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError."""
+        """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError.
+
+        After OSError the log is as it was, and appends to its active segment.
+        """
         base_offset = max(base_offset, self.log_end_offset)
         active = self.segments.active
         if active.base_offset == base_offset:  # empty: begin it again
             self.segments.remove(active)
             active.release()
-            return self.add_segment(base_offset, now_ms)
-        active.deactivate()
+            try:
+                return self.add_segment(base_offset, now_ms)
+            except OSError:
+                self.segments.add(active)
+                raise
+        active.write_last_timestamp()
         segment = self.add_segment(base_offset, now_ms)
+        active.deactivate()
         self.producers.map_end_offset = base_offset
-        self.producers.take_snapshot()
+        try:
+            self.producers.take_snapshot()
+        except OSError as error:
+            if error.errno not in SHORTAGES:  # else the next segment's will do
+                raise
         self.flush(upto=base_offset)
         return segment
 
@@ -287,13 +303,20 @@ class Log:
             if self._flush_target > self.recovery_point and not self.is_closed:
                 self._start_flush()
 
-        self.log_directory.run_in_thread(self._sync_work(target), done)
+        try:
+            work = self._sync_work(target)
+        except OSError as error:  # what was appended stays; an append that failed now would be sent again, and be there twice
+            done(error)
+        else:
+            self.log_directory.run_in_thread(work, done)
 
     def _sync_work(self, target: int) -> Callable[[], None]:
         """What to run in a thread to make everything between the recovery point and `target` durable."""
         work = [
             segment.sync_work() for segment in self.segments.starting_with(self.recovery_point) if segment.base_offset < target
         ]
+        if self.epochs.is_behind:
+            self.epochs.write()
         epochs_path = self.epochs.path if self.epochs.is_dirty else None
         self.epochs.is_dirty = False
         filesystem, path, log_directory = self.filesystem, self.path, self.log_directory
@@ -361,6 +384,10 @@ class Log:
 
     # --- shorten ---
 
+    def finish_truncation(self) -> None:
+        """Do what a truncation that stopped half-way left undone."""
+        self.guarded(lambda: truncate.finish(self))
+
     def truncate_to(self, offset: int) -> bool:
         """Drop every record at or above `offset`. Returns whether there was any."""
         return truncate.truncate_to(self, offset)
@@ -385,12 +412,14 @@ class Log:
     def close(self) -> None:
         """A clean end: everything durable, a snapshot of the producers, files let go.
 
-        Blocks. Slices out for sending stay readable.
+        Blocks. Slices out for sending stay readable. Raises ShortageError, after which the log is open as before.
         """
         try:
             self.prepare_close()()
         except OSError as error:
-            self.log_directory.fail(error)
+            failure = self.log_directory.fail(error)
+            if not self.log_directory.is_offline:
+                raise failure from error
         self.finish_close()
 
     def prepare_close(self) -> Callable[[], None]:
@@ -400,9 +429,14 @@ class Log:
         """
         if self.is_closed or self.log_directory.is_offline:
             return _nothing
+        if self.is_unfinished:
+            truncate.finish(self)
         snapshot = self.producers.take_snapshot()
         for segment in self.segments:
             segment.write_last_timestamp()
+            segment.transaction_index.write()
+        if self.epochs.is_behind:
+            self.epochs.write()
         if self.log_end_offset <= self.recovery_point:
             return _nothing if snapshot is None else lambda: self.filesystem.sync_path(snapshot)
         sync = self._sync_work(self.log_end_offset)

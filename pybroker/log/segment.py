@@ -105,14 +105,23 @@ class LogSegment(SegmentFiles):
     ) -> LogSegment:
         """A new, empty, active segment. What has its name must be empty, but for leftovers with `suffix`, which are emptied.
 
-        Raises OSError.
+        Raises OSError, after which there are no new files.
         """
         segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms, suffix=suffix)
         segment._created_ms = now_ms
         segment._is_active = True
-        (filesystem.create_empty if suffix else filesystem.create_new)(segment._stem + DATA_SUFFIX + suffix)
-        for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            filesystem.create_empty(segment._stem + kind + suffix)
+        made: list[str] = []
+        try:
+            for kind in (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                path = segment._stem + kind + suffix
+                if not filesystem.exists(path):
+                    made.append(path)
+                (filesystem.create_new if kind == DATA_SUFFIX and not suffix else filesystem.create_empty)(path)
+        except OSError:
+            for path in made:  # an empty segment in the middle of a log that goes on without it would end that log at a start
+                with contextlib.suppress(OSError):
+                    filesystem.remove(path)
+            raise
         segment.transaction_index.reset()
         return segment
 
@@ -372,7 +381,7 @@ class LogSegment(SegmentFiles):
         if self._max_timestamp is None:
             self.load_indexes()
             # A complete segment was closed with an entry for it. Only the active one is read to its end, in `activate`.
-            self._max_timestamp = self.time_index.last_entry
+            self._max_timestamp = self._read_max_timestamp() if self._is_active else self.time_index.last_entry
         return self._max_timestamp
 
     def _read_max_timestamp(self) -> TimestampOffset:
@@ -391,7 +400,10 @@ class LogSegment(SegmentFiles):
     # --- truncate, close, delete ---
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batches that reach `offset` or beyond. Returns the bytes dropped."""
+        """Drop the batches that reach `offset` or beyond. Returns the bytes dropped; `activate` is to follow.
+
+        After OSError it has all of its data, and the same call does the rest.
+        """
         self.load_indexes()
         found = self.find_batch(offset)
         self._recent, self._older = {}, {}
@@ -401,7 +413,7 @@ class LogSegment(SegmentFiles):
         dropped = 0 if found is None else self.truncate_data(found[0])
         if self.size == 0:
             self._created_ms, self._rolling_timestamp = now_ms, None
-        self._max_timestamp = self._read_max_timestamp()
+        self._max_timestamp = None
         return dropped
 
     def truncate_data(self, size: int) -> int:
@@ -416,19 +428,24 @@ class LogSegment(SegmentFiles):
         return dropped
 
     def sync_work(self) -> Callable[[], None]:
-        """What to run in a thread to make the segment durable; it needs nothing of this object meanwhile."""
+        """What to run in a thread to make the segment durable; it needs nothing of this object meanwhile.
+
+        A data file that is not open is opened by the thread: many segments may wait for theirs.
+        """
         self.offset_index.write()
         self.time_index.write()
-        file, filesystem = self.file, self.filesystem
+        self.transaction_index.write()
+        file, path, filesystem = self._file, self.path, self.filesystem
         paths = [self.offset_index.path, self.time_index.path]
         if filesystem.exists(self.transaction_index.path):
             paths.append(self.transaction_index.path)
 
         def sync() -> None:
-            file.sync()
-            for path in paths:
+            if file is not None:
+                file.sync()
+            for one in paths if file is not None else [path, *paths]:
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    filesystem.sync_path(path)
+                    filesystem.sync_path(one)
 
         return sync
 

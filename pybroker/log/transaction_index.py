@@ -19,6 +19,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.filesystem import SHORTAGES
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -40,15 +41,19 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """One segment's aborted transactions. They are few: kept in memory once looked at."""
+    """One segment's aborted transactions. They are few: kept in memory once looked at.
 
-    __slots__ = ("_entries", "_filesystem", "base_offset", "path")
+    An entry is written at once. Where there is no descriptor to write with, it is written with the next one, or by `write`.
+    """
+
+    __slots__ = ("_entries", "_filesystem", "_written", "base_offset", "path")
 
     def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
         self._filesystem = filesystem
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
+        self._written = 0  # of `_entries`, in the file
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -65,20 +70,37 @@ class TransactionIndex:
                 if version != VERSION or entry.last_offset < self.base_offset:
                     raise CorruptIndexError(f"{self.path}: version {version}, {entry}")
                 entries.append(entry)
-            self._entries = entries
+            self._entries, self._written = entries, len(entries)
         return self._entries
 
+    def load(self) -> None:
+        """Have the entries in memory. Raises OSError, CorruptIndexError."""
+        _ = self.entries
+
     def append(self, entry: AbortedTransaction) -> None:
-        """Write one entry; last offsets must grow."""
+        """Add an entry; last offsets must grow."""
         entries = self.entries
         if entries and entries[-1].last_offset >= entry.last_offset:
             raise CorruptIndexError(f"{self.path}: {entry} after {entries[-1]}")
+        entries.append(entry)
+        try:
+            self.write()
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+
+    def write(self) -> None:
+        """Bring what is not in the file yet into it, not yet durable. Raises OSError."""
+        entries, written = self._entries, self._written
+        if entries is None or len(entries) == written:
+            return
         fd = self._filesystem.open(self.path, writable=True, create=True)
         try:
-            self._filesystem.write_fully(fd, ENTRY.pack(VERSION, *entry), len(entries) * ENTRY.size)
+            data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries[written:])
+            self._filesystem.write_fully(fd, data, written * ENTRY.size)
         finally:
             self._filesystem.close(fd)
-        entries.append(entry)
+        self._written = len(entries)
 
     def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """Those that touch [fetch_offset, upper_offset), and whether later segments need not be asked."""
@@ -94,21 +116,23 @@ class TransactionIndex:
         """Drop the transactions whose markers are at or above `offset`."""
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) < len(self.entries):
-            fd = self._filesystem.open(self.path, writable=True)
-            try:
-                self._filesystem.truncate(fd, len(kept) * ENTRY.size)
-            finally:
-                self._filesystem.close(fd)
-            self._entries = kept
+            written = min(len(kept), self._written)
+            if written < self._written:
+                fd = self._filesystem.open(self.path, writable=True)
+                try:
+                    self._filesystem.truncate(fd, written * ENTRY.size)
+                finally:
+                    self._filesystem.close(fd)
+            self._entries, self._written = kept, written
 
     def keep(self, last_offsets: Container[int]) -> None:
         """Drop the transactions whose markers are not at one of these offsets, durably. Blocks."""
         kept = [entry for entry in self.entries if entry.last_offset in last_offsets]
         if len(kept) < len(self.entries):
             self._filesystem.replace_file(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in kept), sync=True)
-            self._entries = kept
+            self._entries, self._written = kept, len(kept)
 
     def reset(self) -> None:
         """Drop everything, the file too."""
         self._filesystem.remove(self.path)
-        self._entries = []
+        self._entries, self._written = [], 0

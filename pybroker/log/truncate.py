@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.log import recovery
-from pybroker.log.segment_files import DELETED_SUFFIX
+from pybroker.log.segment import LogSegment
+from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
 
 
 def truncate_to(log: Log, offset: int) -> bool:
     """See `Log.truncate_to`."""
     log.check_usable()
     if offset >= log.log_end_offset:
-        log.guarded(lambda: log.epochs.truncate_from_end(log.log_end_offset))
+        log.guarded(lambda: finish(log) if log.is_unfinished else log.epochs.truncate_from_end(log.log_end_offset))
         return False
     if offset < log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
@@ -33,15 +33,43 @@ def truncate_to(log: Log, offset: int) -> bool:
 
 def _truncate_to(log: Log, offset: int) -> None:
     now_ms = log.services.clock.time_ms()
-    delete_segments(log, [segment for segment in log.segments if segment.base_offset > offset], now_ms)
-    active = log.segments.active
-    active.activate()
-    active.truncate_to(offset, now_ms)
-    log.log_end_offset = offset
+    try:
+        _drop_segments(log, [segment for segment in log.segments if segment.base_offset > offset], now_ms)
+        log.segments.active.truncate_to(offset, now_ms)
+        _end_at(log, offset)
+        finish(log)
+    except OSError:
+        log.segments.active.release()  # the short ways to append are for a log with an open file: others finish it first
+        raise
+
+
+def _drop_segments(log: Log, segments: Sequence[LogSegment], now_ms: int) -> None:
+    """Take the last segments out, the youngest first, so that the log ends where its last one does whenever that fails."""
+    for segment in reversed(segments):
+        try:
+            delete_segments(log, [segment], now_ms)
+        finally:
+            if segment.suffix == DELETED_SUFFIX:
+                _end_at(log, segment.base_offset)
+
+
+def _end_at(log: Log, offset: int) -> None:
+    log.is_unfinished = True
+    log.log_end_offset = min(log.log_end_offset, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.forget_flushes()
-    log.epochs.truncate_from_end(offset)
-    recovery.rebuild_producers(log, offset, was_clean=False)
+
+
+def finish(log: Log) -> None:
+    """Bring epochs, active segment and producers to the end of a log that was shortened.
+
+    Raises OSError, after which it may be called again.
+    """
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.segments.active.activate()
+    if log.producers.map_end_offset != log.log_end_offset:
+        recovery.rebuild_producers(log, log.log_end_offset, was_clean=False)
+    log.is_unfinished = False
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
@@ -50,12 +78,16 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
 
     def work() -> None:
         now_ms = log.services.clock.time_ms()
-        delete_segments(log, list(log.segments), now_ms)
-        log.add_segment(offset, now_ms)
+        # Made before the others go, under a name that no start takes for a segment's: from there on nothing is opened.
+        segment = LogSegment.create(log.filesystem, log.path, offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
+        _drop_segments(log, list(log.segments), now_ms)
+        segment.change_suffix("")
+        log.segments.add(segment)
         log.log_start_offset = log.log_end_offset = offset
         log.forget_flushes()
-        log.epochs.clear()
         log.producers.clear(offset)
+        log.is_unfinished = False
+        log.epochs.clear()
 
     log.guarded(work)
 
@@ -71,8 +103,8 @@ def increment_log_start_offset(log: Log, offset: int, *, high_watermark: int) ->
     if offset <= log.log_start_offset:
         return False
     log.log_start_offset = offset
-    log.guarded(lambda: log.epochs.truncate_from_start(offset))
     log.producers.on_log_start_offset(offset)
+    log.guarded(lambda: log.epochs.truncate_from_start(offset))
     return True
 
 
