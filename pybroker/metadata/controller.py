@@ -35,7 +35,17 @@ from pybroker.config.dynamic import in_force
 from pybroker.config.setting import ConfigError
 from pybroker.metadata import names
 from pybroker.metadata.config_changes import ConfigChange, plan_config_changes
-from pybroker.metadata.entries import CLUSTER_ID_KEY, apply_changes, broker_key, encode_broker, encode_topic, topic_key
+from pybroker.metadata.entries import (
+    CLUSTER_ID_KEY,
+    LEADER_EPOCH_KEY,
+    apply_changes,
+    broker_key,
+    encode_broker,
+    encode_leader_epoch,
+    encode_topic,
+    leader_epoch_floor_key,
+    topic_key,
+)
 from pybroker.metadata.features import FeatureUpdate, plan_feature_updates
 from pybroker.metadata.image import (
     BROKER_KIND,
@@ -150,6 +160,24 @@ class Controller:
                 lambda: plan_feature_updates(self.image, updates, all_or_none=all_or_none), validate_only=validate_only
             )
         )
+
+    async def raise_leader_epochs(self, above: int = -1) -> int:
+        """Give every partition that this broker leads a leader epoch that none has had, above `above`. Returns the least of them.
+
+        One commit, whatever the number of partitions. Raises StoreError.
+        """
+        return await self._uninterrupted.run(self._raise_leader_epochs(above))
+
+    async def _raise_leader_epochs(self, above: int) -> int:
+        async with self._one_change:
+            while True:
+                epochs = self.image.leader_epochs
+                floor = epochs.next_after(above)
+                value = encode_leader_epoch(floor)
+                puts = {LEADER_EPOCH_KEY: value, leader_epoch_floor_key(self.broker_id): value}
+                outcome = await self._store.commit(puts=puts, compare={LEADER_EPOCH_KEY: epochs.revision})
+                if not isinstance(outcome, Conflict):
+                    return floor
 
     async def _carry_out(self, make_plan: Callable[[], Plan], *, validate_only: bool) -> Sequence[KafkaError | None]:
         async with self._one_change:

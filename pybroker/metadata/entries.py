@@ -7,6 +7,9 @@
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features
     producer-ids/next    the first producer id that no broker has been given, decimal
+    leader-epochs/last   the largest leader epoch that was ever given, decimal; not there: 0
+    leader-epochs/broker/<id>
+                         the least leader epoch of every partition that the broker leads, decimal
 
 JSON, because a person who repairs a cluster can read it, and because an old broker can skip what a newer one added.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.image import (
     BrokerRegistration,
@@ -27,12 +30,17 @@ from pybroker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.metadata.store.base import Change, StoreError
+from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import topic_id_parse, topic_id_text
+
+if TYPE_CHECKING:
+    from pybroker.metadata.leader_epochs import LeaderEpochs
 
 CLUSTER_ID_KEY: Final = "cluster/id"
 PRODUCER_IDS_KEY: Final = "producer-ids/next"
 BROKER_PREFIX: Final = "brokers/"
+LEADER_EPOCH_KEY: Final = "leader-epochs/last"
+LEADER_EPOCH_FLOOR_PREFIX: Final = "leader-epochs/broker/"
 TOPIC_PREFIX: Final = "topics/"
 CONFIG_PREFIX: Final = "configs/"
 
@@ -45,6 +53,31 @@ def topic_key(name: str) -> str:
 def broker_key(broker_id: int) -> str:
     """Where the broker's registration is kept."""
     return f"{BROKER_PREFIX}{broker_id}"
+
+
+def leader_epoch_floor_key(broker_id: int) -> str:
+    """Where the least leader epoch of what the broker leads is kept."""
+    return f"{LEADER_EPOCH_FLOOR_PREFIX}{broker_id}"
+
+
+def encode_leader_epoch(epoch: int) -> bytes:
+    """The value of LEADER_EPOCH_KEY, and of a broker's floor."""
+    return b"%d" % epoch
+
+
+def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revision: int) -> LeaderEpochs:
+    """`epochs` after one of their entries was put or, by somebody else, taken away, which lowers nothing.
+
+    Raises StoreError when it cannot be one of ours.
+    """
+    try:
+        if key == LEADER_EPOCH_KEY:
+            return epochs.counted(0, ABSENT) if value is None else epochs.counted(int(value), revision)
+        if value is None:
+            return epochs
+        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), int(value))
+    except ValueError as error:
+        raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 
 
 def configs_key(resource: ConfigResource) -> str:
@@ -130,6 +163,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
     removed_brokers: list[int] = []
     cluster_id = None
     configs: dict[ConfigResource, ConfigsImage | None] = {}
+    leader_epochs = image.leader_epochs
     for key, value, at in changes:
         kind, _, name = key.partition("/")
         if kind == "topics" and value is not None:
@@ -143,6 +177,8 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
         elif kind == "configs":
             of, _, resource = name.partition("/")
             configs[ConfigResource(of, resource)] = None if value is None else decode_configs(key, value, at)
+        elif kind == "leader-epochs":
+            leader_epochs = with_leader_epoch(leader_epochs, key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
             cluster_id = value.decode()
     return image.changed(
@@ -153,6 +189,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
         removed_brokers=removed_brokers,
         cluster_id=cluster_id,
         configs=configs,
+        leader_epochs=leader_epochs,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.names import is_internal
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ NO_LEADER: Final = -1
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PartitionImage:
-    """Who has one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0."""
+    """Who has one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0.
+
+    In a ClusterImage `leader_epoch` is the effective one: see `leader_epochs`.
+    """
 
     leader: int
     leader_epoch: int
@@ -118,6 +122,7 @@ class ClusterImage:
     topics_by_id: Mapping[TopicId, TopicImage]
     revision: int
     configs: Mapping[ConfigResource, ConfigsImage] = field(default_factory=lambda: MappingProxyType({}))
+    leader_epochs: LeaderEpochs = NO_LEADER_EPOCHS
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
@@ -135,13 +140,42 @@ class ClusterImage:
         removed_brokers: Iterable[int] = (),
         cluster_id: str | None = None,
         configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
+        leader_epochs: LeaderEpochs | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
         """The image with `topics` and `brokers` put in place of those of the same name or id, others removed.
 
         `configs` has the resources whose settings are other ones now, None for no settings left. Removing what is not there
-        changes nothing.
+        changes nothing. No partition has a leader epoch below its leader's floor afterwards.
         """
-        by_name, by_id, brokers_by_id = dict(self.topics), dict(self.topics_by_id), dict(self.brokers)
+        epochs = self.leader_epochs if leader_epochs is None else leader_epochs
+        topics, gone = [epochs.raised(topic) for topic in topics], list(removed_topics)
+        if epochs.floors != self.leader_epochs.floors:
+            topics = [*self._raised_by(epochs, {topic.name for topic in topics}.union(gone)), *topics]
+        by_name, by_id, delta = self._topics_after(topics, gone)
+        brokers_by_id = dict(self.brokers)
+        for broker_id in removed_brokers:
+            brokers_by_id.pop(broker_id, None)
+        brokers_by_id.update((broker.broker_id, broker) for broker in brokers)
+        changed_configs = {} if configs is None else configs
+        by_resource = {**self.configs, **changed_configs} if changed_configs else self.configs
+        image = replace(
+            self,
+            cluster_id=self.cluster_id if cluster_id is None else cluster_id,
+            brokers=MappingProxyType(brokers_by_id),
+            topics=MappingProxyType(by_name),
+            topics_by_id=MappingProxyType(by_id),
+            revision=revision,
+            configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
+            leader_epochs=epochs,
+            derived={},
+        )
+        return image, replace(delta, brokers_changed=brokers_by_id != self.brokers, configs_changed=frozenset(changed_configs))
+
+    def _topics_after(
+        self, topics: Iterable[TopicImage], removed_topics: Iterable[str]
+    ) -> tuple[dict[str, TopicImage], dict[TopicId, TopicImage], ImageDelta]:
+        """The topics by name and by id after the change, and what became of which."""
+        by_name, by_id = dict(self.topics), dict(self.topics_by_id)
         added: list[TopicImage] = []
         removed: list[TopicImage] = []
         altered: list[tuple[TopicImage, TopicImage]] = []
@@ -160,29 +194,12 @@ class ClusterImage:
                     del by_id[old.topic_id]
                     removed.append(old)
             by_id[topic.topic_id] = topic
-        for broker_id in removed_brokers:
-            brokers_by_id.pop(broker_id, None)
-        brokers_by_id.update((broker.broker_id, broker) for broker in brokers)
-        changed_configs = {} if configs is None else configs
-        by_resource = {**self.configs, **changed_configs} if changed_configs else self.configs
-        image = replace(
-            self,
-            cluster_id=self.cluster_id if cluster_id is None else cluster_id,
-            brokers=MappingProxyType(brokers_by_id),
-            topics=MappingProxyType(by_name),
-            topics_by_id=MappingProxyType(by_id),
-            revision=revision,
-            configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
-            derived={},
-        )
-        delta = ImageDelta(
-            tuple(added),
-            tuple(removed),
-            tuple(altered),
-            brokers_changed=brokers_by_id != self.brokers,
-            configs_changed=frozenset(changed_configs),
-        )
-        return image, delta
+        return by_name, by_id, ImageDelta(tuple(added), tuple(removed), tuple(altered))
+
+    def _raised_by(self, epochs: LeaderEpochs, others: set[str]) -> list[TopicImage]:
+        """The topics that `epochs` makes different, but for `others`."""
+        raised = [(topic, epochs.raised(topic)) for name, topic in self.topics.items() if name not in others]
+        return [new for old, new in raised if new is not old]
 
 
 def empty_image(controller_id: int) -> ClusterImage:

@@ -84,7 +84,8 @@ def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, want
         replicas = [tuple(brokers) for brokers in wanted.assignments]
         for brokers in replicas:
             check_assignment(image, brokers, factor)
+    epoch = image.leader_epochs.counter
     return [
-        PartitionImage(leader=brokers[0], leader_epoch=0, replicas=brokers, isr=brokers, partition_epoch=0)
+        PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
         for brokers in replicas
     ]

@@ -59,8 +59,9 @@ class TopicPlanner:
         replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
         if names.has_collision_characters(topic.name):
             self._collisions[names.collision_key(topic.name)] = topic.name
+        epoch = self._image.leader_epochs.counter  # not below that of a topic that had the name before
         partitions = tuple(
-            PartitionImage(leader=brokers[0], leader_epoch=0, replicas=brokers, isr=brokers, partition_epoch=0)
+            PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
             for brokers in replicas
         )
         return TopicImage(name=topic.name, topic_id=names.random_topic_id(), partitions=partitions, configs=configs)
