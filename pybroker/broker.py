@@ -29,6 +29,7 @@ from pybroker.config.listeners import parse_address
 from pybroker.config.topic import TopicConfig
 from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.leadership import renew_leader_epochs
 from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
@@ -129,9 +130,10 @@ class BrokerServer:
         )
         try:
             self.log_manager.start(self._topic_id_of)
-        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError) as error:
+            await renew_leader_epochs(self.controller, self.log_manager)
+        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
-        self.replica_manager.start()
+        self.replica_manager.start(self.controller.image)
         if self.failed.is_set():
             raise StartError("no log directory works; the log says why")
         self.controller.subscribe(self.replica_manager.apply_image)

@@ -111,6 +111,15 @@ class LogManager:
         """Whether a directory is offline, or a known one away: logs may be where nobody can look."""
         return any(one.is_offline for one in self.directories) or (self._claims is not None and bool(self._claims.away))
 
+    @property
+    def came_back(self) -> frozenset[str]:
+        """Ids of directories that were away at the last start, or had been given up, and are here."""
+        return frozenset() if self._claims is None else frozenset(self._claims.came_back)
+
+    def is_lost(self, tp: TopicPartition) -> bool:
+        """Whether no directory has the partition's log and none that could have it is missing: `create` makes it anew, empty."""
+        return tp not in self._logs and tp not in self._unopened and not self.is_any_directory_missing
+
     def stop(self) -> None:
         """Make everything durable and say so in each directory; what waits for its removal is left for the next start. Blocks."""
         for directory in self.directories:

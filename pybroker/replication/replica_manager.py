@@ -128,8 +128,12 @@ class ReplicaManager:
 
     # The cluster's image
 
-    def start(self) -> None:
-        """Make the partitions that the image gives this broker. One whose log cannot be had is offline; the others go on."""
+    def start(self, image: ClusterImage | None = None) -> None:
+        """Make the partitions that the image gives this broker. One whose log cannot be had is offline; the others go on.
+
+        `image` is in place of the one that the manager was made with.
+        """
+        self._image = self._image if image is None else image
         high_watermarks = self._log_manager.read_high_watermarks()
         for topic in self._image.topics.values():
             for topic_partition, partition_image in self._own_partitions(topic):

@@ -137,5 +137,5 @@ def test_no_descriptor_stays_open_and_little_memory_is_kept(tmp_path: Path, monk
     for offset in range(5, 1_000, 10):
         for index in indexes:
             assert index.lookup(offset) == (offset, offset // 10)
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert set(Path("/proc/self/fd").iterdir()) <= before, "what others have left open may go meanwhile"
     assert sum(len(index._windows) for index in indexes) <= 3
