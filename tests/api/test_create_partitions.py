@@ -85,12 +85,12 @@ async def test_when_a_log_cannot_be_made_the_topic_is_as_before(tmp_path: Path, 
     await whole.create("t")
     create = whole.logs.create
 
-    def failing(topic_partition: TopicPartition, *arguments: object) -> object:
+    def failing(topic_partition: TopicPartition, *arguments: object, **options: object) -> object:
         if topic_partition.partition == 2:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        return create(topic_partition, *arguments)  # type: ignore[arg-type]  # as it was called
+        return create(topic_partition, *arguments, **options)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(type(whole.logs), "create", lambda _self, *arguments: failing(*arguments))
+    monkeypatch.setattr(type(whole.logs), "create", lambda _self, *arguments, **options: failing(*arguments, **options))
     (result,) = (await whole.ask(CreatePartitionsRequest(topics=[topic("t", 4)]), 3)).results
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(whole.controller.image.topics["t"].partitions) == 1
