@@ -44,17 +44,30 @@ class LostError(ConnectionError):
 
 
 class Read(NamedTuple):
-    """What a fetch from `offset` on gave: the error, the limits of the log, and the records, checked against their checksums."""
+    """What a fetch gave: the error, the limits of the log, the records from the offset on, checked against their checksums, and
+    where to go on; compaction leaves batches without a record."""
 
     error: int
     start: int
     end: int
     records: list[Record]
+    next_offset: int
 
 
 def values(first: int, pairs: Iterable[tuple[bytes | None, bytes | None]], time_ms: int) -> list[Record]:
     """Records with the offset deltas that a producer gives them."""
     return [Record(first + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
+
+
+def _creation(name: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:
+    wanted = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=wanted)
+    return CreateTopicsRequest(topics=[topic])
+
+
+def _production(topic: str, partition: int, batch: bytes, acks: int) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=batch)
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
 
 
 class Wire:
@@ -63,16 +76,27 @@ class Wire:
     def __init__(self, bootstrap: str) -> None:
         self._connection = raw.Connection(bootstrap)
         self._ids = itertools.count()
+        self._sent: list[int] = []
 
     def close(self) -> None:
         self._connection.socket.close()
 
     def ask(self, key: ApiKey, version: int, request: object) -> Any:
         """Raises LostError."""
+        number = self._send(key, version, request)
+        return self._receive(key, version, number)
+
+    def _send(self, key: ApiKey, version: int, request: object) -> int:
         number = next(self._ids)
         parts = encode_request(request, version, number, "a test")
         try:
             self._connection.socket.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no late parts
+        except OSError as error:
+            raise LostError(str(error)) from error
+        return number
+
+    def _receive(self, key: ApiKey, version: int, number: int) -> Any:
+        try:
             size = int.from_bytes(self._connection.receive_exactly(4))
             frame = memoryview(self._connection.receive_exactly(size))
         except OSError as error:
@@ -82,22 +106,45 @@ class Wire:
         return response
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> int:
-        wanted = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=wanted)
-        (made,) = self.ask(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic])).topics
+        (made,) = self.ask(ApiKey.CREATE_TOPICS, 5, _creation(name, partitions, configs)).topics
         return int(made.error_code)
+
+    def send_create_topic(self, name: str, partitions: int) -> None:
+        """Without waiting for the response, as what follows is the broker's end."""
+        self._send(ApiKey.CREATE_TOPICS, 5, _creation(name, partitions, {}))
 
     def delete_topic(self, name: str) -> int:
         (gone,) = self.ask(ApiKey.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)).responses
         return int(gone.error_code)
 
+    def send_delete_topic(self, name: str) -> None:
+        """Without waiting for the response."""
+        self._send(ApiKey.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000))
+
     def produce(self, topic: str, partition: int, records: Sequence[Record], *, acks: int = -1, **batch: Any) -> tuple[int, int]:
         """One batch. Returns the error and the offset of its first record."""
-        data = PartitionProduceData(index=partition, records=bytes(build_batch(records, **batch)))
-        request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+        request = _production(topic, partition, bytes(build_batch(records, **batch)), acks)
         (answered,) = self.ask(ApiKey.PRODUCE, 9, request).responses
         (one,) = answered.partition_responses
         return one.error_code, one.base_offset
+
+    def send_batches(self, topic: str, partition: int, sent_batches: Iterable[Sequence[Record]]) -> None:
+        """One request behind the other, none of them waited for; see `acknowledged`."""
+        self._sent = [
+            self._send(ApiKey.PRODUCE, 9, _production(topic, partition, bytes(build_batch(one)), -1)) for one in sent_batches
+        ]
+
+    def acknowledged(self) -> list[tuple[int, int]]:
+        """The errors and offsets of `send_batches` that came before the connection ended."""
+        found: list[tuple[int, int]] = []
+        for number in self._sent:
+            try:
+                response = self._receive(ApiKey.PRODUCE, 9, number)
+            except LostError:
+                break
+            (one,) = response.responses[0].partition_responses
+            found.append((one.error_code, one.base_offset))
+        return found
 
     def fetch(self, topic: str, partition: int, offset: int, *, bytes_max: int = 1 << 20) -> Read:
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
@@ -105,12 +152,12 @@ class Wire:
         (answered,) = self.ask(ApiKey.FETCH, 11, request).responses
         (one,) = answered.partitions
         found: list[Record] = []
+        next_offset = offset
         for batch in batches(bytes(one.records or b"")):
             batch.ensure_valid()
-            found += batch.records()
-        return Read(
-            one.error_code, one.log_start_offset, one.high_watermark, [record for record in found if record.offset >= offset]
-        )
+            found += [record for record in batch.records() if record.offset >= offset]
+            next_offset = batch.next_offset
+        return Read(one.error_code, one.log_start_offset, one.high_watermark, found, next_offset)
 
     def read_all(self, topic: str, partition: int, offset: int = 0, *, bytes_max: int = 1 << 20) -> Read:
         """Fetch after fetch up to the end, from `offset` or the start of the log on."""
@@ -122,10 +169,10 @@ class Wire:
                 if offset < start:
                     offset = start
                     continue
-            if read.error or not read.records:
-                return read._replace(records=found)
             found += read.records
-            offset = found[-1].offset + 1
+            if read.error or read.next_offset == offset:
+                return read._replace(records=found)
+            offset = read.next_offset
 
     def limit(self, topic: str, partition: int, which: int) -> int:
         """The first offset (EARLIEST) or the one after the last (LATEST)."""
@@ -173,6 +220,7 @@ class Wire:
             answered = self.ask(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(group_id=group, topics=topics))
             if answered.error_code not in NOT_YET or time.monotonic() > end:
                 break
+            self.find_coordinator(group)
             time.sleep(0.01)
         if answered.error_code:
             return answered.error_code, -1

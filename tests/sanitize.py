@@ -17,7 +17,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PLACE: Final = ROOT / "build" / "sanitize"
-COPIED: Final = ("pybroker", "tests", "benchmarks", "conftest.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+COPIED: Final = ("pybroker", "tests", "benchmarks", "docs", "conftest.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 NATIVE_TESTS: Final = (
     "tests/records", "tests/protocol", "tests/replication", "tests/metrics", "tests/fuzz", "tests/log/test_append_ways.py",
