@@ -118,6 +118,11 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         "Log directories that failed",
         lambda: sum(directory.is_offline for directory in logs.directories),
     )
+    metrics.gauge(
+        "pybroker_log_ranges_lost",
+        "Ranges of offsets that this start had to give up",
+        lambda: sum(len(log.lost) for log in list(logs.all_logs())),
+    )
     prefix, clock = "kafka_log_logcleaner", logs.services.clock
     for name, text, read_cleaner in (
         ("cleaner_recopy_percent", "Bytes that the last compaction kept, in percent", lambda: cleaner.recopy_percent),

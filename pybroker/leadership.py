@@ -5,6 +5,7 @@ What raises them, all of this broker's at once:
 
     a log directory with logs did not stop cleanly: what was not yet on the disk may be gone, and nobody can tell how much
     a log directory is back that was missing, or had been given up: its logs are of an older time than the rest
+    a log had to give up records that were there, after a clean stop too: see `log.lost`
     a partition that this broker leads has no log, and no directory is missing that could have it: it is made anew, empty
     a log has an epoch above its partition's: its metadata is not the one that it was written with
 
@@ -56,6 +57,9 @@ def _reasons(image: ClusterImage, broker_id: int, logs: LogManager) -> Iterator[
     for directory in logs.directories:
         if not directory.was_clean and logs_in[directory.path]:
             yield f"{directory.path} with {logs_in[directory.path]} logs was not stopped cleanly"
+    shortened = [log.topic_partition for log in logs.all_logs() if log.lost]
+    if shortened:
+        yield f"{_named(shortened)} gave up records"
     if logs.came_back:
         yield f"{len(logs.came_back)} log directories came back ({', '.join(sorted(logs.came_back))})"
     lost: list[TopicPartition] = []

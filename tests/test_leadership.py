@@ -113,6 +113,16 @@ async def test_an_unclean_one_raises_all_in_one_commit(node: Node, caplog: pytes
     assert await node.restart(was_clean=False) == (2, 1)
 
 
+async def test_a_log_that_lost_its_end_raises_all_after_a_clean_stop_too(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.logs.stop()
+    (path,) = node.path.glob("?/t-3/*.log")
+    path.write_bytes(path.read_bytes()[:-1])
+    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+        await node.start()
+    assert (node.epoch, node.commits) == (1, 1)
+    assert "1 partitions (t-3) gave up records" in caplog.text
+
+
 async def test_one_of_two_directories_is_enough(node: Node) -> None:
     node.logs.stop()
     (node.path / "b" / ".kafka_cleanshutdown").unlink()

@@ -2,12 +2,20 @@
 
 A read of the file brings a window of 4 kB, so that small batches cost one system call together and large ones little more than
 their header. The layout of a header is in `records.batch`.
+
+What is noticed, and what is not
+    Of each header: magic, size, and that offsets grow from batch to batch and stay within what the segment may hold. The base
+    offset lies outside of the checksum, so a damaged one shows only by its neighbours: a batch that does not follow the one
+    before without a gap must still end before the next one begins. Checksums are looked at only where an offset is not found
+    between two batches, because a damaged size of a batch in offsets looks the same as a gap that compaction left. What else is
+    wrong with a batch is for the reader to see, by the checksum; Kafka leaves it to the reader, too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.file_records import FileTooShortError
 from pybroker.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchView
 
 if TYPE_CHECKING:
@@ -17,20 +25,32 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 4096
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+OFFSET_END: Final = 2**63 - 1
 
 
 class CorruptDataError(Exception):
-    """No batch begins at `position` of the file, or it does not end within the file."""
+    """No batch of the segment begins at `position` of the file, or it does not end within the file."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at byte {position}: {reason}")
         self.position = position
+        self.reason = reason
 
 
-def scan(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, BatchView]]:
+def read_bytes(file: SegmentFile, length: int, position: int) -> bytes:
+    """Exactly `length` bytes. Raises CorruptDataError when the file has become shorter than it was; OSError."""
+    try:
+        return file.pread(length, position)
+    except FileTooShortError as error:
+        raise CorruptDataError(position, "the file is shorter than it was") from error
+
+
+def scan(
+    file: SegmentFile, position: int, end: int, *, base_offset: int = 0, end_offset: int = OFFSET_END
+) -> Iterator[tuple[int, BatchView]]:
     """Positions and headers of the batches from `position`, where one must begin, to `end`. The views hold no records.
 
-    Raises CorruptDataError where there is none; OSError.
+    Their offsets must lie in [base_offset, end_offset) and grow. Raises CorruptDataError where there is none; OSError.
     """
     window, window_start = memoryview(b""), position
     while position < end:
@@ -38,45 +58,97 @@ def scan(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, Batc
         if at + HEADER_SIZE > len(window):
             if position + HEADER_SIZE > end:
                 raise CorruptDataError(position, f"{end - position} bytes are no header")
-            window = memoryview(file.pread(min(WINDOW, end - position), position))
+            window = memoryview(read_bytes(file, min(WINDOW, end - position), position))
             window_start, at = position, 0
         batch = BatchView(window, at)
-        check(batch, position, end)
+        check(batch, position, end, base_offset, end_offset)
         yield position, batch
+        base_offset = batch.next_offset
         position += batch.batch_length
 
 
-def check(batch: BatchView, position: int, end: int) -> None:
-    """Whether this can be a batch that ends at or before `end`. Raises CorruptDataError."""
+def check(batch: BatchView, position: int, end: int, base_offset: int = 0, end_offset: int = OFFSET_END) -> None:
+    """Whether this can be a batch with offsets in [base_offset, end_offset) that ends at or before `end`.
+
+    Raises CorruptDataError.
+    """
     if batch.magic != MAGIC:
         raise CorruptDataError(position, f"magic {batch.magic}")
     if batch.batch_length < HEADER_SIZE or position + batch.batch_length > end:
         raise CorruptDataError(position, f"a batch of {batch.batch_length} bytes where {end - position} are left")
-    if batch.last_offset_delta < 0 or batch.base_offset < 0:
-        raise CorruptDataError(position, f"offsets from {batch.base_offset} on, {batch.last_offset_delta} more")
+    if batch.last_offset_delta < 0 or batch.base_offset < base_offset or batch.last_offset >= end_offset:
+        raise _out_of_order(position, batch.base_offset, batch.last_offset, base_offset, end_offset)
 
 
-def find(file: SegmentFile, position: int, end: int, offset: int, *, first_last_offset: int = -1) -> tuple[int, int] | None:
+def _out_of_order(position: int, first: int, last: int, base_offset: int, end_offset: int) -> CorruptDataError:
+    limit = "" if end_offset == OFFSET_END else f" and below {end_offset}"
+    return CorruptDataError(
+        position, f"a batch with the offsets {first} to {last} where they must be at least {base_offset}{limit}"
+    )
+
+
+def find(
+    file: SegmentFile,
+    position: int,
+    end: int,
+    offset: int,
+    *,
+    first_last_offset: int = -1,
+    base_offset: int = 0,
+    end_offset: int = OFFSET_END,
+) -> tuple[int, int] | None:
     """Position and size of the first batch from `position` on that ends at or after `offset`; None when there is none.
 
-    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing. The hot path of every
-    fetch: the same as a search through `scan`, without its objects. Raises CorruptDataError, also when the index is wrong;
-    OSError.
+    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing, and that batch begins
+    at or after `base_offset`. No batch may reach `end_offset`. The hot path of every fetch: the same as a search through `scan`,
+    without its objects. Raises CorruptDataError, also when the index is wrong; OSError.
     """
     unpack = HEADER.unpack_from
-    window, window_start, start = b"", position, position
+    window, window_start, previous = b"", position, -1
     while position < end:
         at = position - window_start
         if at + HEADER_SIZE > len(window):
             if position + HEADER_SIZE > end:
                 raise CorruptDataError(position, f"{end - position} bytes are no header")
-            window, window_start, at = file.pread(min(WINDOW, end - position), position), position, 0
-        base_offset, length, _, magic, _, _, delta, _, _, _, _, _, _ = unpack(window, at)
+            window, window_start, at = read_bytes(file, min(WINDOW, end - position), position), position, 0
+        first, length, _, magic, _, _, delta, _, _, _, _, _, _ = unpack(window, at)
         if magic != MAGIC or length < LENGTH_MIN or position + length + LOG_OVERHEAD > end:
             raise CorruptDataError(position, f"magic {magic}, a batch of {length} bytes where {end - position} are left")
-        if position == start and first_last_offset >= 0 and base_offset + delta != first_last_offset:
-            raise CorruptDataError(position, f"a batch up to {base_offset + delta} where the index has {first_last_offset}")
-        if base_offset + delta >= offset:
+        last = first + delta
+        if delta < 0 or first < base_offset or last >= end_offset:
+            raise _out_of_order(position, first, last, base_offset, end_offset)
+        if previous < 0 <= first_last_offset:
+            if last != first_last_offset:
+                raise CorruptDataError(position, f"a batch up to {last} where the index has {first_last_offset}")
+        elif first != base_offset and last >= offset:
+            _check_order(file, position, position + length + LOG_OVERHEAD, end, last=last)
+            if previous >= 0 and offset < first:
+                _check_valid(file, previous, position)
+        if last >= offset:
             return position, length + LOG_OVERHEAD
+        previous, base_offset = position, last + 1
         position += length + LOG_OVERHEAD
     return None
+
+
+def _check_order(file: SegmentFile, position: int, following: int, end: int, *, last: int) -> None:
+    """Whether the batch at `position`, up to offset `last`, ends before the one at `following` begins.
+
+    Compaction leaves gaps before batches, but a gap is also what a damaged base offset looks like.
+
+    Raises CorruptDataError, OSError.
+    """
+    if following + HEADER_SIZE <= end:
+        next_first = int.from_bytes(read_bytes(file, 8, following), signed=True)
+        if next_first <= last:
+            raise CorruptDataError(position, f"a batch up to offset {last} before one from {next_first} on")
+
+
+def _check_valid(file: SegmentFile, position: int, following: int) -> None:
+    """Whether the batch in [position, following) has its checksum, as its size in offsets is doubted.
+
+    Raises CorruptDataError, OSError.
+    """
+    batch = BatchView(memoryview(read_bytes(file, following - position, position)))
+    if not batch.is_valid:
+        raise CorruptDataError(position, f"the batch at offset {batch.base_offset} has a wrong checksum")

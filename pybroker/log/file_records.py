@@ -45,6 +45,10 @@ HOT_TAIL: Final = 8 << 20  # the youngest bytes of a growing file are in the pag
 COPY_CHUNK: Final = 1 << 20
 
 
+class FileTooShortError(OSError):
+    """The file has become shorter than the bytes that were promised of it: somebody else has cut it."""
+
+
 class SegmentFile:
     """One open data file. Owns its descriptor, which is closed when nobody refers to the object any more."""
 
@@ -90,12 +94,12 @@ class SegmentFile:
             return
 
     def pread(self, length: int, position: int) -> bytes:
-        """Exactly `length` bytes. Raises OSError when the file has become shorter than the slice that was promised."""
+        """Exactly `length` bytes. Raises FileTooShortError when the file has become shorter than that; OSError."""
         data = self.filesystem.pread(self.fd, length, position)
         while len(data) < length:
             more = self.filesystem.pread(self.fd, length - len(data), position + len(data))
             if not more:
-                raise OSError(errno.EIO, "the file is shorter than it was", self.path)
+                raise FileTooShortError(errno.EIO, "the file is shorter than it was", self.path)
             data += more
         return data
 

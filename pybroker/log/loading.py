@@ -174,6 +174,8 @@ class Loader:
         tp, topic_id, directory, path = found
         recovery_point = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).offset_for(tp, topic_id)
         start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)
+        high_watermark = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).offset_for(tp, topic_id)
+        reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
         try:
             return Log.open(
                 tp,
@@ -185,6 +187,7 @@ class Loader:
                 recovery_point=0 if recovery_point is None else recovery_point.offset,
                 log_start_offset=0 if start_offset is None else start_offset.offset,
                 is_start_offset_certain=start_offset is not None and start_offset.is_certain,
+                known_end_offset=max(reached, default=0),
             )
         except Exception as error:
             if directory.is_offline:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.replace import Replacement
     from pybroker.log.directory import LogDirectory
     from pybroker.log.filesystem import Filesystem
+    from pybroker.log.lost import LostRange
     from pybroker.log.results import AbortedTransactions, LogAppendInfo
     from pybroker.model import TopicId, TopicPartition
 
@@ -63,6 +64,7 @@ class Log:
         truncations: how often records at the end were dropped.
         is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
         replacement: the segment that compaction is putting in the place of others.
+        lost: what `open` had to give up, in order of the offsets.
     """
 
     __slots__ = (
@@ -78,6 +80,7 @@ class Log:
         "log_directory",
         "log_end_offset",
         "log_start_offset",
+        "lost",
         "path",
         "producers",
         "recovery_point",
@@ -122,6 +125,7 @@ class Log:
         self.is_unfinished = False
         self.truncations = 0
         self.replacement: Replacement | None = None
+        self.lost: list[LostRange] = []
         self._flush_target = 0  # what the flush under way, or the next one, has to reach
         self._is_flushing = False
 
@@ -160,10 +164,12 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         is_start_offset_certain: bool = True,
+        known_end_offset: int = 0,
     ) -> Log:
         """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes.
 
-        A log start offset that is not certain is ignored where it lies beyond the log's end. Any exception leaves no file open.
+        A log start offset that is not certain is ignored where it lies beyond the log's end. `known_end_offset` is one that
+        this log reached once, by its checkpoints: one that ends before it has lost its end. Any exception leaves no file open.
         """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
@@ -173,7 +179,9 @@ class Log:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 is_start_offset_certain=is_start_offset_certain,
+                known_end_offset=known_end_offset,
             )
+            log.lost.sort(key=lambda one: one.first_offset)
             for segment in log.segments:
                 segment.release()  # nobody reads or writes yet, and maybe never
         except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.results import TimestampedOffset
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.errors import CorruptRecordError
@@ -72,7 +72,11 @@ def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
 
 
 def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
-    return BatchView(memoryview(segment.file.pread(header.batch_length, position))).records()
+    """The records of a batch. Raises CorruptDataError when it is damaged."""
+    batch = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
+    if not batch.is_valid:
+        raise CorruptDataError(position, f"the batch at offset {batch.base_offset} has a wrong checksum")
+    return batch.records()
 
 
 def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[int]:

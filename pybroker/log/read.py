@@ -8,9 +8,11 @@ Source: UnifiedLog.read, LocalLog.read, LogSegment.read; KIP-74.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.file_records import FileRecords
 from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
 from pybroker.model import new_tuple
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.log.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
 
 
 def read(log: Log, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
@@ -41,7 +45,9 @@ def read(log: Log, offset: int, *, bytes_max: int, upper_offset: int, min_one_ba
         if found is None:  # compaction has removed everything up to the end
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=log.end_offset_metadata)
         segment, position, batch_size = found
-        limit = segment.size if upper_offset >= end_offset else _position_of_upper(log, segment, upper_offset)
+        limit = segment.size if not segment.damage else segment.intact_size(position)
+        if upper_offset < end_offset:
+            limit = min(limit, _position_of_upper(log, segment, upper_offset, position + batch_size))
         metadata = new_tuple(LogOffsetMetadata, (offset, segment.base_offset, position))
         size = min(limit - position, max(bytes_max, batch_size) if min_one_batch else bytes_max)
         if size <= 0:
@@ -63,22 +69,46 @@ def _find(log: Log, offset: int) -> tuple[LogSegment, int, int] | None:
     """Segment, position and size of the batch that holds `offset` or follows it."""
     segments = log.segments
     if segments.active.base_offset <= offset:
-        found = segments.active.find_batch(offset)
+        found = segments.active.find_batch(offset, log.log_end_offset)
         return (segments.active, *found) if found is not None else None
     for index in range(segments.floor_index(offset), len(segments)):
-        found = segments[index].find_batch(offset)
+        segment = segments[index]
+        found = segment.find_batch(offset, log.log_end_offset)
         if found is not None:
-            return (segments[index], *found)
+            return (segment, *found)
+        if offset < segment.end_offset:
+            _note_gap(log, segment, offset)
     return None
 
 
-def _position_of_upper(log: Log, segment: LogSegment, upper_offset: int) -> int:
-    """Where in `segment` the batches that are not to be seen yet begin; its end when they are in a later one."""
+def _note_gap(log: Log, segment: LogSegment, offset: int) -> None:
+    """Say it, once, where a segment ends before the next one begins though nothing is ever compacted."""
+    if "compact" in log.config.cleanup_policy or segment.is_gap_told:
+        return
+    segment.is_gap_told = True
+    logger.warning(
+        "%s: the offsets %d to %d are in no file: %s ends before the next segment begins. Readers go on behind them. "
+        "Unless the topic was compacted once, they are lost",
+        log.topic_partition,
+        offset,
+        segment.end_offset - 1,
+        segment.path,
+    )
+
+
+def _position_of_upper(log: Log, segment: LogSegment, upper_offset: int, behind_first: int) -> int:
+    """Where in `segment` the batches that are not to be seen yet begin; its end when they are in a later one.
+
+    If that cannot be told for damage, where that begins, behind the first batch.
+    """
     segments = log.segments
     next_index = segments.floor_index(segment.base_offset) + 1
     if next_index < len(segments) and segments[next_index].base_offset <= upper_offset:
         return segment.size
-    found = segment.find_batch(upper_offset)
+    try:
+        found = segment.find_batch(upper_offset, log.log_end_offset)
+    except CorruptDataError as error:
+        return max(error.position, behind_first)
     return found[0] if found is not None else segment.size
 
 
@@ -91,8 +121,8 @@ def offset_metadata(log: Log, offset: int) -> LogOffsetMetadata:
         return LogOffsetMetadata(offset)
     try:
         found = _find(log, offset)
-    except CorruptDataError as error:
-        raise CorruptRecordError(f"{log.topic_partition} near offset {offset}: {error}") from error
+    except CorruptDataError:
+        return LogOffsetMetadata(offset)  # whoever reads there is told
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
@@ -108,6 +138,8 @@ def aborted_transactions(log: Log, fetch_offset: int, upper_offset: int) -> list
             found += of_segment
             if is_complete:
                 break
+    except CorruptIndexError as error:
+        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return found

@@ -2,11 +2,14 @@
 
 Steps
     1. what a deletion or a compaction left half done is settled: see `leftovers`
-    2. a segment without its indexes gets them rebuilt; indexes without a segment are removed
+    2. a segment without its indexes gets them rebuilt; indexes without a segment are removed: see `partition_files`
     3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and
-       continue the offsets. The first that does not ends the log: the file is cut there and later segments are dropped.
+       continue the offsets. The first that does not ends the log: the file is cut there. What is intact behind it, and later
+       segments, are kept under other names. After a clean stop the same is done where the last segment's end is damaged.
     4. the end offset is read from the last segment; leader epochs and the log start offset are brought into its range
     5. the producers are taken from the youngest snapshot and what the log has after it
+
+Whatever makes the log end earlier than it did, or leaves a hole in it, is a warning and an entry of `Log.lost`: see `lost`.
 
 The recovery point moves only with fsync, so it is never above what the disk holds. When only the process died, the page cache
 has everything it wrote: the scan finds the last batch that was written whole.
@@ -17,139 +20,139 @@ Source: LogLoader, LogSegment.recover of Kafka.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pybroker.log import leftovers, strays
+from pybroker.log import leftovers, lost, partition_files, strays
 from pybroker.log.append import complete_transaction, producer_batch
-from pybroker.log.batch_scan import CorruptDataError, check
+from pybroker.log.batch_scan import CorruptDataError, read_bytes
+from pybroker.log.damage import Survey, intact_batches, next_intact
 from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.names import offset_of
+from pybroker.log.lost import UNKNOWN
 from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from pybroker.records.batch import HEADER_SIZE, BatchView
+from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from pybroker.log.log import Log
 
 logger = logging.getLogger(__name__)
 
-CHUNK: Final = 1 << 20
-INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+def load(
+    log: Log,
+    *,
+    was_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    is_start_offset_certain: bool = True,
+    known_end_offset: int = 0,
+) -> None:
+    """Fill a fresh `Log` from its directory; `log.lost` says what was given up. Blocks. Raises OSError.
 
-def load(log: Log, *, was_clean: bool, recovery_point: int, log_start_offset: int, is_start_offset_certain: bool = True) -> None:
-    """Fill a fresh `Log` from its directory. Blocks. Raises OSError."""
+    The offsets are those of this log's last checkpoints, 0 where there is none; the log reached `known_end_offset` once.
+    """
+    partition_files.remove_indexes_of_deleted(log)
     leftovers.settle(log)
-    _open_segments(log)
+    partition_files.open_segments(log)
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
     log.producers.find_snapshots()
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
-    if not was_clean and len(log.segments):
-        _recover_from(log, recovery_point)
+    if len(log.segments):
+        if was_clean:
+            _recover_damaged_end(log)
+        else:
+            partition_files.settle_overlaps(log)
+            _recover_from(log, recovery_point)
     _find_end(log, is_start_offset_certain=is_start_offset_certain)
-    log.recovery_point = log.log_end_offset if was_clean else min(recovery_point, log.log_end_offset)
+    _note_missing_end(log, known_end_offset)
+    is_whole = was_clean and not log.lost
+    log.recovery_point = log.log_end_offset if is_whole else min(recovery_point, log.log_end_offset)
     log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
     if not are_epochs_sound or _are_epochs_incomplete(log):
         _rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
-    rebuild_producers(log, log.log_end_offset, was_clean=was_clean)
+    rebuild_producers(log, log.log_end_offset, was_clean=was_clean and not log.lost)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
-
-
-# --- step 2: files ---
-
-
-def _open_segments(log: Log) -> None:
-    filesystem, path = log.filesystem, log.path
-    names = {entry.name for entry in filesystem.list(path) if entry.is_file()}
-    data = sorted(name for name in names if name.endswith(DATA_SUFFIX) and offset_of(name) >= 0)
-    for name in data:
-        segment = LogSegment.open(filesystem, path, offset_of(name), log.config)
-        stem = name.removesuffix(DATA_SUFFIX)
-        if stem + OFFSET_INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
-            logger.warning("rebuilding the missing indexes of %s", segment.path)
-            segment.rebuild_indexes()
-        log.segments.add(segment)
-    stems = {name.removesuffix(DATA_SUFFIX) for name in data}
-    for name in names:
-        if name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] not in stems:
-            filesystem.remove(f"{path}/{name}")
 
 
 # --- step 3: after an unclean stop ---
 
 
 def _recover_from(log: Log, recovery_point: int) -> None:
-    segments = log.segments.starting_with(recovery_point)
+    segments = list(log.segments.starting_with(recovery_point))
     logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
+    next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
+        if next_offset < segment.base_offset and "compact" not in log.config.cleanup_policy:
+            lost.note(log, next_offset, segment.base_offset, f"no file has them, and {segment.path} comes next")
         log.producers.map_end_offset = segment.base_offset
         log.producers.take_snapshot()
-        dropped = _recover_segment(log, segment)
-        if dropped:
-            logger.warning("%s ends at byte %d: dropped %d bytes that are no intact batch", segment.path, segment.size, dropped)
-            for later in segments[index + 1 :]:
-                log.segments.remove(later)
-                later.mark_deleted()()
-                log.producers.delete_snapshot(later.base_offset)
+        next_offset, end, reason = _recover_segment(log, segment)
+        if reason is not None:
+            _give_up(log, segments[index:], end, next_offset, reason)
             break
 
 
-def _recover_segment(log: Log, segment: LogSegment) -> int:
-    """Read everything, rebuild all indexes, cut what is not intact. Returns the bytes dropped."""
+def _recover_segment(log: Log, segment: LogSegment) -> tuple[int, int, str | None]:
+    """Read everything and rebuild all indexes.
+
+    Returns the offset and the position after the last intact batch, and what is wrong with the bytes behind it, if there are any.
+    """
     segment.reset_indexes()
     segment.transaction_index.reset()
-    end = 0
-    for position, batch in _intact_batches(segment):
-        segment.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
-        log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
-        _note_producer(log, segment, batch)
-        end = position + batch.batch_length
-    dropped = segment.truncate_data(end)
+    next_offset, end, reason = segment.base_offset, 0, None
+    end_offset = min(segment.end_offset, segment.base_offset + RELATIVE_OFFSET_MAX + 1)
+    try:
+        for position, batch in intact_batches(segment.file, segment.size, base_offset=next_offset, end_offset=end_offset):
+            segment.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+            log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
+            _note_producer(log, segment, batch)
+            next_offset, end = batch.next_offset, position + batch.batch_length
+    except CorruptDataError as error:
+        reason = error.reason
     segment.write_last_timestamp()
-    return dropped
+    return next_offset, end, reason
 
 
-def _intact_batches(segment: LogSegment) -> Iterator[tuple[int, BatchView]]:
-    """Positions and whole batches up to the first that is torn, damaged or out of order."""
-    position, size, file = 0, segment.size, segment.file
-    next_offset = segment.base_offset
-    chunk, chunk_start = memoryview(b""), 0
-    while position + HEADER_SIZE <= size:
-        at = position - chunk_start
-        if at + HEADER_SIZE > len(chunk):
-            chunk, chunk_start, at = memoryview(file.pread(min(CHUNK, size - position), position)), position, 0
-        batch = BatchView(chunk, at)
-        try:
-            check(batch, position, size)
-        except CorruptDataError:
-            return
-        if at + batch.batch_length > len(chunk):
-            length = max(CHUNK, batch.batch_length)
-            chunk, chunk_start = memoryview(file.pread(min(length, size - position), position)), position
-            batch = BatchView(chunk, 0)
-        is_in_order = next_offset <= batch.base_offset and batch.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
-        if not is_in_order or not batch.is_valid:
-            return
-        yield position, batch
-        next_offset = batch.next_offset
-        position += batch.batch_length
+def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: int, reason: str) -> None:
+    """End the log at `next_offset`, byte `end` of the first of `segments`; what is intact behind that is kept in other files."""
+    segment, *later = segments
+    length, path = segment.size - end, None
+    reason = f"{segment.path} is cut at byte {end}: the {length} bytes behind hold no intact batch: {reason}"
+    end_offset = later[0].base_offset if later else _end_behind(segment, end, next_offset)
+    if next_intact(segment.file, end, segment.size, base_offset=next_offset, end_offset=segment.end_offset) is not None:
+        reason = reason.replace("hold no intact batch:", "do not begin with an intact batch:")
+        path = lost.keep_bytes(log, segment, end, next_offset, end_offset)
+    if later:
+        last_end = later[-1].read_end()[0]
+        lost.keep_segments(log, later, last_end, f"the segment lies behind the damage at byte {end} of {segment.path}")
+    segment.truncate_data(end)
+    lost.note(log, next_offset, end_offset, reason, path)
+
+
+def _end_behind(segment: LogSegment, end: int, next_offset: int) -> int:
+    """Where the offsets of what is damaged at byte `end` of the last segment ended; -1 when nothing tells."""
+    survey = Survey(segment.file, segment.size, base_offset=segment.base_offset)
+    found = max((batch.next_offset for _, batch in survey.batches()), default=UNKNOWN)
+    if segment.size - end >= HEADER_SIZE:
+        torn = BatchView(memoryview(segment.file.pread(HEADER_SIZE, end)))
+        if torn.magic == MAGIC and torn.base_offset == next_offset and torn.last_offset_delta >= 0:
+            found = max(found, torn.next_offset)
+    return found if found > next_offset else UNKNOWN
 
 
 # --- step 4: where the log ends ---
 
 
 def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
-    now_ms = log.services.clock.time_ms()
     if len(log.segments):
         active = log.segments.active
-        log.log_end_offset = active.read_next_offset()
+        log.log_end_offset, _ = active.read_end()
         if log.log_end_offset < log.log_start_offset and not is_start_offset_certain:
             # Perhaps of an older topic of that name: it is no reason to give up a record.
             logger.warning(
@@ -162,33 +165,65 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
         if log.log_end_offset >= log.log_start_offset:
             active.activate()
             return
-        kept_in = strays.set_segments_aside(log)
-        logger.warning(
-            "%s ends at %d before its start %d, so its end was lost; it goes on at %d, and its segments are kept in %s",
-            log.topic_partition,
-            log.log_end_offset,
-            log.log_start_offset,
-            log.log_start_offset,
-            kept_in,
-        )
+        first_offset = log.segments[0].base_offset
+        reason = f"the log ends at {log.log_end_offset}, before its start offset {log.log_start_offset}, where it goes on"
+        lost.note(log, first_offset, log.log_start_offset, reason, strays.set_segments_aside(log))
         log.epochs.clear()
         log.producers.clear(log.log_start_offset)
     log.log_end_offset = log.log_start_offset
-    log.add_segment(log.log_start_offset, now_ms)
+    log.add_segment(log.log_start_offset, log.services.clock.time_ms())
+
+
+def _recover_damaged_end(log: Log) -> None:
+    """Nothing may be appended behind damage, after a clean stop neither."""
+    active = log.segments.active
+    next_offset, end = active.read_end()
+    if end < active.size:
+        logger.warning(
+            "%s is damaged behind offset %d, at byte %d of %d, though the last stop was clean",
+            active.path,
+            next_offset - 1,
+            end,
+            active.size,
+        )
+        _recover_from(log, active.base_offset)
+        return
+    try:
+        len(active.transaction_index.entries)
+    except CorruptIndexError as error:
+        logger.warning("%s; it is made anew, though the last stop was clean", error)
+        _recover_from(log, active.base_offset)
+
+
+def _note_missing_end(log: Log, known_end_offset: int) -> None:
+    """The log may end before an offset that it reached once, and nobody has noticed: files are missing."""
+    if log.log_end_offset < known_end_offset and not any(one.first_offset <= log.log_end_offset for one in log.lost):
+        reason = f"the log ends at {log.log_end_offset}, but its checkpoints say that it reached {known_end_offset}"
+        lost.note(log, log.log_end_offset, known_end_offset, reason)
 
 
 def _are_epochs_incomplete(log: Log) -> bool:
     """Whether the file was lost, or is from a log start offset that was never checkpointed."""
     if not log.epochs.entries:
         return log.log_start_offset < log.log_end_offset
-    return log.epochs.entries[0].start_offset > log.log_start_offset
+    first_offset = log.epochs.entries[0].start_offset
+    return first_offset > log.log_start_offset and first_offset > _first_record_offset(log)
+
+
+def _first_record_offset(log: Log) -> int:
+    """Where the first batch that is not below the log start offset begins: compaction may have removed what was before it."""
+    for segment in log.segments.starting_with(log.log_start_offset):
+        for _, batch in segment.intact(segment.position_of(log.log_start_offset)):
+            if batch.last_offset >= log.log_start_offset:
+                return max(batch.base_offset, log.log_start_offset)
+    return log.log_end_offset
 
 
 def _rebuild_epochs(log: Log) -> None:
     logger.warning("rebuilding the leader epochs of %s from its batches", log.topic_partition)
     log.epochs.entries.clear()
     for segment in log.segments:
-        for _, batch in segment.scan(0):
+        for _, batch in segment.intact(0):
             log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
     log.epochs.write()
 
@@ -209,13 +244,10 @@ def rebuild_producers(log: Log, end_offset: int, *, was_clean: bool) -> None:
     for segment in log.segments.starting_with(start_offset):
         if segment.base_offset >= end_offset or start_offset >= end_offset:
             break
-        found = segment.find_batch(max(start_offset, segment.base_offset))
-        if found is None:
-            continue
-        for position, header in segment.scan(found[0]):
+        for position, header in segment.intact(segment.position_of(max(start_offset, segment.base_offset))):
             if header.base_offset >= end_offset:
                 break
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and header.last_offset >= start_offset:
                 _replay(log, segment, position, header)
     producers.map_end_offset = end_offset
     producers.take_snapshot()
@@ -223,9 +255,13 @@ def rebuild_producers(log: Log, end_offset: int, *, was_clean: bool) -> None:
 
 def _replay(log: Log, segment: LogSegment, position: int, header: BatchView) -> None:
     """Take a batch whose transaction, if it ends one, is in the index already."""
-    if header.is_control:
-        header = BatchView(memoryview(segment.file.pread(header.batch_length, position)))
-    batch = producer_batch(header)
+    try:
+        if header.is_control:
+            header = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
+        batch = producer_batch(header)
+    except (CorruptRecordError, CorruptDataError) as error:
+        logger.warning("%s: the marker at offset %d is unreadable: %s", segment.path, header.base_offset, error)
+        return
     if batch is not None:
         completed = log.producers.update(batch)
         if completed is not None:

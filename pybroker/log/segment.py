@@ -13,8 +13,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.batch_scan import CorruptDataError, find, scan
-from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log import segment_reading
+from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
@@ -22,11 +22,11 @@ from pybroker.log.time_index import NO_TIMESTAMP, TimestampOffset
 from pybroker.model import new_tuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pybroker.config.topic import TopicConfig
+    from pybroker.log.damage import Damage
     from pybroker.log.filesystem import Filesystem, WriteBuffer
-    from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ class LogSegment(SegmentFiles):
     Attributes:
         size: bytes of data.
         jitter_ms: how much earlier than `segment.ms` this segment rolls, so that not all partitions roll at once.
+        end_offset: where the next segment begins, so no batch here may reach it; without one, as far as a segment can go.
+        damage: what cannot be read, in order; empty until a reader has met some.
     """
 
     __slots__ = (
@@ -58,6 +60,9 @@ class LogSegment(SegmentFiles):
         "_rolling_timestamp",
         "_shown",
         "base_offset",
+        "damage",
+        "end_offset",
+        "is_gap_told",
         "jitter_ms",
         "offset_index",  # once more here, where the native code looks for them
         "size",
@@ -77,6 +82,9 @@ class LogSegment(SegmentFiles):
         super().__init__(filesystem, directory, base_offset, index_bytes_max=config.segment_index_bytes, suffix=suffix)
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
+        self.end_offset = OFFSET_END
+        self.damage: tuple[Damage, ...] = ()
+        self.is_gap_told = False  # that offsets are missing behind this segment
         self.size = 0
         self._index_interval = config.index_interval_bytes
         self._file: SegmentFile | None = None
@@ -160,61 +168,11 @@ class LogSegment(SegmentFiles):
         """When the data file was last written."""
         return self.filesystem.modified_ms(self.path)
 
-    def load_indexes(self) -> None:
-        """Read the ends of the indexes, and rebuild both if they do not fit the data."""
-        if self._is_loaded:
-            return
-        try:
-            if self._is_rebuild_due:
-                raise CorruptIndexError("the last rebuild failed")
-            self.offset_index.load(self.size)
-            self.time_index.load()
-            self._check_last_timestamp()
-        except (CorruptIndexError, CorruptDataError, FileNotFoundError) as error:
-            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
-            self.rebuild_indexes()
-        self._is_loaded = True
-
-    def _check_last_timestamp(self) -> None:
-        """Retention goes by the last entry of the time index: it must be true. Raises CorruptIndexError, CorruptDataError."""
-        if not self.time_index.count:
-            return
-        timestamp, offset = self.time_index.last_entry
-        was_open = self._file is not None
-        last_offset, position = self.offset_index.lookup(offset)
-        found = find(self.file, position, self.size, offset, first_last_offset=last_offset if position else -1)
-        batch = next(self.scan(found[0]))[1] if found is not None else None
-        if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
-            raise CorruptIndexError(f"{self.time_index.path}: {timestamp} at offset {offset} is not in the data")
-        if not was_open:
-            self.let_go()  # a look at the age of a segment is no reason to keep it open
-
-    def rebuild_indexes(self) -> int:
-        """Make offset and time index from the headers of the data.
-
-        Returns where sound data ends, which is `size` unless it is torn. After OSError the next look at an index tries again.
-        """
-        max_timestamp, self._is_rebuild_due = self._max_timestamp, True
-        position = 0
-        try:
-            self.reset_indexes()
-            try:
-                for position, batch in self.scan(0):
-                    self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
-                    position += batch.batch_length
-            except CorruptDataError as error:
-                position = error.position
-            self.write_last_timestamp()
-        except OSError:
-            self._is_loaded, self._max_timestamp = False, max_timestamp
-            raise
-        self._is_rebuild_due = False
-        return position
-
     def reset_indexes(self) -> None:
         """Empty offset and time index, to note every batch again."""
         self.offset_index.reset()
         self.time_index.reset()
+        self.damage = ()
         self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_entry = 0
         self._is_loaded = True
@@ -305,7 +263,7 @@ class LogSegment(SegmentFiles):
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, in ms; -1 without any."""
         if self._rolling_timestamp is None:
-            self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.scan(0)), NO_TIMESTAMP)
+            self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.intact(0)), NO_TIMESTAMP)
         return self._rolling_timestamp
 
     def deactivate(self) -> None:
@@ -325,55 +283,16 @@ class LogSegment(SegmentFiles):
 
     # --- read ---
 
-    def find_batch(self, offset: int) -> tuple[int, int] | None:
-        """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before."""
-        recent = self._recent.get(offset) or self._older.get(offset)
-        if recent is not None:
-            return recent
-        if not self._is_loaded:
-            self.load_indexes()
-        try:
-            last_offset, position = self.offset_index.lookup(offset)
-            return find(self.file, position, self.size, offset, first_last_offset=last_offset if position else -1)
-        except (CorruptDataError, CorruptIndexError) as error:
-            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
-            end = self.rebuild_indexes()
-            return find(self.file, 0, end, offset)
+    load_indexes = segment_reading.load_indexes
+    rebuild_indexes = segment_reading.rebuild_indexes
+    find_batch = segment_reading.find_batch
+    scan = segment_reading.scan
+    intact = segment_reading.intact
+    intact_size = segment_reading.intact_size
+    read_end = segment_reading.read_end
 
-    def scan(self, position: int) -> Iterator[tuple[int, BatchView]]:
-        """Positions and batchs from a batch's start on."""
-        return scan(self.file, position, self.size)
-
-    def position_of(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`, from the index alone."""
-        return self._from_index(lambda: self.offset_index.lookup(offset)[1])
-
-    def older_until(self, timestamp: int) -> int:
-        """An offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base offset."""
-        return self._from_index(lambda: self.time_index.lookup(timestamp - 1).offset)
-
-    def _from_index(self, look: Callable[[], int]) -> int:
-        """What `look` finds. The indexes are loaded first, and rebuilt when one is found shorter than it was."""
-        self.load_indexes()
-        try:
-            return look()
-        except CorruptIndexError as error:
-            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
-            self.rebuild_indexes()
-            return look()
-
-    def read_next_offset(self) -> int:
-        """The offset after the last batch: the base offset when the segment is empty."""
-        next_offset = self.base_offset
-        self.load_indexes()
-        try:
-            for _, batch in self.scan(self.position_of(self.offset_index.last_offset)):
-                next_offset = batch.last_offset + 1
-        except CorruptDataError:
-            end = self.rebuild_indexes()
-            for _, batch in scan(self.file, 0, end):
-                next_offset = batch.last_offset + 1
-        return next_offset
+    position_of = segment_reading.position_of
+    older_until = segment_reading.older_until
 
     @property
     def max_timestamp(self) -> TimestampOffset:
@@ -386,7 +305,7 @@ class LogSegment(SegmentFiles):
 
     def _read_max_timestamp(self) -> TimestampOffset:
         largest = self.time_index.last_entry
-        for _, batch in self.scan(self.position_of(largest.offset)):
+        for _, batch in self.intact(self.position_of(largest.offset)):
             if batch.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         return largest
@@ -407,7 +326,7 @@ class LogSegment(SegmentFiles):
         self.load_indexes()
         found = self.find_batch(offset)
         self._recent, self._older = {}, {}
-        self._from_index(lambda: self.offset_index.truncate_to(offset) + self.time_index.truncate_to(offset))
+        segment_reading.from_index(self, lambda: self.offset_index.truncate_to(offset) + self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
         self._bytes_since_entry = 0
         dropped = 0 if found is None else self.truncate_data(found[0])
@@ -425,6 +344,7 @@ class LogSegment(SegmentFiles):
             if kept is not file:
                 self._shown = 0
             self.size = size
+            self.damage = tuple(one for one in self.damage if one.end <= size)
         return dropped
 
     def sync_work(self) -> Callable[[], None]:
@@ -459,6 +379,16 @@ class LogSegment(SegmentFiles):
         """Let go of the descriptor, the map and what was read of the indexes; they come back at the next need."""
         self.let_go()
         super().release()
+
+    def set_data_aside(self, path: str | None) -> None:
+        """Give the data another name, or none, and remove the indexes: they go first, as one without data speaks of a loss."""
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            self.filesystem.remove(index.path)
+        if path is None:
+            self.filesystem.remove(self.path)
+        else:
+            self.filesystem.rename(self.path, path)
+        self.release()
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from pybroker.log.batch_scan import OFFSET_END
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Segments:
-    """Never empty once a log is loaded."""
+    """Never empty once a log is loaded. Each segment is told where the next one begins."""
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -47,6 +49,9 @@ class Segments:
         assert self._base_offsets[index : index + 1] != [segment.base_offset], segment
         self._segments.insert(index, segment)
         self._base_offsets.insert(index, segment.base_offset)
+        segment.end_offset = self._base_offsets[index + 1] if index + 1 < len(self._segments) else OFFSET_END
+        if index:
+            self._segments[index - 1].end_offset = segment.base_offset
         self.active = self._segments[-1]
 
     def remove(self, segment: LogSegment) -> None:
@@ -54,6 +59,8 @@ class Segments:
         index = bisect_left(self._base_offsets, segment.base_offset)
         assert self._segments[index] is segment
         del self._segments[index], self._base_offsets[index]
+        if index:
+            self._segments[index - 1].end_offset = segment.end_offset
         if self._segments:
             self.active = self._segments[-1]
 

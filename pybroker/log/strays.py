@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint
 from pybroker.log.leftovers import SEGMENT_SUFFIXES
+from pybroker.log.lost import KEPT_SUFFIX
 from pybroker.log.segment_files import DATA_SUFFIX
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 
@@ -100,9 +101,12 @@ def set_aside(directory: LogDirectory, path: str, tp: TopicPartition, *, reason:
 
 
 def has_records(filesystem: Filesystem, path: str) -> bool:
-    """Whether any data file in the partition's directory has a byte, also of a rewrite or a deletion that is not finished."""
+    """Whether any data file in the partition's directory has a byte: also of a rewrite or deletion under way, or a kept one."""
     return any(
-        DATA_SUFFIX in entry.name and entry.is_file() and filesystem.file_size(entry.path) > 0 for entry in filesystem.list(path)
+        (DATA_SUFFIX in entry.name or entry.name.endswith(KEPT_SUFFIX))
+        and entry.is_file()
+        and filesystem.file_size(entry.path) > 0
+        for entry in filesystem.list(path)
     )
 
 

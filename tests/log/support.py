@@ -107,7 +107,9 @@ class Disk:
     def create(self) -> Log:
         return Log.create(TP, TOPIC_ID, self.config, self.directory, self.services)
 
-    def open(self, *, was_clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(
+        self, *, was_clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, known_end_offset: int = 0
+    ) -> Log:
         return Log.open(
             TP,
             TOPIC_ID,
@@ -117,6 +119,7 @@ class Disk:
             was_clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            known_end_offset=known_end_offset,
         )
 
     def manager(self, **options: object) -> LogManager:

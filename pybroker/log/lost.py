@@ -1,0 +1,105 @@
+"""What a start had to give up of a log: named in the log, and kept in files where it holds anything.
+
+Files that are kept lie in the partition's directory as `<first offset>-<end offset>.kept`; a second one of the same range gets
+`-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start takes them for a segment:
+ours goes by the ends of names, Apache Kafka's does too, and takes for an offset only what is a number up to the first dot, which
+this is not. They go with the partition, or by hand; `docs/operate.md` says what to do with them.
+
+Order, so that a crash in between loses nothing: what is kept is durable under its new name before anything is cut.
+
+Source of the names that Kafka looks for: LogLoader, LocalLog, LogFileUtils, ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log.file_records import SegmentFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+KEPT_SUFFIX: Final = ".kept"
+UNKNOWN: Final = -1
+_COPY_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LostRange:
+    """Offsets that the log had, as far as can be told, and does not have any more.
+
+    Attributes:
+        first_offset: the first of them.
+        end_offset: the one after the last; -1 when that is not known.
+        path: the file, or the directory, that keeps the bytes; None when there are none, or nothing intact is in them.
+        reason: for people.
+    """
+
+    first_offset: int
+    end_offset: int
+    path: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        offsets = f"from {self.first_offset} on" if self.end_offset < 0 else f"{self.first_offset} to {self.end_offset - 1}"
+        kept = "nothing of them is left to keep" if self.path is None else f"their bytes are kept in {self.path}"
+        return f"the offsets {offsets} are given up ({self.reason}); {kept}"
+
+
+def note(log: Log, first_offset: int, end_offset: int, reason: str, path: str | None = None) -> None:
+    """Add to `log.lost`, and say it."""
+    lost = LostRange(first_offset=first_offset, end_offset=end_offset, path=path, reason=reason)
+    log.lost.append(lost)
+    logger.warning("%s: %s", log.topic_partition, lost)
+
+
+def kept_path(filesystem: Filesystem, directory: str, first_offset: int, end_offset: int) -> str:
+    """A free name for what is kept of a range of offsets."""
+    end = f"{end_offset:020d}" if end_offset >= 0 else "unknown"
+    stem = f"{directory}/{first_offset:020d}-{end}"
+    path, number = stem + KEPT_SUFFIX, 2
+    while filesystem.exists(path):
+        path, number = f"{stem}-{number}{KEPT_SUFFIX}", number + 1
+    return path
+
+
+def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: int, reason: str) -> None:
+    """Take whole segments out of the log and keep their data. The offsets of the last one end at `end_offset` (-1: unknown).
+
+    The last one goes first: what a crash leaves behind has no hole. Raises OSError.
+    """
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    noted: list[tuple[LogSegment, int, str | None]] = []
+    for segment, end in reversed(list(zip(segments, ends, strict=True))):
+        path = None
+        if segment.size:
+            path = kept_path(log.filesystem, log.path, segment.base_offset, end)
+        segment.set_data_aside(path)
+        log.segments.remove(segment)
+        log.producers.delete_snapshot(segment.base_offset)
+        noted.append((segment, end, path))
+    log.filesystem.sync_directory(log.path)
+    for segment, end, path in reversed(noted):
+        if path is not None:
+            note(log, segment.base_offset, end, reason, path)
+
+
+def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: int, end_offset: int) -> str:
+    """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
+    path = kept_path(log.filesystem, log.path, first_offset, end_offset)
+    copy = SegmentFile(log.filesystem, path, create=True)
+    while position < segment.size:
+        data = segment.file.pread(min(_COPY_BYTES, segment.size - position), position)
+        copy.append(data)
+        position += len(data)
+    copy.sync()
+    log.filesystem.sync_directory(log.path)
+    return path

@@ -1,0 +1,251 @@
+"""Finding batches in a segment: by its indexes where they can be believed, past damage where there is some.
+
+An index that contradicts the data is made anew from the headers of the data. When the headers themselves are damaged, that walk
+tells what cannot be read (`LogSegment.damage`): offsets in there are refused, the intact batches before and behind are found.
+
+Source: LogSegment.{sanityCheck, recover, translateOffset, readNextOffset}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from pybroker.log import batch_scan
+from pybroker.log.batch_scan import OFFSET_END, CorruptDataError
+from pybroker.log.damage import Damage, Survey
+from pybroker.log.entry_file import CorruptIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.log.segment import LogSegment
+    from pybroker.records.batch import BatchView
+
+logger = logging.getLogger(__name__)
+
+
+# --- indexes ---
+
+
+def load_indexes(self: LogSegment) -> None:
+    """Read the ends of the indexes, and rebuild both if they do not fit the data. Raises OSError."""
+    if self._is_loaded:
+        return
+    try:
+        if self._is_rebuild_due:
+            raise CorruptIndexError("the last rebuild failed")
+        self.offset_index.load(self.size)
+        self.time_index.load()
+        _check_last_timestamp(self)
+    except (CorruptIndexError, CorruptDataError, FileNotFoundError) as error:
+        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        claimed = _last_offset_of_indexes(self)
+        self.rebuild_indexes()
+        _note_missing_end(self, claimed)
+    self._is_loaded = True
+
+
+def _check_last_timestamp(self: LogSegment) -> None:
+    """Retention goes by the last entry of the time index: it must be true. Raises CorruptIndexError, CorruptDataError."""
+    if not self.time_index.count:
+        return
+    timestamp, offset = self.time_index.last_entry
+    was_open = self._file is not None
+    found = _find(self, offset, self.end_offset)
+    batch = next(self.scan(found[0]))[1] if found is not None else None
+    if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
+        raise CorruptIndexError(f"{self.time_index.path}: {timestamp} at offset {offset} is not in the data")
+    if not was_open:
+        self.let_go()  # a look at the age of a segment is no reason to keep it open
+
+
+def rebuild_indexes(self: LogSegment) -> None:
+    """Make offset and time index from the headers of the data; what cannot be read is named in the log, and in `damage`.
+
+    Raises OSError, after which the next look at an index tries again.
+    """
+    max_timestamp, self._is_rebuild_due = self._max_timestamp, True
+    try:
+        self.reset_indexes()
+        survey = Survey(self.file, self.size, base_offset=self.base_offset, end_offset=self.end_offset)
+        for position, batch in survey.batches():
+            self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+        self.write_last_timestamp()
+    except OSError:
+        self._is_loaded, self._max_timestamp = False, max_timestamp
+        raise
+    for one in survey.damage:
+        _add_damage(self, one)
+    self._is_rebuild_due = False
+
+
+def position_of(self: LogSegment, offset: int) -> int:
+    """A position at or before the batch that holds `offset`, from the index alone; none is before damage that ends below it."""
+
+    def look() -> int:
+        position = self.offset_index.lookup(offset)[1]
+        return max([position, *(one.end for one in self.damage if one.end_offset <= offset)])
+
+    return from_index(self, look)
+
+
+def older_until(self: LogSegment, timestamp: int) -> int:
+    """An offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base offset."""
+    return from_index(self, lambda: self.time_index.lookup(timestamp - 1).offset)
+
+
+def from_index(self: LogSegment, look: Callable[[], int]) -> int:
+    """What `look` finds. The indexes are loaded first, and rebuilt when one is found shorter than it was."""
+    self.load_indexes()
+    try:
+        return look()
+    except CorruptIndexError as error:
+        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        self.rebuild_indexes()
+        return look()
+
+
+def _add_damage(self: LogSegment, damage: Damage) -> None:
+    self.damage = (*self.damage, damage)
+    logger.error(
+        "%s is damaged: the offsets from %d %s cannot be read, for what lies in the %d bytes at byte %d (%s); "
+        "readers of them get CORRUPT_MESSAGE",
+        self.path,
+        damage.first_offset,
+        "on" if damage.end_offset == OFFSET_END else f"to {damage.end_offset - 1}",
+        damage.end - damage.position,
+        damage.position,
+        damage.reason,
+    )
+
+
+def _last_offset_of_indexes(self: LogSegment) -> int:
+    """The last offset that the files of the indexes know, as far as it can be one of this segment's; -1 for none."""
+    known = -1
+    for index in (self.offset_index, self.time_index):
+        with contextlib.suppress(FileNotFoundError, CorruptIndexError):
+            index.load_entries()
+            if index.count:
+                offset = index.entry(index.count - 1).offset
+                if self.base_offset <= offset < self.end_offset:
+                    known = max(known, offset)
+    return known
+
+
+def _note_missing_end(self: LogSegment, claimed: int) -> None:
+    """`claimed` is an offset that the indexes knew: data that ends before it has lost its end."""
+    if self.end_offset == OFFSET_END or (self.damage and self.damage[-1].end == self.size):
+        return  # the end of the log is looked at by recovery
+    next_offset, _ = self.read_end()
+    if claimed >= next_offset:
+        _add_damage(
+            self,
+            Damage(
+                position=self.size,
+                end=self.size,
+                first_offset=next_offset,
+                end_offset=self.end_offset,
+                reason=f"the data ends at byte {self.size}, but its indexes knew the offset {claimed}",
+            ),
+        )
+
+
+# --- batches ---
+
+
+def find_batch(self: LogSegment, offset: int, end_offset: int = OFFSET_END) -> tuple[int, int] | None:
+    """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before.
+
+    No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where the data is
+    damaged; OSError.
+    """
+    recent = self._recent.get(offset) or self._older.get(offset)
+    if recent is not None:
+        return recent
+    if not self._is_loaded:
+        self.load_indexes()
+    end_offset = min(end_offset, self.end_offset)
+    try:
+        return _find(self, offset, end_offset)
+    except (CorruptDataError, CorruptIndexError) as error:
+        if self.damage and isinstance(error, CorruptDataError):
+            raise
+        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        self.rebuild_indexes()
+        return _find(self, offset, end_offset)
+
+
+def _find(self: LogSegment, offset: int, end_offset: int) -> tuple[int, int] | None:
+    last_offset, position = self.offset_index.lookup(offset)
+    known, base_offset, end = last_offset if position else -1, self.base_offset, self.size
+    ahead: Damage | None = None
+    if self.damage:
+        _close_damage(self)
+        for one in self.damage:
+            if one.end_offset <= offset:
+                if one.end > position:
+                    position, known, base_offset = one.end, -1, one.end_offset
+                continue
+            ahead = one
+            break
+    if ahead is not None:
+        if ahead.first_offset <= offset:
+            raise CorruptDataError(ahead.position, ahead.reason)
+        end = ahead.position
+    found = batch_scan.find(
+        self.file, position, end, offset, first_last_offset=known, base_offset=base_offset, end_offset=end_offset
+    )
+    if found is None and ahead is not None:
+        raise CorruptDataError(ahead.position, ahead.reason)
+    return found
+
+
+def _close_damage(self: LogSegment) -> None:
+    """Damage at the end of the active segment ends where the first batch begins that was appended behind it."""
+    last = self.damage[-1]
+    if last.end_offset == OFFSET_END and self.size > last.end:
+        _, batch = next(batch_scan.scan(self.file, last.end, self.size, base_offset=last.first_offset))
+        self.damage = (*self.damage[:-1], dataclasses.replace(last, end_offset=batch.base_offset))
+
+
+def scan(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
+    """Positions and headers of batches from a batch's start on. Raises CorruptDataError, OSError."""
+    base_offset = max((one.end_offset for one in self.damage if one.end <= position), default=self.base_offset)
+    return batch_scan.scan(self.file, position, self.size, base_offset=base_offset, end_offset=self.end_offset)
+
+
+def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
+    """As `scan`, but what is damaged is left out; it is named in the log. Raises OSError."""
+    resumed = -1
+    while True:
+        try:
+            yield from self.scan(position)
+        except CorruptDataError as error:
+            if not self.damage:
+                self.rebuild_indexes()
+            position = min((one.end for one in self.damage if one.end >= error.position), default=self.size)
+            if position <= resumed:  # it is no damage that a second look has found
+                return
+            resumed = position
+        else:
+            return
+
+
+def intact_size(self: LogSegment, position: int) -> int:
+    """Where the damage begins that follows the batch at `position`, as far as it is known; without any, where the data ends."""
+    return min((one.position for one in self.damage if one.position > position), default=self.size)
+
+
+def read_end(self: LogSegment) -> tuple[int, int]:
+    """The offset after the last intact batch (the base offset without one), and the position where that batch ends.
+
+    Reads headers from the last entry of the index on. Raises OSError.
+    """
+    self.load_indexes()
+    next_offset, end = self.base_offset, 0
+    for position, batch in self.intact(self.position_of(self.offset_index.last_offset)):
+        next_offset, end = batch.next_offset, position + batch.batch_length
+    return next_offset, end
