@@ -149,6 +149,7 @@ class Case:
             "segment.bytes": segment_bytes,
             "delete.retention.ms": retention_ms,
             "min.compaction.lag.ms": lag_ms,
+            "file.delete.delay.ms": DAY_MS,
         }
         self._ours = Setting(
             folder / "ours",
@@ -247,7 +248,7 @@ class Case:
 
 def run(kafka: KafkaCleaner, seed: int) -> list[str]:
     """One case. Returns what differs."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         case = Case(seed, Path(folder))
         try:
             return [

@@ -6,9 +6,13 @@ Idea
     which nothing is appended.
 
 Names and crashes
-    The future lies in `<topic>-<partition>.<32 hex digits>-future`. In the last step the present directory is renamed to
-    `...-delete`, then the future's to the partition's name. So a future beside a present log is unfinished: after a crash it is
-    thrown away, and the move begins anew. A future alone is complete, and is given the partition's name.
+    The future lies in `<topic>-<partition>.<32 hex digits>-future`. In the last step its directory is renamed to the partition's
+    name, durably, and then the present one to `...-delete`. So a future beside a present log is unfinished: after a crash it is
+    thrown away, and the move begins anew. Two logs are the same log, to which the one that was moved may have added something:
+    the start takes the longer one (`loading`). A future alone is from a version that renamed the present directory first.
+
+What fails
+    The present log goes last. So whatever fails in the other directory leaves it as it is, and only that directory goes offline.
 
 Cost
     At most PIECE_BYTES are copied in one step of the loop for all moves together, then others have their turn.
@@ -71,7 +75,10 @@ class DirectoryMoves:
         """Begin what the last run left unfinished anew."""
         for tp, directory in self._logs.take_interrupted_moves().items():
             if self._logs.get(tp) is not None and not directory.is_offline:
-                self.start(tp, directory)
+                try:
+                    self.start(tp, directory)
+                except KafkaError as error:
+                    logger.warning("%s is not moved any further: %s", tp, error)
 
     def future(self, tp: TopicPartition) -> Log | None:
         """The log that will be the partition's; None when it is not being moved."""
@@ -93,10 +100,13 @@ class DirectoryMoves:
         self._set_turn()
 
     def cancel(self, tp: TopicPartition) -> None:
-        """Give up the partition's move, if there is one."""
+        """Give up the partition's move, if there is one. A future that cannot be removed now is removed later."""
         move = self._moves.pop(tp, None)
         if move is not None:
-            self._logs.drop_future(move.future)
+            try:
+                self._logs.drop_future(move.future)
+            except KafkaError as error:
+                logger.warning("%s is not removed yet: %s", move.future.path, error)
 
     def release(self) -> None:
         """Let go of all files: the broker stops. The moves begin anew at its next start."""
@@ -118,8 +128,12 @@ class DirectoryMoves:
             except KafkaError as error:
                 logger.warning("%s is not moved: %s", tp, error)
                 self.cancel(tp)
+            except Exception:  # of one log; the others are moved
+                logger.exception("%s is not moved", tp)
+                self.cancel(tp)
             if bytes_left <= 0:
-                self._moves[tp] = self._moves.pop(tp)  # the others first, next time
+                if tp in self._moves:
+                    self._moves[tp] = self._moves.pop(tp)  # the others first, next time
                 break
         self._set_turn()
 
@@ -135,8 +149,8 @@ class DirectoryMoves:
             move.synced_size, move.synced_upto = future.size, future.log_end_offset
             future.flush()
         elif future.recovery_point >= move.synced_upto:
-            del self._moves[tp]
             moved = self._logs.replace(present, future)
+            del self._moves[tp]
             logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
             self._on_moved(tp, moved)
         return 0

@@ -411,9 +411,21 @@ class Log:
         """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
+    def advance_start(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
+        """Let the log begin behind whole segments that are due by retention, none of them beyond the watermark.
+
+        Returns whether segments lie below the log start offset. Once that is durable `delete_below_start` may follow.
+        """
+        return retention.advance_start(self, now_ms, self.log_end_offset if high_watermark is None else high_watermark)
+
+    def delete_below_start(self, now_ms: int) -> int:
+        """Delete the segments below the log start offset. Returns how many."""
+        return retention.delete_below_start(self, now_ms)
+
     def delete_old_segments(self, now_ms: int, *, high_watermark: int | None = None) -> int:
-        """Drop whole segments by retention and below the log start offset, none beyond the watermark. Returns how many."""
-        return retention.delete_old_segments(self, now_ms, self.log_end_offset if high_watermark is None else high_watermark)
+        """Both, for a log of which a loss of power may leave less. Returns how many."""
+        self.advance_start(now_ms, high_watermark=high_watermark)
+        return self.delete_below_start(now_ms)
 
     # --- life ---
 

@@ -70,6 +70,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self._claims: Claims | None = None
+        self._cleaned_up: set[LogDirectory] = set()  # where retention waits for the disk
+        self._given_up: list[Log] = []  # whose names could not be freed yet
         self.made_anew: list[TopicPartition] = []
         """Partitions that the metadata had and whose logs were nowhere: the start has made them, empty."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
@@ -193,6 +195,7 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{tp} is offline: its log is in no directory that works, and a directory is missing",
             )
+        self._try_again_to_give_up()
         usable = [directory for directory in self.directories if not directory.is_offline]
         if not usable:
             raise self.directories[0].error()
@@ -218,7 +221,11 @@ class LogManager:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        """Give up the partition's log, if there is one. Readers that have a slice may finish. Raises KafkaError."""
+        """Give up the partition's log, if there is one. Readers that have a slice may finish.
+
+        Raises KafkaError when its directory's name cannot be freed. It is gone all the same: by the next pass of removals, or
+        before a new log is made, or, when the disk is broken, as a stray of the next start.
+        """
         log = self._logs.pop(tp, None)
         if log is not None:
             self._give_up(log, log.config.file_delete_delay_ms)
@@ -233,14 +240,26 @@ class LogManager:
                 raise directory.fail(error) from error
 
     def _give_up(self, log: Log, delay_ms: int) -> None:
-        """Free the name of the log's directory, and have it removed. Raises KafkaError."""
+        """Free the name of the log's directory, and have it removed. Raises KafkaError; it is tried again if the disk works."""
         log.release()
         directory = log.log_directory
         if not directory.is_offline:
             try:
                 strays.delete_later(directory, log.path, log.topic_partition, self.services.clock.time_ms() + delay_ms)
             except OSError as error:
-                raise directory.fail(error) from error
+                failure = directory.fail(error)
+                if not directory.is_offline:
+                    self._given_up.append(log)
+                raise failure from error
+
+    def _try_again_to_give_up(self) -> None:
+        given_up, self._given_up = self._given_up, []
+        for number, log in enumerate(given_up):
+            try:
+                self._give_up(log, 0)
+            except KafkaError:
+                self._given_up += given_up[number + 1 :]
+                raise
 
     # --- moves to another directory: see `directory_moves` ---
 
@@ -259,34 +278,28 @@ class LogManager:
         self._give_up(future, 0)
 
     def replace(self, present: Log, future: Log) -> Log:
-        """Let `future`, which has all that `present` has, be the partition's log. Returns it, opened anew. Raises KafkaError.
+        """Let `future`, which has all that `present` has, be the partition's log. Returns it, opened anew.
 
-        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash. That the
-        present log has gone is durable before the future takes its name, so that no power failure leaves both.
+        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash. The future
+        has its name durably before that, so there is always one whole log; where a crash leaves both, the start settles it (see
+        `loading`). When something is raised, KafkaError for a disk, the present log is the partition's as before.
         """
         tp, directory = present.topic_partition, future.log_directory
+        path = f"{directory.path}/{tp}"
         future.log_start_offset = max(future.log_start_offset, present.log_start_offset)
-        future.close()
-        if directory.is_offline:
-            raise directory.error()
         try:
+            future.prepare_close()()
+            future.finish_close()
+            if directory.is_offline:
+                raise directory.error()
             self._write_checkpoints(directory, [*self._logs_in(directory), future])()
-        except OSError as error:
-            raise directory.fail(error) from error
-        self._give_up(present, present.config.file_delete_delay_ms)
-        self._logs[tp] = future
-        if not present.log_directory.is_offline:
-            try:
-                present.log_directory.sync_names()
-            except OSError as error:
-                present.log_directory.fail(error)
-        try:
-            directory.filesystem.rename(future.path, f"{directory.path}/{tp.topic}-{tp.partition}")
+            directory.filesystem.rename(future.path, path)
+            future.path = path
             directory.note_names()
             directory.sync_names()
         except OSError as error:
             raise directory.fail(error) from error
-        log = self._logs[tp] = Log.open(
+        log = Log.open(
             tp,
             present.topic_id,
             present.config,
@@ -296,6 +309,14 @@ class LogManager:
             recovery_point=future.recovery_point,
             log_start_offset=future.log_start_offset,
         )
+        self._logs[tp] = log
+        source = present.log_directory
+        try:
+            self._give_up(present, present.config.file_delete_delay_ms)
+        except KafkaError as error:
+            logger.warning("%s lies in %s from now on, but what it had in %s is still there: %s", tp, path, present.path, error)
+        else:
+            source.run_in_thread(source.sync_names, source.note_failure)
         return log
 
     def take_interrupted_moves(self) -> dict[TopicPartition, LogDirectory]:
@@ -359,16 +380,37 @@ class LogManager:
             directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).forget()
         return offsets
 
-    def clean_up(self, now_ms: int) -> int:
-        """The retention pass over every log. Returns the number of segments dropped."""
-        deleted = 0
-        for log in list(self._logs.values()):
-            if not log.log_directory.is_offline:
-                try:
-                    deleted += log.delete_old_segments(now_ms)
-                except KafkaError:
-                    logger.exception("retention of %s", log.topic_partition)
-        return deleted
+    def clean_up(self, now_ms: int) -> None:
+        """The retention pass over every log: where each begins, which is made durable in a thread, and then the segments go."""
+        for directory in self.directories:
+            if not directory.is_offline and directory not in self._cleaned_up:
+                due = [log for log in self._logs_in(directory) if self._is_start_advanced(log, now_ms)]
+                if due:
+                    self._delete_when_durable(directory, due, now_ms)
+
+    def _delete_when_durable(self, directory: LogDirectory, due: list[Log], now_ms: int) -> None:
+        def done(error: OSError | None) -> None:
+            self._cleaned_up.discard(directory)
+            if error is not None:
+                directory.fail(error)  # if it was only short of descriptors, the next pass deletes them
+                return
+            for log in due:
+                if not log.is_closed and not directory.is_offline:
+                    try:
+                        log.delete_below_start(now_ms)
+                    except KafkaError:
+                        logger.exception("retention of %s", log.topic_partition)
+
+        self._cleaned_up.add(directory)
+        directory.run_in_thread(_start_offsets_writer(directory, self._logs_in(directory)), done)
+
+    @staticmethod
+    def _is_start_advanced(log: Log, now_ms: int) -> bool:
+        try:
+            return log.advance_start(now_ms)
+        except KafkaError:
+            logger.exception("retention of %s", log.topic_partition)
+            return False
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs whose `flush.ms` has passed since their last flush, in threads."""
@@ -398,17 +440,18 @@ class LogManager:
 
     def remove_due(self, now_ms: int) -> None:
         """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread."""
+        try:
+            self._try_again_to_give_up()
+        except KafkaError:
+            logger.exception("the name of a deleted log is not free yet")
         for directory in self.directories:
             if not directory.is_offline and not directory.is_busy_with("removals"):
                 directory.run_pass("removals", directory.take_due(now_ms))
 
 
 def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
-    offsets = {
-        log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset)
-        for log in logs
-        if log.log_start_offset > log.segments[0].base_offset
-    }
+    # Also where the first segment begins there: that the earlier ones have gone need not be durable.
+    offsets = {log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset) for log in logs if log.log_start_offset > 0}
     return directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).writer(offsets)
 
 

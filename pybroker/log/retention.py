@@ -3,11 +3,15 @@
 Only whole segments from the oldest on, and none that reaches beyond the high watermark. The active segment goes too when it is
 due, unless it is empty; a new one takes its place. A segment is as old as its youngest record says.
 
+The log begins behind them first (`advance_start`), which is made durable by whoever calls this; then the files go
+(`delete_below_start`). A loss of power may bring any of them back: without the log start offset there could be a gap in the log.
+
 Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import TYPE_CHECKING
 
@@ -22,23 +26,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
-    """See `Log.delete_old_segments`."""
+def advance_start(log: Log, now_ms: int, high_watermark: int) -> bool:
+    """Let the log begin behind the segments that are due. Returns whether segments lie below its start. Raises KafkaError."""
     log.check_usable()
+    config = log.config
     try:
-        active = log.segments.active
-
-        def is_below_start(segment: LogSegment, end: int) -> bool:
-            return segment is not active and end <= log.log_start_offset
-
-        deleted = _delete_while(log, now_ms, high_watermark, is_below_start, "its log start offset")
-        config = log.config
-        if "delete" not in config.cleanup_policy:
-            return deleted
-        if config.retention_bytes >= 0:
+        if "delete" in config.cleanup_policy and config.retention_bytes >= 0:
             surplus = log.size - config.retention_bytes
 
-            def is_surplus(segment: LogSegment, _: int) -> bool:
+            def is_surplus(segment: LogSegment) -> bool:
                 nonlocal surplus
                 if surplus < segment.size:
                     return False
@@ -46,34 +42,45 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
                 return True
 
             if surplus >= 0:
-                deleted += _delete_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
-        if config.retention_ms >= 0:
+                _advance_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
+        if "delete" in config.cleanup_policy and config.retention_ms >= 0:
 
-            def is_old(segment: LogSegment, _: int) -> bool:
+            def is_old(segment: LogSegment) -> bool:
                 return now_ms - segment.largest_timestamp_ms > config.retention_ms
 
-            deleted += _delete_while(log, now_ms, high_watermark, is_old, "retention.ms")
+            _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
     except OSError as error:
         raise log.log_directory.fail(error) from error
-    return deleted
+    return bool(_below_start(log))
 
 
-def _delete_while(log: Log, now_ms: int, high_watermark: int, is_due: Callable[[LogSegment, int], bool], reason: str) -> int:
-    """Drop segments from the oldest on as long as `is_due(segment, its end offset)`."""
-    due: list[LogSegment] = []
+def delete_below_start(log: Log, now_ms: int) -> int:
+    """Delete the segments whose records all lie below the log start offset. Returns how many. Raises KafkaError."""
+    due = _below_start(log)
+    if due:
+        log.guarded(lambda: truncate.delete_segments(log, due, now_ms))
+    return len(due)
+
+
+def _below_start(log: Log) -> list[LogSegment]:
+    """Never the active one."""
     segments = list(log.segments)
+    return [segment for segment, following in itertools.pairwise(segments) if following.base_offset <= log.log_start_offset]
+
+
+def _advance_while(log: Log, now_ms: int, high_watermark: int, is_due: Callable[[LogSegment], bool], reason: str) -> None:
+    """Let the log begin behind the oldest segments for which `is_due` says so, without a gap."""
+    count, segments = 0, list(log.segments)
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1
         end = log.log_end_offset if is_active else segments[index + 1].base_offset
-        if (is_active and segment.size == 0) or end > high_watermark or not is_due(segment, end):
+        if (is_active and segment.size == 0) or end > high_watermark or not is_due(segment):
             break
-        due.append(segment)
-    if not due:
-        return 0
-    if len(due) == len(segments):
+        count += 1
+    if not count:
+        return
+    if count == len(segments):
         log.roll(now_ms)
-    start_offset = log.segments[len(due)].base_offset
-    logger.info("deleting %d segments of %s below offset %d by %s", len(due), log.topic_partition, start_offset, reason)
-    truncate.increment_log_start_offset(log, start_offset, high_watermark=high_watermark)
-    truncate.delete_segments(log, due, now_ms)
-    return len(due)
+    start_offset = log.segments[count].base_offset
+    if truncate.increment_log_start_offset(log, start_offset, high_watermark=high_watermark):
+        logger.info("deleting %d segments of %s below offset %d by %s", count, log.topic_partition, start_offset, reason)

@@ -56,10 +56,11 @@ def cleanable(log: Log, first_dirty_offset: int, *, high_watermark: int, now_ms:
     first_uncleanable_offset = segments[0].base_offset
     oldest_dirty: LogSegment | None = None
     for segment, following in itertools.pairwise(segments):
-        if following.base_offset > stable or _is_too_young(segment, log.config.min_compaction_lag_ms, now_ms):
+        is_clean = following.base_offset <= first_dirty_offset
+        if following.base_offset > stable or (not is_clean and _is_too_young(segment, log.config.min_compaction_lag_ms, now_ms)):
             break
         first_uncleanable_offset = following.base_offset
-        if following.base_offset <= first_dirty_offset:
+        if is_clean:
             clean_bytes += segment.size
         else:
             cleanable_bytes += segment.size

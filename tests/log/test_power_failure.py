@@ -1,0 +1,118 @@
+"""The power fails in the middle of a compaction or a deletion: whatever names are durable, nothing is lost and nothing is back.
+
+Before a directory is made durable any part of what was renamed, made and removed since the last time may be there. So a crash
+is tried right before each such moment, with all those parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from pybroker.clock import ManualClock
+from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from tests.log.test_cleaner import Setting
+from tests.log.test_cleaner_faults import check, committed, latest, transactional
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.subsets import crashed
+
+ROOT = Path("/d")
+
+
+def disk() -> SimulatedDisk:
+    made = SimulatedDisk(ManualClock(START_MS))
+    made.make_directory(str(ROOT))
+    made.sync_directory("/")
+    return made
+
+
+def moments(where: SimulatedDisk) -> list[SimulatedDisk]:
+    """Copies of the disk at each moment at which the most is not durable; filled while the disk is used."""
+    found: list[SimulatedDisk] = []
+
+    def look(kind: str, _: str) -> None:
+        if kind == "sync_directory":
+            found.append(where.fork())
+
+    where.on_operation = look
+    return found
+
+
+def restarted(where: SimulatedDisk) -> Setting:
+    return Setting(ROOT, filesystem=where, segment_bytes=900)
+
+
+def leftovers(where: SimulatedDisk, setting: Setting) -> list[str]:
+    names = [entry.name for entry in where.list(str(setting.disk.log_path))]
+    return [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))]
+
+
+def test_a_compaction_is_done_or_not_done() -> None:
+    used, before, found = compaction()
+    outcomes = set()
+    for number, moment in enumerate([*found, used.fork()]):
+        for way, after in enumerate(crashed(moment, number)):
+            is_tried_twice = way % 16 == 1
+            again = moments(after) if is_tried_twice else []
+            setting = restarted(after)
+            check(setting.log, before)
+            outcomes.add(len(committed(setting.log)))
+            assert not leftovers(after, setting)
+            for once_more in again:  # and the power fails at the next start as well
+                once_more.crash(Random(way))
+                check(restarted(once_more).log, before)
+            if is_tried_twice:
+                setting.clean()
+                check(setting.log, before)
+                assert len(committed(setting.log)) == len(latest(before))
+    assert len(outcomes) > 2, "not done, done by half, done"
+
+
+def compaction() -> tuple[SimulatedDisk, list[tuple[int, bytes | None, bytes | None]], list[SimulatedDisk]]:
+    """A disk on which a log was compacted, what consumers saw before, and the disk at its moments."""
+    used = disk()
+    setting = transactional(ROOT, used)
+    before = committed(setting.log)
+    setting.restart(is_clean=True)  # so that no crash makes the indexes anew
+    used.sync_all()
+    found = moments(used)
+    setting.clean()
+    used.on_operation = None
+    assert len(committed(setting.log)) == len(latest(before))
+    return used, before, found
+
+
+def test_what_retention_deletes_goes_from_the_start_on() -> None:
+    for way, (after, records) in enumerate(deleted_by_retention()):
+        setting = Disk(ROOT, filesystem=after)
+        logs = setting.manager()
+        logs.start()
+        (log,) = logs.all_logs()
+        found = [one.base_offset for one in read_batches(log)]
+        assert found == records[len(records) - len(found) :], f"way {way}: no gap"
+        assert log.log_end_offset == 20
+
+
+def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[int]]]:
+    used = disk()
+    size = len(batch(size=100))
+    files = Disk(ROOT, filesystem=used, segment_bytes=2 * size, retention_bytes=4 * size)
+    logs = files.manager()
+    logs.start()
+    log = logs.create(TP, TOPIC_ID, files.config)
+    for _ in range(20):
+        append(log, batch(size=100))
+    records = [one.base_offset for one in read_batches(log)]
+    log.flush()
+    logs.checkpoint()
+    used.sync_all()
+    found = moments(used)
+    logs.clean_up(START_MS)
+    assert (len(log.segments), log.log_start_offset) == (2, 16)
+    logs.checkpoint()
+    found.append(used.fork())
+    for number, moment in enumerate([*found, used.fork()]):
+        for after in crashed(moment, number):
+            yield after, records
