@@ -372,6 +372,8 @@ def retain_records(  # noqa: PLR0917
     kept = bytearray()
     position = count = tombstones = 0
     max_timestamp = -1
+    if not 0 <= record_count <= len(section):
+        raise record_fault(_RECORD_SIZE)
     for _ in range(record_count):
         start = position
         delta, offset_delta, key_at, key_size, _, value_size, position = _parse(section, start)
