@@ -19,6 +19,7 @@ import os
 import resource
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker import gauges
@@ -36,6 +37,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager, stored_cluster_id
 from pybroker.metadata.controller import Controller
+from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store import open_store
@@ -44,6 +46,7 @@ from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.network.limits import BoundListener, Listener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
+from pybroker.old_data import old_data, refusal, sqlite_path, why_not_start
 from pybroker.periodic import Periodic
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
@@ -66,7 +69,6 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
 DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
-METADATA_FILE: Final = "metadata.sqlite"
 SEALED_RELEASE_MS: Final = 300_000
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
@@ -101,6 +103,7 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         try:
             self.store = self._open_store()
+            await self._refuse_old_data()
             self.controller = Controller(self.store, config, broker_id=config.node_id)
             await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
         except StoreError as error:
@@ -129,8 +132,7 @@ class BrokerServer:
             later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
         )
         try:
-            self.log_manager.start(self._topic_id_of)
-            await renew_leader_epochs(self.controller, self.log_manager)
+            await self._open_logs()
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
         self.replica_manager.start(self.controller.image)
@@ -180,14 +182,32 @@ class BrokerServer:
     # What start is made of
 
     def _open_store(self) -> Store:
-        url = self.config.metadata_store
-        if url == "sqlite:":
-            url = f"sqlite:{self.config.log_dirs[0]}/{METADATA_FILE}"
-        return open_store(url, asyncio.to_thread)
+        path = sqlite_path(self.config)
+        if path is None:
+            return open_store(self.config.metadata_store, asyncio.to_thread)
+        if not Path(path).exists() and (found := old_data(self.config.log_dirs, self.filesystem)):
+            raise StartError(refusal(path, found))  # and nothing is made where a disk may be missing
+        return open_store(f"sqlite:{path}", asyncio.to_thread)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         image = self.controller.image.topics.get(topic)
         return TopicConfig.resolve(self.controller.config, {} if image is None else image.configs)
+
+    async def _refuse_old_data(self) -> None:
+        """Do not start a new store beside logs of an older one. Raises StartError."""
+        reason = await why_not_start(self.store, self.config, self.filesystem)
+        if reason is not None:
+            await self.store.close()
+            raise StartError(reason)
+
+    async def _open_logs(self) -> None:
+        """Claim the directories and open the logs in them, in the order in which a crash does no harm."""
+        store, logs, broker_id = self.store, self.log_manager, self.config.node_id
+        claims = logs.claim(await read_directories(store, broker_id))
+        await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
+        logs.start(self._topic_id_of)
+        await renew_leader_epochs(self.controller, logs)
+        await write_directories(store, broker_id, claims.settled())  # a crash before this tells once more what came back
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """The id of the topic whose partition this is; None when the metadata has no such partition."""

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -48,7 +49,7 @@ def command(
     gc.disable()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop_while_starting)  # until the broker runs and has its own
-    properties = _overrides(overrides)
+    properties = properties_of(overrides, "--override")
     if data_dir is not None:
         if not data_dir.strip():
             raise click.UsageError("--data-dir must name a directory")
@@ -104,11 +105,12 @@ def _run(
         raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
 
 
-def _overrides(options: tuple[str, ...]) -> dict[str, str]:
+def properties_of(options: Sequence[str], option_name: str) -> dict[str, str]:
+    """What options of the form NAME=VALUE say. Raises UsageError."""
     properties = {}
     for option in options:
         name, separator, value = option.partition("=")
         if not separator or not name.strip():
-            raise click.UsageError(f"--override {option}: must be NAME=VALUE")
+            raise click.UsageError(f"{option_name} {option}: must be NAME=VALUE")
         properties[name.strip()] = value
     return properties

@@ -166,6 +166,7 @@ class BrokerConfig(BaseSettings):
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     message_max_bytes: int
+    metadata_memory_set_logs_aside: bool
     metadata_store: str
     metrics_listener: str
     min_insync_replicas: int

@@ -40,6 +40,10 @@ SERVER_SETTINGS: Final = (
         METADATA_STORE,
     ),
     Setting(
+        "metadata.memory.set.logs.aside", _B, False,
+        "pybroker's own: with metadata.store=memory:, rename logs of earlier runs to -stray at the start instead of refusing it.",
+    ),
+    Setting(
         "metrics.listener", _S, "",
         "pybroker's own: host:port of the page with the metrics in Prometheus form; empty is off.",
     ),

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.log import checkpoint
+from pybroker.log.directory import MissingDirectoryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +41,6 @@ class LogDirectoryInUseError(Exception):
 
 class InconsistentDirectoryError(Exception):
     """The directory belongs to another cluster or broker."""
-
-
-class MissingDirectoryError(OSError):
-    """A directory that this broker has used is not where it was."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

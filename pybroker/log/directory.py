@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 LOCK_FILE: Final = ".lock"
 
 
+class MissingDirectoryError(OSError):
+    """A directory that this broker has used is not where it was."""
+
+
 class ShortageError(KafkaError):
     """KAFKA_STORAGE_ERROR of an operation for which the process had no descriptor or memory map left. It may be tried again."""
 
@@ -114,7 +118,10 @@ class LogDirectory:
             return shortage
         if self.failure is None:
             self.failure = error
-            logger.error("log directory %s goes offline", self.path, exc_info=error)
+            if isinstance(error, MissingDirectoryError):
+                logger.error("log directory %s is offline: %s", self.path, error.strerror)
+            else:
+                logger.error("log directory %s goes offline", self.path, exc_info=error)
             if self.on_failure is not None:
                 self.on_failure(self)
         return self.error()

@@ -106,7 +106,8 @@ class LogManager:
             self._logs, self._unopened, self._interrupted_moves = loader.logs, loader.unopened, loader.interrupted_moves
         if all(directory.is_offline for directory in self.directories):
             self._unlock()
-            raise self.directories[0].error()
+            failures = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory works: {failures}")
 
     @property
     def is_any_directory_missing(self) -> bool:

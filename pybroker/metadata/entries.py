@@ -6,6 +6,7 @@
     configs/<kind>/<name>
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features
+    directories/<id>     JSON: the log directories that broker <id> has used; see `directories`
     producer-ids/next    the first producer id that no broker has been given, decimal
     leader-epochs/last   the largest leader epoch that was ever given, decimal; not there: 0
     leader-epochs/broker/<id>

@@ -1,0 +1,262 @@
+"""A new metadata store made out of what the data directories hold, or their logs put aside: what to do when the store is lost.
+
+Adopting
+    Each partition directory's name says its topic and number, its `partition.metadata` the topic's id; a directory of a KRaft
+    Kafka is the same. Topics get the settings that the broker gives by default (coordinators' topics theirs),
+    `cleanup.policy=compact` where a compaction has left its checkpoint, and what the administrator asks for. Producer ids begin
+    above every id in producers' snapshots and batch headers, leader epochs above every epoch in the leaders' checkpoints and
+    batch headers. All is one commit into a store that has nothing, so a command that was cut short has done nothing.
+
+Cost
+    Every batch header of every log is read, one page per 4 kB of small batches, one per large batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pybroker.clock import SystemClock
+from pybroker.config.topic import TopicConfig
+from pybroker.log import checkpoint, producer_snapshot, strays
+from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.claims import KnownDirectory
+from pybroker.log.directory import LogDirectory
+from pybroker.log.names import offset_of
+from pybroker.log.offset_checkpoint import read_stored
+from pybroker.log.producer_snapshot import CorruptSnapshotError
+from pybroker.log.segment import LogSegment
+from pybroker.log.segment_files import DATA_SUFFIX
+from pybroker.metadata import names
+from pybroker.metadata.directories import directories_key, encode_directories
+from pybroker.metadata.entries import CLUSTER_ID_KEY, PRODUCER_IDS_KEY, encode_topic, topic_key
+from pybroker.metadata.image import PartitionImage, TopicImage
+from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.store.base import ABSENT, Conflict, Store
+from pybroker.model import TopicId, TopicPartition, topic_id_text
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.filesystem import Filesystem
+
+logger = logging.getLogger(__name__)
+
+COMPACT: Final = "compact"
+
+
+class AdoptionError(Exception):
+    """It cannot be done; the text is one line for a person. Nothing was changed."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """What the directories hold of one topic."""
+
+    ids: Counter[TopicId] = field(default_factory=Counter)
+    partitions: set[int] = field(default_factory=set)
+    is_compacted: bool = False
+
+
+@dataclass(slots=True)
+class Survey:
+    """What all directories hold. The largest producer id and leader epoch are -1 where there is none."""
+
+    cluster_id: str | None = None
+    known: list[KnownDirectory] = field(default_factory=list)
+    topics: dict[str, Holding] = field(default_factory=dict)
+    largest_producer_id: int = -1
+    largest_epoch: int = -1
+
+
+@contextmanager
+def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDirectory]]:
+    """The configured directories, locked. Raises AdoptionError when one is in use, not there, or another broker's."""
+    directories = [LogDirectory(path.rstrip("/") or "/", filesystem) for path in config.log_dirs]
+    try:
+        for directory in directories:
+            if not filesystem.exists(directory.path):
+                raise AdoptionError(f"There is no directory {directory.path}: is its disk mounted?")
+            directory.lock()
+            try:
+                directory.properties = checkpoint.read_meta_properties(filesystem, directory.path)
+            except checkpoint.CorruptCheckpointError as error:
+                raise AdoptionError(f"{error}; repair or remove that file") from error
+        owners = {(one.properties.cluster_id, one.properties.node_id) for one in directories if one.properties is not None}
+        if len(owners) > 1:
+            raise AdoptionError(f"The directories belong to different brokers or clusters: {sorted(owners)}")
+        if any(node_id != config.node_id for _, node_id in owners):
+            owner = owners.pop()[1]
+            raise AdoptionError(f"The directories belong to broker {owner}, and this is {config.node_id}: set node.id={owner}")
+        yield directories
+    except BlockingIOError as error:
+        raise AdoptionError("A broker uses the log directories: stop it first") from error
+    finally:
+        for directory in directories:
+            directory.unlock()
+
+
+def survey(directories: Sequence[LogDirectory]) -> Survey:
+    """Read what there is. Raises OSError."""
+    found = Survey()
+    for directory in directories:
+        if directory.properties is not None:
+            found.cluster_id = directory.properties.cluster_id
+            if directory.properties.is_complete:
+                known = KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path)
+                found.known.append(known)
+        for entry in directory.filesystem.list(directory.path):
+            tp = strays.partition_of(entry.name) or strays.partition_of_future(entry.name)
+            if tp is not None and entry.is_dir():
+                _look_into(found, directory.filesystem, tp, entry.path)
+        compacted = _compacted(directory)
+        for name in compacted & found.topics.keys():
+            found.topics[name].is_compacted = True
+    return found
+
+
+def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: str) -> None:
+    holding = found.topics.setdefault(tp.topic, Holding())
+    holding.partitions.add(tp.partition)
+    try:
+        topic_id = checkpoint.read_partition_metadata(filesystem, path)
+    except checkpoint.CorruptCheckpointError as error:
+        logger.warning("no topic id: %s", error)
+        topic_id = None
+    if topic_id is not None:
+        holding.ids[topic_id] += 1
+    try:
+        epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
+        found.largest_epoch = max([found.largest_epoch, *(int(epoch) for epoch, _ in epochs)])
+    except (checkpoint.CorruptCheckpointError, ValueError) as error:
+        logger.warning("ignoring leader epochs, the batches have them too: %s", error)
+    for offset in producer_snapshot.list_offsets(filesystem, path):
+        try:
+            entries = producer_snapshot.read(filesystem, producer_snapshot.path(path, offset))
+            found.largest_producer_id = max([found.largest_producer_id, *(one.producer_id for one in entries)])
+        except CorruptSnapshotError as error:
+            logger.warning("ignoring a producers' snapshot, the batches have them too: %s", error)
+    for entry in filesystem.list(path):
+        if entry.name.endswith(DATA_SUFFIX) and offset_of(entry.name) >= 0:
+            _look_through(found, LogSegment.open(filesystem, path, offset_of(entry.name), TopicConfig()))
+
+
+def _look_through(found: Survey, segment: LogSegment) -> None:
+    try:
+        for _, batch in segment.scan(0):
+            found.largest_epoch = max(found.largest_epoch, batch.partition_leader_epoch)
+            found.largest_producer_id = max(found.largest_producer_id, batch.producer_id)
+    except CorruptDataError as error:
+        logger.warning("%s is damaged %s; the start will say what of it is lost", segment.path, error)
+    finally:
+        segment.release()
+
+
+def _compacted(directory: LogDirectory) -> set[str]:
+    try:
+        stored = read_stored(directory.filesystem, f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}")
+    except checkpoint.CorruptCheckpointError as error:
+        logger.warning("which topics were compacted is not known: %s", error)
+        return set()
+    return {tp.topic for tp in stored}
+
+
+def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], *, are_gaps_allowed: bool) -> list[TopicImage]:
+    """The topics to be made. Raises AdoptionError where partitions are missing that may lie on a disk that is not there."""
+    images = []
+    for name, holding in sorted(found.topics.items()):
+        count = max(holding.partitions) + 1
+        missing = sorted({*range(count)} - holding.partitions)
+        if missing and not are_gaps_allowed:
+            raise AdoptionError(
+                f"{name} has {count} partitions and {', '.join(map(str, missing))} of them are in no directory: is a disk not "
+                "mounted? With --allow-missing they will be made anew, empty"
+            )
+        configs = dict(automatic_topic(name, config).configs)
+        if not names.is_internal(name):
+            configs |= {"cleanup.policy": COMPACT} if holding.is_compacted else {}
+            configs |= settings
+        images.append(
+            TopicImage(
+                name=name,
+                topic_id=_id_of(name, holding),
+                partitions=tuple(
+                    PartitionImage(
+                        leader=config.node_id,
+                        leader_epoch=found.largest_epoch + 1,
+                        replicas=(config.node_id,),
+                        isr=(config.node_id,),
+                        partition_epoch=0,
+                    )
+                    for _ in range(count)
+                ),
+                configs={key: value for key, value in configs.items() if value is not None},
+            )
+        )
+    return images
+
+
+def _id_of(name: str, holding: Holding) -> TopicId:
+    if not holding.ids:
+        return names.random_topic_id()
+    (topic_id, count), *others = holding.ids.most_common()
+    for other, other_count in others:
+        logger.warning(
+            "%s: %d logs are of topic id %s and %d of %s: the latter become strays at the start",
+            name,
+            count,
+            topic_id_text(topic_id),
+            other_count,
+            topic_id_text(other),
+        )
+    return topic_id
+
+
+async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Sequence[TopicImage]) -> None:
+    """Put it into the store. Raises StoreError; AdoptionError when the store is not a new one."""
+    cluster_id = found.cluster_id or config.cluster_id or topic_id_text(names.random_topic_id())
+    puts = {CLUSTER_ID_KEY: cluster_id.encode()}
+    puts |= {topic_key(topic.name): encode_topic(topic) for topic in topics}
+    if found.largest_producer_id >= 0:
+        puts[PRODUCER_IDS_KEY] = b"%d" % (found.largest_producer_id + 1)
+    if found.known:
+        puts[directories_key(config.node_id)] = encode_directories(found.known)
+    await _commit_first(store, puts)
+
+
+async def set_aside(store: Store | None, config: BrokerConfig, directories: Iterable[LogDirectory]) -> list[str]:
+    """Rename every log to a stray, and let the store be a new one of the same cluster. Returns the strays' paths.
+
+    Raises OSError; StoreError and AdoptionError before anything was renamed.
+    """
+    cluster_id = config.cluster_id or topic_id_text(names.random_topic_id())
+    known = []
+    for directory in directories:
+        if directory.properties is not None:
+            cluster_id = directory.properties.cluster_id
+            if directory.properties.is_complete:
+                known.append(KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path))
+    if store is not None and await store.get(CLUSTER_ID_KEY) is not None:
+        raise AdoptionError("The metadata store is not new: its topics' logs are not put aside")
+    now_ms, kept = SystemClock().time_ms(), []
+    for directory in directories:
+        for entry in directory.filesystem.list(directory.path):
+            tp = strays.partition_of(entry.name) or strays.partition_of_future(entry.name)
+            if tp is not None and entry.is_dir():
+                kept.append(strays.set_aside(directory, entry.path, tp, reason="is put aside", now_ms=now_ms))
+        directory.sync_names()
+    if store is not None:
+        puts = {CLUSTER_ID_KEY: cluster_id.encode()}
+        if known:
+            puts[directories_key(config.node_id)] = encode_directories(known)
+        await _commit_first(store, puts)
+    return [path for path in kept if path is not None]
+
+
+async def _commit_first(store: Store, puts: Mapping[str, bytes]) -> None:
+    outcome = await store.commit(puts=puts, compare={CLUSTER_ID_KEY: ABSENT})
+    if isinstance(outcome, Conflict):
+        raise AdoptionError("The metadata store is not new: it has a cluster already, so there is nothing to adopt")

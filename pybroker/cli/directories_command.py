@@ -1,0 +1,197 @@
+"""`pybroker directories`: which log directories a broker has used, and what to do when one of them, or the metadata, is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from pybroker.cli.main import ConfigurationError, RunError
+from pybroker.cli.start import properties_of
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.claims import KnownDirectory
+    from pybroker.log.filesystem import Filesystem
+    from pybroker.metadata.store.base import Store
+
+Result = TypeVar("Result")
+_HEADINGS: Final = ("ID", "PATH", "STATE", "LOGS")
+
+
+@click.group("directories")
+def command() -> None:
+    """Log directories that are missing, and metadata that was lost. The broker must be stopped."""
+
+
+def _config_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which broker it is: those of `pybroker start`."""
+    for option in (
+        click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated."),
+        click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR."),
+        click.argument("config", required=False, type=click.Path(path_type=Path)),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("list")
+@_config_options
+def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+    """Print the directories that the broker has used: present, missing, away or forgotten; and new ones."""
+    from pybroker.known_directories import described  # noqa: PLC0415  only when it runs
+
+    loaded = _load(config, data_dir, overrides)
+    rows = _with_store(loaded, lambda store: described(store, loaded, _filesystem()), is_made=False)
+    widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
+    for row in (_HEADINGS, *rows):
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+@command.command("forget")
+@click.argument("directory_id", metavar="ID")
+@_config_options
+def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+    """Give up the directory ID, whose disk is lost for good. Its partitions are made anew at the next start, empty."""
+    from pybroker import known_directories  # noqa: PLC0415
+
+    loaded = _load(config, data_dir, overrides)
+    try:
+        forgotten: KnownDirectory = _with_store(
+            loaded, lambda store: known_directories.forget(store, loaded, _filesystem(), directory_id)
+        )
+    except known_directories.ForgetError as error:
+        raise RunError(str(error)) from error
+    click.echo(f"{forgotten.directory_id} ({forgotten.path}) is forgotten: what was only there is made anew at the next start")
+
+
+@command.command("adopt")
+@click.option("--allow-missing", is_flag=True, help="Make partitions that are in no directory anew, empty.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting for all topics; may be repeated.")
+@_config_options
+def adopt(
+    *,
+    allow_missing: bool,
+    settings: tuple[str, ...],
+    config: Path | None,
+    data_dir: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Make new metadata out of what the directories hold, when the old is lost.
+
+    Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
+    than the defaults keep it, use --set retention.ms=-1 and set the topics' own afterwards.
+    """
+    from pybroker import adoption  # noqa: PLC0415
+    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+    from pybroker.config.topic import TopicConfig  # noqa: PLC0415
+
+    loaded = _load(config, data_dir, overrides)
+    wanted = properties_of(settings, "--set")
+    try:
+        TopicConfig.resolve(loaded, wanted)
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from error
+    with _refusals(), adoption.locked(loaded, _filesystem()) as directories:
+        found = adoption.survey(directories)
+        topics = adoption.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
+        _with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
+    for topic in topics:
+        changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
+        click.echo(f"{topic.name}: {len(topic.partitions)} partitions{f', {changed}' if changed else ''}")
+    click.echo(
+        f"{len(topics)} topics adopted; producer ids begin at {found.largest_producer_id + 1}, "
+        f"leader epochs at {found.largest_epoch + 1}"
+    )
+
+
+@command.command("set-aside")
+@_config_options
+def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+    """Rename every log to -stray, so that the broker starts without topics. Nothing that has records is removed."""
+    from pybroker import adoption  # noqa: PLC0415
+    from pybroker.old_data import sqlite_path  # noqa: PLC0415
+
+    loaded = _load(config, data_dir, overrides)
+    with _refusals(), adoption.locked(loaded, _filesystem()) as directories:
+        if sqlite_path(loaded) is None:
+            kept = asyncio.run(adoption.set_aside(None, loaded, directories))
+        else:
+            kept = _with_store(loaded, lambda store: adoption.set_aside(store, loaded, directories))
+    for path in kept:
+        click.echo(path)
+    click.echo(f"{len(kept)} logs are put aside")
+
+
+# --- what they share ---
+
+
+class _refusals:  # noqa: N801  used as a statement
+    """What cannot be done is one line."""
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        from pybroker.adoption import AdoptionError  # noqa: PLC0415
+
+        if isinstance(error, AdoptionError):
+            raise RunError(str(error)) from error
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
+
+
+def _filesystem() -> Filesystem:
+    from pybroker.log.filesystem import Filesystem  # noqa: PLC0415
+
+    return Filesystem()
+
+
+def _load(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
+    """The broker's configuration, from where `pybroker start` takes it. Raises ConfigurationError."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
+    from pybroker.config.load import ConfigFileError, load  # noqa: PLC0415
+    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+
+    properties = properties_of(overrides, "--override")
+    if data_dir is not None:
+        properties["log.dirs"] = data_dir
+    try:
+        set_up_logging({}, ["WARNING"], None)
+        return load(file=file, environment=os.environ, overrides=properties).config
+    except (ConfigError, ConfigFileError) as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
+    """What `work` returns of the broker's store, which is locked meanwhile. Without `is_made` a missing one is left missing.
+
+    Raises RunError.
+    """
+    from pybroker.metadata.store import open_store  # noqa: PLC0415
+    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
+    from pybroker.old_data import sqlite_path  # noqa: PLC0415
+
+    path = sqlite_path(config)
+    if path is None:
+        raise RunError("metadata.store=memory: knows no directories and no topics between two runs")
+
+    url = f"sqlite:{path}" if is_made or Path(path).exists() else "memory:"
+
+    async def run() -> Result:
+        store = open_store(url)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except StoreError as error:
+        raise RunError(f"{error}; stop the broker first" if "in use" in str(error) else str(error)) from error
