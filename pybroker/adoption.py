@@ -33,7 +33,15 @@ from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import DATA_SUFFIX
 from pybroker.metadata import names
 from pybroker.metadata.directories import directories_key, encode_directories
-from pybroker.metadata.entries import CLUSTER_ID_KEY, PRODUCER_IDS_KEY, encode_topic, topic_key
+from pybroker.metadata.entries import (
+    CLUSTER_ID_KEY,
+    LEADER_EPOCH_KEY,
+    PRODUCER_IDS_KEY,
+    encode_leader_epoch,
+    encode_topic,
+    leader_epoch_floor_key,
+    topic_key,
+)
 from pybroker.metadata.image import PartitionImage, TopicImage
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.store.base import ABSENT, Conflict, Store
@@ -224,6 +232,8 @@ async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Seque
         puts[PRODUCER_IDS_KEY] = b"%d" % (found.largest_producer_id + 1)
     if found.known:
         puts[directories_key(config.node_id)] = encode_directories(found.known)
+    epoch = encode_leader_epoch(found.largest_epoch + 1)
+    puts |= {LEADER_EPOCH_KEY: epoch, leader_epoch_floor_key(config.node_id): epoch}
     await _commit_first(store, puts)
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import checkpoint
 from pybroker.log.directory import MissingDirectoryError
+from pybroker.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,13 +64,14 @@ class Claims:
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.known = {one.directory_id: one for one in known}
+        self._present: frozenset[str] = frozenset()
         self.came_back: set[str] = set()
         """Ids of directories that were away at the last start, or were forgotten, and are here."""
 
     @property
     def away(self) -> list[KnownDirectory]:
         """Known directories that were not found and were not given up."""
-        return [one for one in self.known.values() if one.is_away and not one.is_forgotten]
+        return [one for one in self.known.values() if one.directory_id not in self._present and not one.is_forgotten]
 
     def is_forgotten(self, directory: LogDirectory) -> bool:
         """Whether the directory had been given up before it came back."""
@@ -79,16 +81,20 @@ class Claims:
         )
 
     def settled(self) -> list[KnownDirectory]:
-        """What the store should know when all logs are loaded: who came back is like the others."""
+        """What the store should know when all logs are loaded: what came back is like the others.
+
+        Before that it is still marked, so that a start that is cut short is not the last to know.
+        """
         return [
-            dataclasses.replace(one, is_forgotten=False) if directory_id in self.came_back else one
+            dataclasses.replace(one, is_away=False, is_forgotten=False) if directory_id in self.came_back else one
             for directory_id, one in sorted(self.known.items())
         ]
 
     def claim_all(self, directories: Sequence[LogDirectory]) -> None:
         """Lock each directory and make it this broker's; one that cannot be used is offline afterwards.
 
-        Raises LogDirectoryInUseError, InconsistentDirectoryError; nothing is locked then.
+        Raises LogDirectoryInUseError, InconsistentDirectoryError; KafkaError when the process has too few descriptors. Nothing is
+        locked then.
         """
         try:
             for directory in directories:
@@ -97,7 +103,7 @@ class Claims:
             for directory in directories:
                 if not directory.is_offline:
                     self._claim(directory, ids)
-        except (LogDirectoryInUseError, InconsistentDirectoryError):
+        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError):
             for directory in directories:
                 directory.unlock()
             raise
@@ -109,7 +115,7 @@ class Claims:
         except checkpoint.CorruptCheckpointError as error:
             raise InconsistentDirectoryError(str(error)) from error
         except OSError as error:
-            directory.fail(error)
+            _fail(directory, error)
             return
         if properties is not None and (properties.cluster_id, properties.node_id) != (self.cluster_id, self.node_id):
             raise InconsistentDirectoryError(
@@ -140,7 +146,7 @@ class Claims:
         except BlockingIOError as error:
             raise LogDirectoryInUseError(f"another broker uses the log directory {directory.path}") from error
         except OSError as error:
-            directory.fail(error)
+            _fail(directory, error)
 
     def _write(self, directory: LogDirectory) -> None:
         """Make a new directory this broker's, or give one of an older Kafka its id. Raises OSError."""
@@ -170,8 +176,10 @@ class Claims:
             self.known[directory_id] = KnownDirectory(
                 directory_id=directory_id,
                 path=directory.absolute_path,
+                is_away=before is not None and before.is_away,
                 is_forgotten=before is not None and before.is_forgotten,
             )
+        self._present = frozenset(present)
         offline_paths = {one.absolute_path for one in directories if one.is_offline}
         for directory_id, absent in self.known.items():
             if directory_id not in present:
@@ -184,3 +192,10 @@ class Claims:
                         absent.path,
                         directory_id,
                     )
+
+
+def _fail(directory: LogDirectory, error: OSError) -> None:
+    """Take the directory offline. Raises KafkaError when that is not its disk's fault: it may have all the logs."""
+    failure = directory.fail(error)
+    if not directory.is_offline:
+        raise failure from error

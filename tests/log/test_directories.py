@@ -65,9 +65,8 @@ class Broker:
         topic_id, count = self.topics.get(tp.topic, (None, 0))
         return topic_id if tp.partition < count else None
 
-    def start(self) -> LogManager:
-        """As the broker does: claims, what is known is stored, logs, and the partitions that the metadata has."""
-        logs = LogManager(
+    def manager(self) -> LogManager:
+        return LogManager(
             [str(self.path(name)) for name in self.names],
             cluster_id="a-cluster",
             node_id=1,
@@ -75,6 +74,10 @@ class Broker:
             config_of=lambda _: TopicConfig(),
             filesystem=self.filesystem,
         )
+
+    def start(self) -> LogManager:
+        """As the broker does: claims, what is known is stored, logs."""
+        logs = self.manager()
         claims = logs.claim(self.known)
         self.known = list(claims.known.values())
         self.came_back = claims.came_back
@@ -163,6 +166,24 @@ def test_partitions_of_a_missing_directory_are_offline_and_come_back_with_it(
     logs.stop()
     broker.start().stop()
     assert not broker.came_back, "told once"
+
+
+def test_what_came_back_is_told_again_after_a_start_that_was_cut_short(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).filled()
+    unmounted(broker.path("b"))
+    broker.start().stop()
+    mounted(broker.path("b"))
+    for _ in range(2):
+        logs = broker.manager()
+        claims = logs.claim(broker.known)
+        broker.known = list(claims.known.values())
+        assert len(claims.came_back) == 1
+        assert not logs.is_any_directory_missing
+        logs.abandon()
+    broker.start().stop()
+    assert len(broker.came_back) == 1
+    broker.start().stop()
+    assert not broker.came_back
 
 
 def test_partitions_of_a_directory_that_left_log_dirs_are_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -282,6 +303,24 @@ def test_a_broken_directory_keeps_no_other_from_starting(tmp_path: Path, what: s
     assert sorted(broker.spans(logs).values(), key=str) == [100, 100, None, None]
     logs.abandon()
     broker.filesystem.fails = lambda _: False
+    logs = broker.start()
+    assert broker.spans(logs) == dict.fromkeys(range(4), 100)
+    logs.stop()
+
+
+def test_too_few_descriptors_are_no_reason_to_start_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(tmp_path).filled()
+    real = Filesystem.read_file
+
+    def no_descriptor(self: Filesystem, path: str) -> bytes:
+        if path.startswith(str(broker.path("b"))):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Filesystem, "read_file", no_descriptor)
+        with pytest.raises(KafkaError, match="no file descriptor"):
+            broker.start()
     logs = broker.start()
     assert broker.spans(logs) == dict.fromkeys(range(4), 100)
     logs.stop()
@@ -499,25 +538,4 @@ def test_the_first_flush_of_new_logs_makes_their_names_durable_once(tmp_path: Pa
     logs.delete(made[0].topic_partition)
     logs.checkpoint()
     assert synced.count(str(broker.path("a"))) > 1, "and that one is gone"
-    logs.stop()
-
-
-def test_a_move_makes_it_durable_that_the_old_place_is_empty_before_the_new_has_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = Broker(tmp_path).filled()
-    logs = broker.start()
-    present = logs.create(TPS[0], TOPIC_ID, TopicConfig())
-    (target,) = [one for one in logs.directories if one is not present.log_directory]
-    future = logs.create_future(present, target)
-    future.append_as_follower(memoryview(Path(present.segments.active.path).read_bytes()), now_ms=START_MS)
-    steps: list[tuple[str, str]] = []
-    rename, sync = Filesystem.rename, Filesystem.sync_directory
-    monkeypatch.setattr(Filesystem, "rename", lambda self, a, b: steps.append(("rename", b)) or rename(self, a, b))
-    monkeypatch.setattr(Filesystem, "sync_directory", lambda self, path: steps.append(("sync", path)) or sync(self, path))
-    logs.replace(present, future)
-    away = next(place for place, (kind, path) in enumerate(steps) if path.endswith("-delete"))
-    named = steps.index(("rename", f"{target.path}/orders-0"))
-    assert ("sync", present.log_directory.path) in steps[away:named]
-    assert ("sync", target.path) in steps[named:]
     logs.stop()
