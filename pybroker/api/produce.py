@@ -2,7 +2,8 @@
 
 Behaviour
     Each partition is answered by itself: its base offset, or why its records were refused. acks 1 is answered when they are in
-    the leader's log, -1 when every in-sync replica has them, at the latest after the request's timeout. acks 0 has no answer;
+    the leader's log, -1 when every in-sync replica has them, both when they are durable where `flush.messages` wants that, at the
+    latest after the request's timeout. acks 0 has no answer;
     when any partition fails, the connection is closed, so that the client learns that something is wrong.
     The records are checked in the receive buffer and their base offset and leader epoch patched there; nothing is copied.
 Versions
@@ -97,7 +98,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     if not unsettled:
         return _answer(request.acks, layout, refused, results)
     deferred = Deferred(functools.partial(_answer, request.acks, layout, refused))
-    broker.replica_manager.await_replicas(request.timeout_ms, results, unsettled, deferred.complete)
+    broker.replica_manager.await_settled(request.timeout_ms, request.acks, results, unsettled, deferred.complete)
     return deferred.answer()  # type: ignore[return-value]  # acks 0 never waits
 
 

@@ -3,9 +3,10 @@
 How an operation runs
     It is called with the shard and the time and gives a `CoordinatorResult`. Its records are appended, and replayed into the
     shard as soon as they are in the log, so that the next operation sees them; the response goes out when they are durable by
-    the topic's rule. What could not be appended is not replayed, and the response says what is wrong. A read waits likewise
-    until everything that it may have seen is durable. So nobody is told what could be lost, and a shard is at any time what its
-    log says: loading it again gives the same.
+    the topic's rule: replicated, and on the disk where `flush.messages` wants that. What could not be appended is not replayed,
+    and the response says what is wrong. A read, and an operation without records, waits likewise until everything that it may
+    have seen is durable; what takes too long is NOT_COORDINATOR, which every client tries again. So nobody is told what could be
+    lost, and a shard is at any time what its log says: loading it again gives the same.
 
 A shard's life
     Loading, in slices, so that the loop has its turn: requests get COORDINATOR_LOAD_IN_PROGRESS. Active. Unloaded when the
@@ -31,13 +32,13 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import TimerTask
 from pybroker.records.entries import build_entries
+from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult, Operation
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.records.compression import CompressionType
-    from pybroker.replication.fetch_data import ProduceResults
     from pybroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -86,14 +87,13 @@ class RuntimeSettings:
 class _Active(Generic[S]):
     """A shard and what belongs to it."""
 
-    __slots__ = ("is_loaded", "pending", "readers", "shard", "timers", "topic_partition")
+    __slots__ = ("is_loaded", "shard", "timers", "topic_partition", "upto")
 
     def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
         self.topic_partition = topic_partition
         self.shard = shard
         self.is_loaded = False
-        self.pending = 0  # appends that are not durable yet
-        self.readers: list[Callable[[], None]] = []  # who waits for them
+        self.upto = 0  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, _ShardTimer] = {}
 
 
@@ -165,6 +165,7 @@ class CoordinatorRuntime(Generic[S]):
         """The shard has replayed its log; `loaded` is its first operation."""
         active = self._active[partition]
         active.is_loaded = True
+        self._note_end(active)
         self.run(active, loaded, _ignore)
 
     def unload(self, partition: int) -> S | None:
@@ -175,8 +176,6 @@ class CoordinatorRuntime(Generic[S]):
         for timer in active.timers.values():
             timer.cancel()
         active.timers.clear()
-        for reader in active.readers:
-            reader()
         return active.shard
 
     # Operations
@@ -203,10 +202,32 @@ class CoordinatorRuntime(Generic[S]):
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
         answer = question(active.shard)
-        if active.pending:
-            active.readers.append(lambda: done(answer))
-        else:
-            done(answer)
+        self._when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else answer))
+
+    def _when_durable(self, active: _Active[S], then: Callable[[ErrorCode], None]) -> None:
+        """Call `then` with NONE as soon as everything that the shard has replayed is durable, or with what is in the way."""
+        topic_partition, settings = active.topic_partition, self._settings
+        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.upto:
+            then(ErrorCode.NONE)
+            return
+
+        def complete(results: ProduceResults) -> None:
+            code = results[topic_partition].error_code
+            then(ErrorCode.NONE if code in _APPENDED else code)
+
+        self._replicas.await_settled(
+            settings.timeout_ms,
+            settings.required_acks,
+            {topic_partition: PartitionProduceResult()},
+            {topic_partition: active.upto},
+            complete,
+        )
+
+    def _note_end(self, active: _Active[S]) -> None:
+        """The shard has replayed all that its log has."""
+        partition = self._replicas.partition(active.topic_partition)
+        if not isinstance(partition, ErrorCode):
+            active.upto = partition.log.log_end_offset
 
     def run(self, active: _Active[S], operation: Operation, done: Done) -> None:
         """Run `operation` on a shard that is loaded, and do what its result says."""
@@ -220,6 +241,8 @@ class CoordinatorRuntime(Generic[S]):
     def _carry_out(self, active: _Active[S], result: CoordinatorResult, done: Done) -> None:
         if result.records:
             self._append(active, result, done)
+        elif result.response is not None:
+            self._when_durable(active, lambda code: self._durable(active, result, done, code))
         else:
             self._durable(active, result, done, ErrorCode.NONE)
         for answer in result.answers:
@@ -286,12 +309,7 @@ class CoordinatorRuntime(Generic[S]):
             if not is_over:
                 outcome.append(code)
                 return
-            active.pending -= 1
             appended(code)
-            if not active.pending:
-                readers, active.readers = active.readers, []
-                for reader in readers:
-                    reader()
 
         self._replicas.append_records(
             settings.timeout_ms,
@@ -302,11 +320,10 @@ class CoordinatorRuntime(Generic[S]):
             is_internal_allowed=True,
         )
         is_over = True
-        if not outcome:
-            active.pending += 1  # in the log, but not on all replicas yet
-        if not outcome or outcome[0] in _APPENDED:
+        if not outcome or outcome[0] in _APPENDED:  # in the log, but perhaps not durable yet
             for record in records:
                 active.shard.replay(record)
+            self._note_end(active)
         else:
             logger.warning("%d records of %s were not written: %s", len(records), topic_partition, outcome[0].name)
         if outcome:

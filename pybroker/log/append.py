@@ -127,7 +127,7 @@ def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch
             continued.add(base_sequence, last_offset, last_offset_delta, max_timestamp)
         log.unflushed_messages = unflushed = log.unflushed_messages + record_count
         if unflushed >= config.flush_messages:
-            log.flush()
+            log.settle(first_offset)
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return new_tuple(
@@ -175,7 +175,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
             _note_producers(log, segment, producer_batches)
         log.unflushed_messages += last_offset + 1 - first_offset
         if log.unflushed_messages >= log.config.flush_messages:
-            log.flush()
+            log.settle(first_offset)
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return LogAppendInfo(

@@ -60,6 +60,7 @@ class LogDirectory:
         "_names_changed",
         "_names_synced",
         "_passes",
+        "_retries",
         "_sequence",
         "failure",
         "filesystem",
@@ -92,6 +93,7 @@ class LogDirectory:
         self._names_synced = 0
         self._lock_fd = -1
         self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._retries: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
 
     @property
@@ -205,4 +207,17 @@ class LogDirectory:
         due: list[Callable[[], None]] = []
         while self._due and self._due[0][0] <= now_ms:
             due.append(heapq.heappop(self._due)[2])
+        return due
+
+    # --- what is to be tried again ---
+
+    def retry_later(self, due_ms: int, work: Callable[[], None]) -> None:
+        """Have `work` called on the loop by the first pass from `due_ms` on: it failed, and not because of the disk."""
+        heapq.heappush(self._retries, (due_ms, next(self._sequence), work))
+
+    def take_retries(self, now_ms: int) -> list[Callable[[], None]]:
+        """What is to be tried again by now; the caller calls it."""
+        due: list[Callable[[], None]] = []
+        while self._retries and self._retries[0][0] <= now_ms and not self.is_offline:
+            due.append(heapq.heappop(self._retries)[2])
         return due

@@ -10,12 +10,12 @@ Source: UnifiedLog.scala, LocalLog of Kafka.
 
 from __future__ import annotations
 
-import contextlib
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pybroker.log import append, checkpoint, lookup, read, recovery, retention, truncate
+from pybroker.config.setting import LONG_MAX
+from pybroker.log import append, checkpoint, flush, lookup, read, recovery, retention, truncate
 from pybroker.log.append_validator import AppendValidator
 from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
@@ -60,6 +60,9 @@ class Log:
         log_start_offset: below it records are logically gone.
         log_end_offset: offset of the next record.
         recovery_point: below it the data is durable.
+        unflushed_messages: records appended since the last flush was begun.
+        unsettled_from, unsettled_upto: what has to be durable before it is told lies between them, above the recovery point.
+        on_settled: called on the loop when `settled_end_offset` has moved because a flush is done.
         config: replaceable at any time.
         truncations: how often records at the end were dropped.
         is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
@@ -68,12 +71,11 @@ class Log:
     """
 
     __slots__ = (
-        "_flush_target",
-        "_is_flushing",
         "config",
         "directory",
         "epochs",
         "filesystem",
+        "flush_state",
         "is_closed",
         "is_unfinished",
         "last_flush_ms",
@@ -81,6 +83,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "lost",
+        "on_settled",
         "path",
         "producers",
         "recovery_point",
@@ -91,6 +94,8 @@ class Log:
         "topic_partition",
         "truncations",
         "unflushed_messages",
+        "unsettled_from",
+        "unsettled_upto",
         "validator",
     )
 
@@ -126,8 +131,10 @@ class Log:
         self.truncations = 0
         self.replacement: Replacement | None = None
         self.lost: list[LostRange] = []
-        self._flush_target = 0  # what the flush under way, or the next one, has to reach
-        self._is_flushing = False
+        self.flush_state = flush.FlushState()
+        self.unsettled_from = 0
+        self.unsettled_upto = 0
+        self.on_settled: Callable[[], None] = _nothing
 
     @classmethod
     def create(
@@ -147,6 +154,7 @@ class Log:
             log_directory.note_names()
             checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id)
             log.add_segment(0, services.clock.time_ms())
+            log.flush_state.is_new = True
         except OSError as error:
             raise log_directory.fail(error) from error
         return log
@@ -182,6 +190,7 @@ class Log:
                 known_end_offset=known_end_offset,
             )
             log.lost.sort(key=lambda one: one.first_offset)
+            log.flush_state.has_new_names = log.flush_state.are_indexes_behind = not was_clean
             for segment in log.segments:
                 segment.release()  # nobody reads or writes yet, and maybe never
         except OSError as error:
@@ -239,6 +248,7 @@ class Log:
         jitter_ms = self.services.jitter.randrange(limit) if limit > 0 else 0
         segment = LogSegment.create(self.filesystem, self.path, base_offset, self.config, now_ms=now_ms, jitter_ms=jitter_ms)
         self.segments.add(segment)
+        self.flush_state.has_new_names = True
         return segment
 
     def roll(self, now_ms: int, base_offset: int = 0) -> LogSegment:
@@ -259,6 +269,7 @@ class Log:
         active.write_last_timestamp()
         segment = self.add_segment(base_offset, now_ms)
         active.deactivate()
+        self.flush_state.seal(active)
         self.producers.map_end_offset = base_offset
         try:
             self.producers.take_snapshot()
@@ -283,68 +294,45 @@ class Log:
         """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
 
         One flush of a log is under way at a time; what is asked for meanwhile is done by the next, so that no segment is synced
-        more often than it has changed.
+        more often than it has changed. Raises OSError.
         """
-        target = self.log_end_offset if upto is None else upto
-        if target <= self.recovery_point:
-            return
-        if upto is None:
-            self.unflushed_messages = 0
-            self.last_flush_ms = self.services.clock.time_ms()
-        if self._is_flushing:
-            self._flush_target = max(self._flush_target, target)
-        else:
-            self._flush_target = target
-            self._start_flush()
+        flush.flush(self, upto)
 
-    def _start_flush(self) -> None:
-        target, generation = self._flush_target, self.truncations
-        self._is_flushing = True
+    def settle(self, first_offset: int) -> None:
+        """An append whose first offset this is has reached `flush.messages`: let nobody see it before it is durable.
 
-        def done(error: OSError | None) -> None:
-            self._is_flushing = False
-            if error is not None:
-                self.log_directory.fail(error)
-                return
-            if generation == self.truncations:
-                self.recovery_point = max(self.recovery_point, target)
-            if self._flush_target > self.recovery_point and not self.is_closed:
-                self._start_flush()
+        Begins that, as `flush` does; `on_settled` is called when it is done. Raises OSError.
+        """
+        flush.settle(self, first_offset)
 
-        try:
-            work = self._sync_work(target)
-        except OSError as error:  # what was appended stays; an append that failed now would be sent again, and be there twice
-            done(error)
-        else:
-            self.log_directory.run_in_thread(work, done)
+    def settle_recovered(self) -> None:
+        """After an unclean stop: what `flush.messages` promises holds for the records of the last run, too.
 
-    def _sync_work(self, target: int) -> Callable[[], None]:
-        """What to run in a thread to make everything between the recovery point and `target` durable."""
-        work = [
-            segment.sync_work() for segment in self.segments.starting_with(self.recovery_point) if segment.base_offset < target
-        ]
-        if self.epochs.is_behind:
-            self.epochs.write()
-        epochs_path = self.epochs.path if self.epochs.is_dirty else None
-        self.epochs.is_dirty = False
-        filesystem, path, log_directory = self.filesystem, self.path, self.log_directory
+        Those that only the page cache has may have been sent again by their producer, or never been acknowledged.
+        """
+        if self.config.flush_messages < LONG_MAX and self.recovery_point < self.log_end_offset:
+            self.guarded(lambda: flush.settle(self, self.recovery_point))
 
-        def sync() -> None:
-            for sync_segment in work:
-                sync_segment()
-            log_directory.sync_names()  # else what is durable might have no name after a power failure
-            with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
-                if epochs_path is not None:
-                    filesystem.sync_path(epochs_path)
-                filesystem.sync_directory(path)
+    @property
+    def is_settled(self) -> bool:
+        """Whether no append waits for the disk because of `flush.messages`."""
+        return self.unsettled_upto <= self.recovery_point
 
-        return sync
+    @property
+    def settled_end_offset(self) -> int:
+        """Where that what may be told ends: the log end offset, or the first offset of what waits for the disk."""
+        if self.unsettled_upto <= self.recovery_point:
+            return self.log_end_offset
+        return max(self.unsettled_from, self.recovery_point)
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """Where to begin after a crash: complete segments with indexes that may not be durable are to be read again."""
+        return min([self.recovery_point, *(segment.base_offset for segment in self.flush_state.sealed)])
 
     def forget_flushes(self) -> None:
         """After a truncation: flushes under way say nothing about what is written now."""
-        self.truncations += 1
-        self._flush_target = min(self._flush_target, self.log_end_offset)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        flush.forget(self)
 
     # --- read ---
 
@@ -416,7 +404,7 @@ class Log:
 
         Returns whether segments lie below the log start offset. Once that is durable `delete_below_start` may follow.
         """
-        return retention.advance_start(self, now_ms, self.log_end_offset if high_watermark is None else high_watermark)
+        return retention.advance_start(self, now_ms, self.settled_end_offset if high_watermark is None else high_watermark)
 
     def delete_below_start(self, now_ms: int) -> int:
         """Delete the segments below the log start offset. Returns how many."""
@@ -457,9 +445,10 @@ class Log:
             segment.transaction_index.write()
         if self.epochs.is_behind:
             self.epochs.write()
-        if self.log_end_offset <= self.recovery_point:
+        state = self.flush_state
+        if self.log_end_offset <= self.recovery_point and not state.are_indexes_behind and not state.sealed:
             return _nothing if snapshot is None else lambda: self.filesystem.sync_path(snapshot)
-        sync = self._sync_work(self.log_end_offset)
+        sync, _ = flush.sync_work(self, self.log_end_offset, is_closing=True)
 
         def work() -> None:
             if snapshot is not None:

@@ -342,7 +342,7 @@ class LogManager:
     @staticmethod
     def _write_checkpoints(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
         """What writes both; it raises OSError."""
-        recovery_points = {log.topic_partition: StoredOffset(log.topic_id, log.recovery_point) for log in logs}
+        recovery_points = {log.topic_partition: StoredOffset(log.topic_id, log.safe_recovery_point) for log in logs}
         write_recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).writer(recovery_points)
         write_start_offsets = _start_offsets_writer(directory, logs)
 
@@ -440,12 +440,14 @@ class LogManager:
                     segment.release()
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread."""
+        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; make tries that are due again."""
         try:
             self._try_again_to_give_up()
         except KafkaError:
             logger.exception("the name of a deleted log is not free yet")
         for directory in self.directories:
+            for work in directory.take_retries(now_ms):
+                work()
             if not directory.is_offline and not directory.is_busy_with("removals"):
                 directory.run_pass("removals", directory.take_due(now_ms))
 

@@ -347,15 +347,19 @@ class LogSegment(SegmentFiles):
             self.damage = tuple(one for one in self.damage if one.end <= size)
         return dropped
 
-    def sync_work(self) -> Callable[[], None]:
+    def sync_work(self, *, is_data_only: bool = False) -> Callable[[], None]:
         """What to run in a thread to make the segment durable; it needs nothing of this object meanwhile.
 
         A data file that is not open is opened by the thread: many segments may wait for theirs.
         """
+        file, path, filesystem = self._file, self.path, self.filesystem
+        if is_data_only and file is not None:
+            return file.sync
+        if is_data_only:
+            return lambda: filesystem.sync_path(path)
         self.offset_index.write()
         self.time_index.write()
         self.transaction_index.write()
-        file, path, filesystem = self._file, self.path, self.filesystem
         paths = [self.offset_index.path, self.time_index.path]
         if filesystem.exists(self.transaction_index.path):
             paths.append(self.transaction_index.path)

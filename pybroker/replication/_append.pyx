@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t
 
 from types import MemberDescriptorType
 
+from pybroker.config import setting
 from pybroker.config.topic import TopicConfig
 from pybroker.log.append import append_accepted
 from pybroker.log.append_validator import AppendValidator
@@ -130,6 +131,8 @@ cdef Slot log_producers = Slot(Log, "producers")
 cdef Slot log_start = Slot(Log, "log_start_offset")
 cdef Slot log_end = Slot(Log, "log_end_offset")
 cdef Slot log_unflushed = Slot(Log, "unflushed_messages")
+cdef Slot log_unsettled_upto = Slot(Log, "unsettled_upto")
+cdef Slot log_recovery_point = Slot(Log, "recovery_point")
 cdef Slot directory_failure = Slot(LogDirectory, "failure")
 cdef Slot validator_config = Slot(AppendValidator, "config")
 cdef Slot validator_current = Slot(AppendValidator, "current")
@@ -176,6 +179,7 @@ cdef Slot answered_name = Slot(TopicProduceResponse, "name")
 cdef Slot answered_partitions = Slot(TopicProduceResponse, "partition_responses")
 cdef Slot answered_topics = Slot(ProduceResponse, "responses")
 
+cdef int64_t LONG_MAX = setting.LONG_MAX
 cdef int64_t offset_span_max = RELATIVE_OFFSET_MAX
 cdef Py_ssize_t recent_max = RECENT_BATCHES
 
@@ -225,8 +229,6 @@ cdef object lengthen(object log, object segment, object records, tuple accepted,
     if continued is not None:
         continued.add(accepted[4], last_offset, accepted[0], accepted[1])
     add(log_unflushed, log, record_count)
-    if number(log_unflushed, log) >= number(config_flush_messages, get(log_config, log)):
-        log.flush()
     info = (first_offset, last_offset, max_timestamp, -1, get(log_start, log), record_count, size, 0, 0, False)
     return named(LogAppendInfo, info)
 
@@ -244,6 +246,8 @@ cdef object append_usual(object partition, records, object now_ms):
     rules = get(validator_current, validator)
     if get(validator_config, validator) is not config or not get(rules_keep, rules):
         return None
+    if number(config_flush_messages, config) != LONG_MAX or number(log_unsettled_upto, log) > number(log_recovery_point, log):
+        return None  # some appends have to be durable first
     entries, leader_epoch = <list>get(epochs_entries, get(log_epochs, log)), get(partition_leader_epoch, partition)
     segment, producers = get(segments_active, get(log_segments, log)), get(log_producers, log)
     if not entries or (<tuple>entries[len(entries) - 1])[0] != leader_epoch or get(producers_unreplicated, producers):

@@ -1,12 +1,14 @@
-"""A produce request with acks=all that waits until its records are replicated.
+"""A produce request that waits until its records are replicated (acks=all), or durable where the topic wants that (acks 1 too).
 
 It is complete when each of its partitions is settled:
 
-    Case A: this broker no longer has the replica, or its directory failed: that error is the partition's answer.
+    Case A: this broker no longer has the replica, or its directory failed, perhaps by the very fsync that was waited for: that
+            error is the partition's response.
     Case B: this broker no longer leads the partition: NOT_LEADER_OR_FOLLOWER.
-    Case C: the high watermark has passed the last record of the request:
+    Case C: acks=all, and the high watermark, which does not pass what has to be durable first, has passed the last record:
         C.1: but by now fewer replicas are in sync than the topic requires: NOT_ENOUGH_REPLICAS_AFTER_APPEND;
         C.2: success.
+    Case D: acks=1, and the last record lies below what waits for the disk: success.
 
 When its time comes first, the unsettled partitions are answered REQUEST_TIMED_OUT; their records stay in the log.
 
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.delayed_operation import DelayedOperation
+from pybroker.replication.partition import ACKS_ALL
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import ProduceResults, Unsettled
@@ -27,19 +30,21 @@ if TYPE_CHECKING:
 
 
 class DelayedProduce(DelayedOperation):
-    """Waits under each of its partitions. `unsettled` has the offset that each must be replicated up to (exclusive)."""
+    """Waits under each of its partitions. `unsettled` has the offset that each must be settled up to (exclusive)."""
 
-    __slots__ = ("_on_complete", "_replicas", "_results", "_unsettled")
+    __slots__ = ("_acks", "_on_complete", "_replicas", "_results", "_unsettled")
 
     def __init__(
         self,
         replicas: ReplicaManager,
+        acks: int,
         results: ProduceResults,
         unsettled: Unsettled,
         on_complete: Callable[[ProduceResults], None],
     ) -> None:
         super().__init__()
         self._replicas = replicas
+        self._acks = acks
         self._results = results
         self._unsettled = unsettled
         self._on_complete = on_complete
@@ -48,8 +53,13 @@ class DelayedProduce(DelayedOperation):
         """Settle what can be settled; see the module's cases."""
         for topic_partition, required_offset in list(self._unsettled.items()):
             partition = self._replicas.partition(topic_partition)
-            # Case A, or else Case B, C.1, C.2
-            code = partition if isinstance(partition, ErrorCode) else partition.check_replicated(required_offset)
+            code: ErrorCode | None
+            if isinstance(partition, ErrorCode):
+                code = partition  # Case A
+            elif self._acks == ACKS_ALL:
+                code = partition.check_replicated(required_offset)  # Case B, C.1, C.2
+            else:
+                code = partition.check_settled(required_offset)  # Case B, D
             if code is not None:
                 self._results[topic_partition] = self._results[topic_partition]._replace(error_code=code)
                 del self._unsettled[topic_partition]
@@ -63,5 +73,5 @@ class DelayedProduce(DelayedOperation):
         self._on_complete(self._results)
 
     def on_expiration(self) -> None:
-        """Count the partitions that were not replicated in time."""
+        """Count the partitions that were not settled in time."""
         self._replicas.produce_expirations += len(self._unsettled)

@@ -199,4 +199,4 @@ class PartitionProduceResult(NamedTuple):
 ProduceResults = dict[TopicPartition, PartitionProduceResult]
 
 Unsettled = dict[TopicPartition, int]
-"""The offset that each partition must be replicated up to (exclusive) before its result is true."""
+"""The offset that each partition must be replicated up to, or durable, (exclusive) before its result is true."""

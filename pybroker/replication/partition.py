@@ -4,8 +4,9 @@ High watermark
     Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the
     in-sync replicas: this broker's own, and what each follower's fetches have told (a fetch from offset n says that all before
     n is there). With no other replica in sync it moves with the log end on every append. It never goes back, and stands still
-    while fewer replicas are in sync than `min.insync.replicas`. It is kept with its place in the log, so that a waiting fetch
-    can count the bytes before it without reading.
+    while fewer replicas are in sync than `min.insync.replicas`, and before records that have to be durable first
+    (`flush.messages`; see `log.flush`). It is kept with its place in the log, so that a waiting fetch can count the bytes before
+    it without reading.
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the request's
@@ -149,7 +150,7 @@ class Partition:
     def end_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Where reading ends for `isolation`, with its place in the log."""
         if isolation is _LOG_END:
-            return self.log.end_offset_metadata
+            return self._settled_end
         high_watermark = self.high_watermark_metadata
         if isolation is FetchIsolation.HIGH_WATERMARK:
             return high_watermark
@@ -183,7 +184,7 @@ class Partition:
         info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
         )
-        if self._is_alone:
+        if self._is_alone and log.unsettled_upto <= log.recovery_point:
             self.high_watermark_metadata = end = log.end_offset_metadata
             if log.producers.unreplicated:
                 log.producers.on_high_watermark(end.offset)
@@ -199,14 +200,35 @@ class Partition:
             return None
         return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    def check_settled(self, required_offset: int) -> ErrorCode | None:
+        """Whether the leader alone may tell of all before `required_offset`: NONE, or the error to answer; None when not yet."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if self.log.settled_end_offset >= required_offset else None
+
+    def on_settled(self) -> bool:
+        """What had to be durable is. Returns whether that moved the high watermark."""
+        before = self.high_watermark
+        self._advance_high_watermark()
+        return self.high_watermark != before
+
+    @property
+    def _settled_end(self) -> LogOffsetMetadata:
+        """Where that ends what may be told to anybody, with its place in the log."""
+        log = self.log
+        if log.unsettled_upto <= log.recovery_point:
+            return log.end_offset_metadata
+        offset, current = log.settled_end_offset, self.high_watermark_metadata
+        return current if offset == current.offset else log.offset_metadata(offset)
+
     def _advance_high_watermark(self) -> None:
-        if self._is_alone:
+        if self._is_alone and self.log.unsettled_upto <= self.log.recovery_point:
             self.high_watermark_metadata = end = self.log.end_offset_metadata
             self.log.producers.on_high_watermark(end.offset)
             return
         if not self.is_leader or len(self.isr) < self.min_isr:
             return
-        target = self.log.end_offset_metadata
+        target = self._settled_end
         if len(self.isr) > 1:
             for replica, end_offset in self._follower_end_offsets.items():
                 if replica in self.isr:
@@ -248,7 +270,7 @@ class Partition:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is no replica of {self.topic_partition}"
                 )
-            end = log.end_offset_metadata
+            end = self._settled_end
         end_offset = end.offset if isolation is not _TXN_COMMITTED else self.last_stable_offset
         if wanted.last_fetched_epoch >= 0:
             last = log.end_offset_for_epoch(wanted.last_fetched_epoch)

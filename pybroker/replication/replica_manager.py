@@ -175,7 +175,20 @@ class ReplicaManager:
     ) -> None:
         config = TopicConfig.resolve(self._config, topic.configs)
         log = self._log_manager.create(topic_partition, topic.topic_id, config, is_new=is_new)
+        self._follow(topic_partition, log)
         self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image, high_watermark)
+
+    def _follow(self, topic_partition: TopicPartition, log: Log) -> None:
+        """Be told when what had to be durable is."""
+
+        def on_settled() -> None:
+            partition = self._partitions.get(topic_partition)
+            if partition is not None and partition.log is log:
+                partition.on_settled()
+                self._wake(topic_partition)
+
+        log.on_settled = on_settled
+        log.settle_recovered()
 
     def _change(self, old_topic: TopicImage, topic: TopicImage) -> None:
         owned = dict(self._own_partitions(topic))
@@ -208,6 +221,7 @@ class ReplicaManager:
     def _on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
         partition = self._partitions.get(topic_partition)
         if partition is not None:
+            self._follow(topic_partition, log)
             partition.replace_log(log)
             self._wake(topic_partition)
 
@@ -286,7 +300,8 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
     ) -> None:
-        """Append to the leaders here; with acks -1 the answer waits, at most `timeout_ms`, until the records are replicated.
+        """Append to the leaders here; the response waits, at most `timeout_ms`, until the records are replicated (acks -1), and
+        until they are durable where they have to be (acks -1 and 1).
 
         `request_version` is the Produce request's, which decides what the records may be; None for the broker's own. The memory
         of `entries` is borrowed until this returns, which may be before the answer, and may be patched in place.
@@ -295,7 +310,7 @@ class ReplicaManager:
             acks, entries, request_version=request_version, origin=origin, is_internal_allowed=is_internal_allowed
         )
         if unsettled:
-            self.await_replicas(timeout_ms, results, unsettled, on_complete)
+            self.await_settled(timeout_ms, acks, results, unsettled, on_complete)
         else:
             on_complete(results)
 
@@ -310,7 +325,7 @@ class ReplicaManager:
     ) -> tuple[ProduceResults, Unsettled]:
         """The first half of `append_records`: append, and return the answer and what of it is not settled yet.
 
-        If there is any such, the answer must wait: give both to `await_replicas`.
+        If there is any such, the response must wait: give both to `await_settled`.
         """
         if not -1 <= acks <= 1:
             return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, _ALL_SETTLED
@@ -341,10 +356,12 @@ class ReplicaManager:
             code: ErrorCode | None = _NONE
             if acks == ACKS_ALL:
                 code = partition.check_replicated(last_offset + 1)
-                if code is None:
-                    unsettled = unsettled or {}
-                    unsettled[topic_partition] = last_offset + 1
-                    code = _NONE
+            elif acks and not partition.log.is_settled:
+                code = partition.check_settled(last_offset + 1)
+            if code is None:
+                unsettled = unsettled or {}
+                unsettled[topic_partition] = last_offset + 1
+                code = _NONE
             results[topic_partition] = new_tuple(
                 PartitionProduceResult, (code, first_offset, log_append_time, log_start_offset, (), None)
             )
@@ -353,12 +370,17 @@ class ReplicaManager:
             self._wake(topic_partition)
         return results, unsettled
 
-    def await_replicas(
-        self, timeout_ms: int, results: ProduceResults, unsettled: Unsettled, on_complete: Callable[[ProduceResults], None]
+    def await_settled(
+        self,
+        timeout_ms: int,
+        acks: int,
+        results: ProduceResults,
+        unsettled: Unsettled,
+        on_complete: Callable[[ProduceResults], None],
     ) -> None:
-        """The second half: answer when all that is unsettled is replicated, at most `timeout_ms` from now."""
+        """The second half: answer when all that is unsettled is as `acks` wants it, at most `timeout_ms` from now."""
         self.produce_purgatory.try_complete_else_watch(
-            DelayedProduce(self, results, unsettled, on_complete), list(unsettled), timeout_ms
+            DelayedProduce(self, acks, results, unsettled, on_complete), list(unsettled), timeout_ms
         )
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:

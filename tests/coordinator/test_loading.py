@@ -27,8 +27,8 @@ PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
 
 
 def append(whole: Whole, batch: bytearray) -> None:
-    log = whole.replicas.partition_or_raise(PARTITION).log
-    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    partition = whole.replicas.partition_or_raise(PARTITION)
+    partition.append_records_to_leader(memoryview(batch), acks=-1, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 def batch_of(key: bytes, value: bytes | None) -> bytearray:

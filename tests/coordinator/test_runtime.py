@@ -12,6 +12,7 @@ from pybroker.clock import ManualClock
 from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record
 from pybroker.coordinator.result import Answer, CoordinatorRecord, CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
+from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
@@ -31,21 +32,53 @@ class Shard:
         return True
 
 
+class Log:
+    log_end_offset = 0
+
+
 class Replicas:
-    """Answers at once with `code`, or, if that is None, when the test calls what is in `waiting`."""
+    """Answers at once with `code`, or, if that is None, when the test calls what is in `waiting`.
+
+    A batch is one offset; each that is answered with success moves the high watermark. Those who wait for that are in `readers`.
+    """
 
     def __init__(self) -> None:
         self.code: ErrorCode | None = ErrorCode.NONE
         self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.readers: list[tuple[int, Callable[[ErrorCode], None]]] = []
         self.appended: list[bytes] = []
+        self.log, self.durable = Log(), 0
+
+    def partition(self, _topic_partition: TopicPartition) -> Replicas:
+        return self
+
+    def high_watermark(self, _topic_partition: TopicPartition) -> int:
+        return self.durable
+
+    def await_settled(self, timeout_ms: int, acks: int, results: Any, unsettled: Any, on_complete: Any) -> None:
+        ((where, upto),) = unsettled.items()
+        assert (timeout_ms, acks, results.keys()) == (5000, -1, {where})
+        self.readers.append((upto, lambda code: on_complete({where: PartitionProduceResult(code)})))
+
+    def _settle(self) -> None:
+        self.durable += 1
+        due = [answer for upto, answer in self.readers if upto <= self.durable]
+        self.readers = [reader for reader in self.readers if reader[0] > self.durable]
+        for answer in due:
+            answer(ErrorCode.NONE)
 
     def append_records(self, timeout_ms: int, acks: int, entries: Any, on_complete: Any, **more: Any) -> None:
         ((where, data),) = entries.items()
         assert (timeout_ms, acks, more["is_internal_allowed"]) == (5000, -1, True)
         self.appended.append(bytes(data))
 
+        if self.code in {None, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
+            self.log.log_end_offset += 1
+
         def answer(code: ErrorCode) -> None:
             on_complete({where: PartitionProduceResult(code)})
+            if not code:
+                self._settle()
 
         if self.code is None:
             self.waiting.append(answer)
@@ -90,6 +123,44 @@ def test_the_response_goes_out_when_the_records_are_durable(setting: Setting) ->
     assert setting.outcomes == ["first", "second", ["g", "g"]]
     setting.read()
     assert setting.outcomes[-1] == ["g", "g"]
+
+
+def test_an_operation_that_writes_nothing_waits_for_what_it_saw(setting: Setting) -> None:
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("written", [RECORD]))
+    setting.write(CoordinatorResult("seen"))
+    assert setting.outcomes == []
+    setting.replicas.waiting.pop()(ErrorCode.NONE)
+    assert setting.outcomes == ["written", "seen"]
+
+
+def test_a_write_that_took_too_long_still_holds_readers_back(setting: Setting) -> None:
+    """It may become durable, or be lost: nobody is told of it until that is known."""
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("response", [RECORD]))
+    setting.replicas.waiting.pop()(ErrorCode.REQUEST_TIMED_OUT)
+    assert setting.outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    setting.read()
+    setting.read()
+    assert len(setting.outcomes) == 1
+    (_, too_late), (_, in_time) = setting.replicas.readers
+    in_time(ErrorCode.NONE)
+    assert setting.outcomes[1] == ["g"]
+    too_late(ErrorCode.REQUEST_TIMED_OUT)
+    assert setting.outcomes[2] == ErrorCode.NOT_COORDINATOR, "which clients of every age try again"
+
+
+def test_what_was_loaded_may_not_be_durable_either(setting: Setting) -> None:
+    setting.replicas.log.log_end_offset = 3  # found by a recovery
+    setting.runtime.unload(0)
+    setting.runtime.begin_loading(0)
+    setting.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
+    setting.read()
+    assert setting.outcomes == []
+    ((upto, answer),) = setting.replicas.readers
+    assert upto == 3
+    answer(ErrorCode.NONE)
+    assert setting.outcomes == [[]]
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,23 @@ class Disk:
         )
 
 
+class HeldThread:
+    """A `ThreadRunner` whose jobs are run by hand, as those of a slow disk."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
+
+    def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        self.jobs.append((work, done))
+
+    def run_next(self, error: OSError | None = None) -> None:
+        """The oldest job, or its failure."""
+        work, done = self.jobs.pop(0)
+        if error is None:
+            work()
+        done(error)
+
+
 class FaultyFilesystem(Filesystem):
     """Calls `fault(operation)` before each operation that changes something;
 

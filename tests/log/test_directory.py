@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
-from tests.log.support import Disk
-
-Done = Callable[[OSError | None], None]
-
-
-class HeldThread:
-    """A `ThreadRunner` whose jobs are run by hand."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Callable[[], None], Done]] = []
-
-    def __call__(self, work: Callable[[], None], done: Done) -> None:
-        self.jobs.append((work, done))
-
-    def run_next(self, error: OSError | None = None) -> None:
-        work, done = self.jobs.pop(0)
-        if error is None:
-            work()
-        done(error)
+from tests.log.support import Disk, HeldThread
 
 
 def test_a_pass_is_not_begun_behind_an_unfinished_one(tmp_path: Path) -> None:

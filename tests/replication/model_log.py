@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pybroker.config.topic import TopicConfig
@@ -46,6 +47,19 @@ class ModelLog:
         self.leads: list[tuple[int, int]] = []  # epoch, start offset
         self.reads = 0
         self.error: Exception | None = None
+        self.recovery_point = self.unsettled_from = self.unsettled_upto = 0
+        self.on_settled: Callable[[], None] = lambda: None
+
+    def settle_recovered(self) -> None:
+        """Nothing was recovered."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.unsettled_upto <= self.recovery_point
+
+    @property
+    def settled_end_offset(self) -> int:
+        return self.log_end_offset if self.is_settled else max(self.unsettled_from, self.recovery_point)
 
     @property
     def log_end_offset(self) -> int:

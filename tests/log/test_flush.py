@@ -1,0 +1,210 @@
+"""Durability of a log: what a flush syncs, what waits for it, and what a truncation does to both."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.results import run_inline
+from tests.log.support import Disk, HeldThread, append, batch
+
+
+class Watched(Filesystem):
+    """Remembers what is synced, by file name."""
+
+    __slots__ = ("names", "synced")
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.synced: list[str] = []
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> int:
+        fd = super().open(path, writable=writable, create=create)
+        self.names[fd] = Path(path).name
+        return fd
+
+    def sync(self, fd: int) -> None:
+        self.synced.append(self.names[fd])
+
+    def sync_path(self, path: str) -> None:
+        self.file_size(path)
+        self.synced.append(Path(path).name)
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(Path(path).name)
+
+    def take(self) -> list[str]:
+        synced, self.synced = self.synced, []
+        return sorted(synced)
+
+
+def slow(tmp_path: Path, **config: object) -> tuple[Disk, HeldThread, Log]:
+    disk, thread = Disk(tmp_path, filesystem=Watched(), **config), HeldThread()
+    disk.directory.run_in_thread = thread
+    return disk, thread, disk.create()
+
+
+def test_an_append_to_a_log_that_was_flushed_before_costs_one_fsync(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, filesystem=(filesystem := Watched()), flush_messages=1)
+    log = disk.create()
+    append(log, batch())
+    first = filesystem.take()
+    data = "00000000000000000000.log"
+    assert data in first
+    assert {"partition.metadata", "leader-epoch-checkpoint", "events-3"} <= {*first}
+    assert tmp_path.name in first, "the name of the log's directory"
+    assert not [name for name in first if name.endswith("index")]
+    append(log, batch())
+    assert filesystem.take() == [data]
+    append(log, batch(), leader_epoch=1)
+    assert filesystem.take() == [data, "events-3", "leader-epoch-checkpoint"]
+
+
+def test_complete_segments_are_synced_with_their_indexes_though_their_data_was_synced_before(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, filesystem=(filesystem := Watched()), flush_messages=1, segment_bytes=300)
+    log = disk.create()
+    append(log, batch(1, size=150))
+    filesystem.take()
+    append(log, batch(1, size=150))
+    assert len(log.segments) == 2
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.log", "events-3"} <= {*filesystem.take()}
+    assert log.flush_state.sealed == []
+    assert log.safe_recovery_point == log.recovery_point == 2
+
+
+def test_a_segment_whose_indexes_may_be_lost_is_recovered_again(tmp_path: Path) -> None:
+    """Its data was durable before it was complete; the checkpoint must not say that all of it is."""
+    _, thread, log = slow(tmp_path, segment_bytes=300)
+    append(log, batch(1, size=150))
+    log.flush()
+    thread.run_next()
+    append(log, batch(1, size=150))
+    assert (log.recovery_point, log.safe_recovery_point) == (1, 0)
+    thread.run_next()
+    assert log.safe_recovery_point == 1
+    assert thread.jobs == []
+
+
+def test_a_clean_stop_syncs_the_indexes_that_flushes_left_out(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, filesystem=(filesystem := Watched()), flush_messages=1)
+    log = disk.create()
+    append(log, batch())
+    filesystem.take()
+    assert log.recovery_point == log.log_end_offset
+    log.close()
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= {*filesystem.take()}
+    log = disk.open(was_clean=True)
+    log.close()
+    assert not [name for name in filesystem.take() if name.endswith(("index", ".log"))], "nothing was written"
+
+
+def test_what_waits_is_settled_by_whatever_flush_covers_it(tmp_path: Path) -> None:
+    _, thread, log = slow(tmp_path, flush_messages=2)
+    told: list[int] = []
+    log.on_settled = lambda: told.append(log.settled_end_offset)
+    append(log, batch())
+    assert (log.is_settled, log.settled_end_offset, thread.jobs) == (True, 1, [])
+    append(log, batch())
+    append(log, batch())
+    assert (log.is_settled, log.settled_end_offset) == (False, 1)
+    append(log, batch())
+    assert log.settled_end_offset == 1
+    thread.run_next()
+    assert (log.is_settled, log.settled_end_offset) == (False, 2), "what came while the disk worked"
+    assert told == [2]
+    thread.run_next()
+    assert (log.is_settled, log.settled_end_offset, told) == (True, 4, [2, 4])
+
+
+def test_a_truncation_forgets_what_waits(tmp_path: Path) -> None:
+    _, thread, log = slow(tmp_path, flush_messages=1)
+    for _ in range(3):
+        append(log, batch())
+    log.truncate_to(0)
+    assert (log.is_settled, log.settled_end_offset) == (True, 0)
+    append(log, batch())
+    assert (log.is_settled, log.settled_end_offset) == (False, 0)
+    thread.run_next()  # of what was there before
+    assert (log.is_settled, log.recovery_point) == (False, 0)
+    thread.run_next()
+    assert (log.is_settled, log.recovery_point, thread.jobs) == (True, 1, [])
+
+
+def test_a_truncation_in_the_middle_of_what_waits(tmp_path: Path) -> None:
+    _, thread, log = slow(tmp_path, flush_messages=1)
+    for _ in range(3):
+        append(log, batch())
+    log.truncate_to(2)
+    assert (log.is_settled, log.settled_end_offset) == (False, 0)
+    while thread.jobs:
+        thread.run_next()
+    assert (log.is_settled, log.settled_end_offset, log.recovery_point) == (True, 2, 2)
+
+
+def test_retention_takes_nothing_that_waits(tmp_path: Path) -> None:
+    disk, thread, log = slow(tmp_path, flush_messages=1, retention_ms=1, segment_bytes=300)
+    for _ in range(3):
+        append(log, batch(1, size=150))
+    disk.clock.advance(10_000)
+    assert log.delete_old_segments(disk.clock.time_ms()) == 0
+    while thread.jobs:
+        thread.run_next()
+    assert log.delete_old_segments(disk.clock.time_ms()) == 3
+
+
+def test_a_segment_that_is_deleted_while_its_flush_waits_is_no_broken_disk(tmp_path: Path) -> None:
+    disk, thread, log = slow(tmp_path, flush_messages=2)
+    append(log, batch())
+    log.segments.active.release()  # as when there are too many open files: the flush opens it again
+    log.flush()
+    append(log, batch())
+    log.truncate_fully_and_start_at(10)
+    append(log, batch(2))
+    while thread.jobs:
+        run(thread)
+    assert not disk.directory.is_offline
+    assert (log.is_settled, log.recovery_point) == (True, 12)
+
+
+def run(thread: HeldThread) -> None:
+    """The next job, with the failure that it has."""
+    work, done = thread.jobs.pop(0)
+    run_inline(work, done)
+
+
+def test_a_flush_that_could_not_be_tried_is_tried_again(tmp_path: Path) -> None:
+    """There is no descriptor left: the disk is sound, and the directory stays online."""
+    disk, thread, log = slow(tmp_path, flush_messages=1)
+    append(log, batch())
+    thread.run_next(OSError(errno.EMFILE, "too many open files"))
+    assert not log.is_settled
+    assert thread.jobs == []
+    assert disk.directory.take_retries(disk.clock.time_ms() + 999) == []
+    (work,) = disk.directory.take_retries(disk.clock.time_ms() + 1000)
+    work()
+    disk.filesystem.take()  # type: ignore[attr-defined]  # of Watched
+    thread.run_next()
+    assert log.is_settled
+    assert {"events-3", "partition.metadata", "leader-epoch-checkpoint"} <= {*disk.filesystem.take()}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("flush_messages", [1, 2**63 - 1])
+def test_what_was_recovered_is_made_durable_where_that_was_promised(tmp_path: Path, was_clean: bool, flush_messages: int) -> None:
+    disk, thread, log = slow(tmp_path, flush_messages=flush_messages)
+    append(log, batch())
+    if was_clean:
+        disk.directory.run_in_thread = run_inline
+        log.close()
+    log.release()
+    disk.directory.run_in_thread = thread
+    thread.jobs.clear()
+    log = disk.open(was_clean=was_clean)
+    log.settle_recovered()
+    has_to_wait = flush_messages == 1 and not was_clean
+    assert (log.is_settled, len(thread.jobs)) == (not has_to_wait, has_to_wait)
+    assert log.settled_end_offset == (0 if has_to_wait else 1)
