@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -89,6 +90,10 @@ def write_epochs(path: str, line: str) -> None:
     Path(path).write_text(f"0\n1\n{line}\n")
 
 
+def cut(path: str) -> None:
+    os.truncate(path, 0)
+
+
 @pytest.fixture
 async def node(tmp_path: Path) -> Node:
     node = Node(tmp_path)
@@ -168,6 +173,17 @@ async def test_a_log_of_a_later_epoch_than_the_metadata_has(node: Node, line: st
     await node.start()
     assert (node.epoch, node.commits) == (8, 1)
     assert await node.restart(was_clean=True) == (8, 0)
+
+
+async def test_a_log_that_lost_records_although_the_stop_was_clean(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    path = node.log(1).segments.active.path
+    node.logs.stop()
+    cut(path)
+    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+        await node.start()
+    assert (node.epoch, node.commits) == (1, 1)
+    assert "1 partitions (t-1) lost records" in caplog.text
+    assert node.log(1).end_offset_for_epoch(0) == (0, 0)
 
 
 async def test_a_directory_that_is_away_and_comes_back(node: Node, caplog: pytest.LogCaptureFixture) -> None:
