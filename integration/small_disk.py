@@ -1,4 +1,4 @@
-"""A real file system of a few megabytes, in a mount namespace that only its processes see and that ends with them."""
+"""Real file systems that have no room or fail, in a mount namespace that only its processes see and that ends with them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
+TMPFS = "mount -t tmpfs -o size={size} tmpfs '{path}'"
+EXT4 = """
+mkdir -p '{path}.device' && mount -t tmpfs -o size={size} tmpfs '{path}.device' &&
+truncate -s 40m '{path}.device/image' && mkfs.ext4 -q -F '{path}.device/image' && mount -o loop '{path}.device/image' '{path}'
+"""
+
 
 class SmallDisk:
-    """A tmpfs at `path`, as those see it who are `inside`; `seen` is the same from outside."""
+    """A file system at `path`, as those see it who are `inside`; `seen` is the same from outside."""
 
-    def __init__(self, path: Path, holder: int) -> None:
+    def __init__(self, path: Path, holder: int, *, is_device: bool) -> None:
         self.path, self._holder = path, holder
         self.seen = Path(f"/proc/{holder}/root{path}")
+        self._filled = Path(f"{self.seen}.device") if is_device else self.seen
 
     def inside(self) -> str:
         """The broker's command line, for PYBROKER_TEST_COMMAND."""
@@ -26,24 +33,33 @@ class SmallDisk:
 
     @property
     def free_bytes(self) -> int:
-        status = os.statvfs(self.seen)
+        status = os.statvfs(self._filled)
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take the room but for that much."""
-        with (self.seen / "ballast").open("ab") as ballast:
+        """Take the room but for that much: of the file system itself, or of the device below it."""
+        with (self._filled / "ballast").open("ab") as ballast:
             ballast.write(bytes(max(0, self.free_bytes - leave_bytes)))
 
     def empty(self) -> None:
         """Give it back."""
-        (self.seen / "ballast").unlink()
+        (self._filled / "ballast").unlink()
+
+    def mount_again(self) -> None:
+        """The device, after a check and without what the page cache had. Nobody may have a file open there."""
+        image = f"{self.path}.device/image"
+        script = f"umount '{self.path}' && (fsck.ext4 -p '{image}' || [ $? -le 2 ]) && mount -o loop '{image}' '{self.path}'"
+        enter = ["nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "sh", "-c", script]
+        subprocess.run(enter, stdout=subprocess.DEVNULL, check=True)
 
 
 @contextlib.contextmanager
-def small_disk(path: Path, size_bytes: int) -> Iterator[SmallDisk]:
-    """Skips the test where the machine does not let us mount."""
+def small_disk(path: Path, size_bytes: int, *, is_device: bool = False) -> Iterator[SmallDisk]:
+    """A tmpfs of that size. With `is_device` an ext4 on a device that has only so much behind it: the page cache takes what is
+    written, and the sync fails. Skips the test where the machine does not let us mount.
+    """
     path.mkdir(parents=True)
-    script = f"mount -t tmpfs -o size={size_bytes} tmpfs '{path}' && echo mounted && exec cat"
+    script = (EXT4 if is_device else TMPFS).format(path=path, size=size_bytes).strip() + " && echo mounted && exec cat"
     try:
         holder = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
@@ -60,4 +76,4 @@ def small_disk(path: Path, size_bytes: int) -> Iterator[SmallDisk]:
         said = holder.stdout.readline().strip()
         if said != "mounted":
             pytest.skip(f"cannot mount a small file system here: {said}")
-        yield SmallDisk(path, holder.pid)
+        yield SmallDisk(path, holder.pid, is_device=is_device)

@@ -9,6 +9,7 @@ and AddressSanitizer, so that native code guides it too.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import subprocess
@@ -39,6 +40,7 @@ def main() -> int:
         from tests.fuzz.targets import TARGETS  # noqa: PLC0415
     from tests.fuzz.seeds import seeds  # noqa: PLC0415
 
+    logging.disable()  # what recovery has to say of each input
     target = TARGETS[asked.target]
     if asked.replay is not None:
         target(asked.replay.read_bytes())
