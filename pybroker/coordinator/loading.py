@@ -21,6 +21,7 @@ from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
 from pybroker.records.batch import batches
 from pybroker.records.entries import entries
+from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pybroker.coordinator.result import CoordinatorResult
@@ -105,24 +106,49 @@ class Loader:
 
 
 def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
-    """Replay everything that is in `log`. Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec."""
+    """Replay everything that is in `log`; damaged batches are named in the log and passed over.
+
+    Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
+    """
     offset = log.log_start_offset
     end_offset = log.log_end_offset
     skipped: Counter[int] = Counter()
     while offset < end_offset:
-        fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
-        before = offset
-        for batch in batches(data):
+        found: list[BatchView] = []
+        reason: CorruptRecordError | None = None
+        try:
+            fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
+            if not fetched.size:
+                break  # compaction has removed what was behind
+            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
+            found.extend(batches(data))
+        except CorruptRecordError as error:
+            reason = error
+        if not found:
+            behind = log.offset_behind_damage(offset)
+            if behind is None:
+                raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
+            _tell_damage(log, offset, behind, reason or "no batch")
+            offset = behind
+        for batch in found:
             offset = batch.next_offset
-            if batch.is_control:
-                continue
-            _replay_batch(shard, batch, skipped)
-            yield batch.record_count
-        if offset == before:
-            break  # compaction has removed what was behind
+            if not batch.is_valid:
+                _tell_damage(log, batch.base_offset, offset, "a wrong checksum")
+            elif not batch.is_control:
+                _replay_batch(shard, batch, skipped)
+                yield batch.record_count
     for type_id, count in skipped.items():
         logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
+
+
+def _tell_damage(log: Log, first_offset: int, end_offset: int, reason: object) -> None:
+    logger.error(
+        "%s: the offsets %d to %d cannot be read (%s): the commits in there are lost, the rest is loaded",
+        log.topic_partition,
+        first_offset,
+        end_offset - 1,
+        reason,
+    )
 
 
 def _replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:

@@ -344,6 +344,10 @@ class Log:
         """
         return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
 
+    def offset_behind_damage(self, offset: int) -> int | None:
+        """Where reading can go on after `read` from `offset` has raised CORRUPT_MESSAGE; None when that is not known."""
+        return read.offset_behind_damage(self, offset)
+
     def offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Where an offset lies; without the place when it is outside of the log."""
         return read.offset_metadata(self, offset)

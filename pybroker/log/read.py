@@ -112,6 +112,16 @@ def _position_of_upper(log: Log, segment: LogSegment, upper_offset: int, behind_
     return found[0] if found is not None else segment.size
 
 
+def offset_behind_damage(log: Log, offset: int) -> int | None:
+    """See `Log.offset_behind_damage`."""
+    segment = log.segments[max(log.segments.floor_index(offset), 0)]
+    try:
+        behind = segment.behind_damage(offset)
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    return min(behind, log.log_end_offset) if behind is not None else None
+
+
 def offset_metadata(log: Log, offset: int) -> LogOffsetMetadata:
     """See `Log.offset_metadata`."""
     log.check_usable()

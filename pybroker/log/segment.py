@@ -289,6 +289,7 @@ class LogSegment(SegmentFiles):
     scan = segment_reading.scan
     intact = segment_reading.intact
     intact_size = segment_reading.intact_size
+    behind_damage = segment_reading.behind_damage
     read_end = segment_reading.read_end
 
     position_of = segment_reading.position_of

@@ -110,6 +110,7 @@ def from_index(self: LogSegment, look: Callable[[], int]) -> int:
 
 def _add_damage(self: LogSegment, damage: Damage) -> None:
     self.damage = (*self.damage, damage)
+    self._recent, self._older = {}, {}
     logger.error(
         "%s is damaged: the offsets from %d %s cannot be read, for what lies in the %d bytes at byte %d (%s); "
         "readers of them get CORRUPT_MESSAGE",
@@ -237,6 +238,17 @@ def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
 def intact_size(self: LogSegment, position: int) -> int:
     """Where the damage begins that follows the batch at `position`, as far as it is known; without any, where the data ends."""
     return min((one.position for one in self.damage if one.position > position), default=self.size)
+
+
+def behind_damage(self: LogSegment, offset: int) -> int | None:
+    """Where the damage ends that `offset` lies in or before; None when a second look finds none. Raises OSError."""
+    for is_second_look in (False, True):
+        if is_second_look:
+            self.rebuild_indexes()
+        for one in self.damage:
+            if offset < one.end_offset:
+                return one.end_offset
+    return None
 
 
 def read_end(self: LogSegment) -> tuple[int, int]:

@@ -81,6 +81,31 @@ async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: byte
     assert response.error_code == 0
 
 
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x55
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("at", [8, 10, 16, 61, 80])  # size, size, magic, records
+async def test_damage_costs_the_commits_in_it_and_no_others(tmp_path: Path, caplog: pytest.LogCaptureFixture, at: int) -> None:
+    whole = await broker(tmp_path)
+    log = whole.replicas.partition_or_raise(PARTITION).log
+    positions = []
+    for number in (4, 5, 6):
+        positions.append(log.size)
+        await whole.ask(commit_request(offset=number), 8)
+    lost = log.log_end_offset - 2
+    path = Path(log.segments.active.path)
+    flip(path, positions[1] + at)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 6
+    assert f"the offsets {lost} to {lost} cannot be read" in caplog.text
+    flip(path, positions[2] + at)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4, "back to the commit before the damage"
+
+
 @pytest.mark.parametrize("error", [ImportError("no codec"), ValueError("a bug"), KeyError("a bug")])
 async def test_whatever_fails_a_partition_the_others_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
