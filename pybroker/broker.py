@@ -113,7 +113,7 @@ class BrokerServer:
             config.log_dirs,
             cluster_id=self.controller.image.cluster_id,
             node_id=config.node_id,
-            services=LogServices(clock=clock, producer_id_expiration_ms=config.producer_id_expiration_ms),
+            services=self._log_services(),
             config_of=self._topic_config,
             filesystem=self.filesystem,
             on_directory_failure=self._on_directory_failure,
@@ -349,6 +349,13 @@ class BrokerServer:
         else:
             logs.let_go(directory)
         thread.stop()
+
+    def _log_services(self) -> LogServices:
+        return LogServices(
+            clock=self.clock,
+            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:
         """The partitions of a broken disk are offline; without any disk the broker ends."""

@@ -163,7 +163,7 @@ SERVER_SETTINGS: Final = (
     Setting("background.threads", _I, 10, "Threads of Kafka's background work.", at_least(1), _NEVER, _ALL),
     Setting(
         "num.recovery.threads.per.data.dir", _I, 1,
-        "Threads that recover a data directory's logs at start.", at_least(1), _LATER, _ALL,
+        "Threads that recover a data directory's logs at start, after an unclean stop.", at_least(1), update=_ALL,
     ),
     Setting("num.replica.alter.log.dirs.threads", _I, None, "Threads that move replicas between data directories.", None, _LATER),
     # replication

@@ -13,7 +13,7 @@ import itertools
 import mmap
 import os
 import shutil
-from typing import Final
+from typing import ClassVar, Final
 
 from pybroker.log.open_files import OPEN_FILES
 
@@ -39,9 +39,13 @@ def _open(path: str, flags: int) -> int:
 
 
 class Filesystem:
-    """The real one. Stateless; a test subclasses it to fail or to write short."""
+    """The real one. Stateless; a test subclasses it to fail or to write short.
+
+    `is_concurrent`: whether several threads may use it at once, which one that counts operations does without.
+    """
 
     __slots__ = ()
+    is_concurrent: ClassVar[bool] = True
 
     # --- open files ---
 

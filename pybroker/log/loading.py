@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.log import checkpoint, strays
 from pybroker.log.log import Log
+from pybroker.log.opening import open_logs
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
@@ -90,8 +91,15 @@ class Loader:
         found: dict[LogDirectory, list[FoundLog]] = {}
         for directory in self._directories:
             self._guarded(directory, lambda one=directory: found.update({one: self._look_through(one)}))  # type: ignore[misc]
+        openers: dict[LogDirectory, list[Callable[[], Log]]] = {}
         for directory, logs in found.items():
-            self._guarded(directory, lambda one=directory, all_of=logs: self._open_all(one, all_of))  # type: ignore[misc]
+            self._guarded(
+                directory,
+                lambda one=directory, all_of=logs: openers.update({one: [self._opener(log) for log in all_of]}),  # type: ignore[misc]
+            )
+        outcomes = open_logs(openers, threads_per_directory=self._services.recovery_threads)
+        for directory in openers:
+            self._guarded(directory, lambda one=directory: self._take_all(one, found[one], outcomes[one]))  # type: ignore[misc]
         for future in self._futures:
             self._guarded(future.directory, lambda one=future: self._settle_future(one))  # type: ignore[misc]
         for directory in self._directories:
@@ -155,10 +163,10 @@ class Loader:
 
     # --- opening ---
 
-    def _open_all(self, directory: LogDirectory, found: list[FoundLog]) -> None:
+    def _take_all(self, directory: LogDirectory, found: list[FoundLog], outcomes: list[Log | Exception]) -> None:
         count = 0
-        for one in found:
-            log = self._open(one)
+        for one, outcome in zip(found, outcomes, strict=True):
+            log = self._opened(one, outcome)
             if log is not None:
                 count += 1
                 self._take(log)
@@ -169,32 +177,52 @@ class Loader:
         else:
             logger.info("%s: no logs yet", directory.path)
 
-    def _open(self, found: FoundLog, *, was_clean: bool | None = None) -> Log | None:
-        """The log; None when it cannot be had, which is noted. Raises OSError."""
-        tp, topic_id, directory, path = found
+    def _opener(self, found: FoundLog, *, was_clean: bool | None = None) -> Callable[[], Log]:
+        """What opens the log, in any thread. Raises OSError."""
+        tp, topic_id, directory, _ = found
         recovery_point = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).offset_for(tp, topic_id)
         start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)
         high_watermark = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).offset_for(tp, topic_id)
         reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
-        try:
+        known_end_offset = max(reached, default=0)
+        config = self._config_of(tp.topic)
+
+        def work() -> Log:
+            if directory.is_offline:
+                raise directory.error()
             return Log.open(
                 tp,
                 topic_id,
-                self._config_of(tp.topic),
+                config,
                 directory,
                 self._services,
                 was_clean=directory.was_clean if was_clean is None else was_clean,
                 recovery_point=0 if recovery_point is None else recovery_point.offset,
                 log_start_offset=0 if start_offset is None else start_offset.offset,
                 is_start_offset_certain=start_offset is not None and start_offset.is_certain,
-                known_end_offset=max(reached, default=0),
+                known_end_offset=known_end_offset,
             )
+
+        return work
+
+    def _open(self, found: FoundLog, *, was_clean: bool | None = None) -> Log | None:
+        """The log; None when it cannot be had, which is noted. Raises OSError."""
+        opener = self._opener(found, was_clean=was_clean)
+        try:
+            return self._opened(found, opener())
         except Exception as error:
-            if directory.is_offline:
-                return None
-            logger.exception("the log in %s cannot be opened; the partition is offline, the others are not", path)
-            self._note_unopened(found, f"its log in {path} cannot be opened: {error!r}")
-            return None
+            return self._opened(found, error)
+
+    def _opened(self, found: FoundLog, outcome: Log | Exception) -> Log | None:
+        """The log; None for an error, which is noted."""
+        if not isinstance(outcome, Exception):
+            return outcome
+        if not found.directory.is_offline:
+            logger.error(
+                "the log in %s cannot be opened; the partition is offline, the others are not", found.path, exc_info=outcome
+            )
+            self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome!r}")
+        return None
 
     def _note_unopened(self, found: FoundLog, reason: str) -> None:
         other = self.logs.pop(found.topic_partition, None)

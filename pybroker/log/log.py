@@ -42,9 +42,13 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 @dataclass(slots=True, kw_only=True)
 class LogServices:
-    """What all logs of a broker share."""
+    """What all logs of a broker share.
+
+    `recovery_threads`: of each log directory, while logs are opened after an unclean stop.
+    """
 
     clock: Clock
+    recovery_threads: int = 1
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     jitter: random.Random = field(default_factory=random.Random)
 
