@@ -142,10 +142,10 @@ def produce_body(version: int, topic: str, records: Mapping[int, bytes], *, acks
     return body
 
 
-def produce(connection: Connection, version: int, topic: str, data: bytes, *, acks: int = -1) -> Produced:
-    """Send one message set or batch to partition 0 and return the answer; v0 to v7."""
-    reader = Reader(connection.call(PRODUCE, version, produce_body(version, topic, {0: data}, acks=acks)))
-    assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, 0)
+def produce(connection: Connection, version: int, topic: str, data: bytes, *, acks: int = -1, partition: int = 0) -> Produced:
+    """Send one message set or batch to a partition and return the answer; v0 to v7."""
+    reader = Reader(connection.call(PRODUCE, version, produce_body(version, topic, {partition: data}, acks=acks)))
+    assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, partition)
     answer = Produced(
         error=reader.int16(),
         base_offset=reader.int64(),

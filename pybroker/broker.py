@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
+STOP_PRODUCE_S: Final = 2.0  # of that: for the disk, before those who wait for it are told REQUEST_TIMED_OUT
 DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
 SEALED_RELEASE_MS: Final = 300_000
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
@@ -88,6 +89,7 @@ class BrokerServer:
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
+        self.stopping = asyncio.Event()  # set when the sockets take nothing new
         self.has_hung_disk = False  # a thread waits for a disk that does not answer
         self._disk_threads: dict[str, DiskThread] = {}  # by path
         self._periodic = Periodic(self._count_bug)
@@ -162,8 +164,11 @@ class BrokerServer:
         """
         if self._groups is not None:
             self._groups.stop()  # who waits in a group is answered, and need not be waited for
-        asyncio.get_running_loop().call_soon(self._answer_waiting)  # as soon as the connections take nothing new
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._answer_fetches)  # as soon as the connections take nothing new
+        produces = loop.call_later(STOP_PRODUCE_S, self.replica_manager.produce_purgatory.complete_all)
         await self.server.stop(STOP_GRACE_MS)
+        produces.cancel()
         if self._metrics_server is not None:
             self._metrics_server.stop()
         self._periodic.stop()
@@ -174,10 +179,10 @@ class BrokerServer:
         await self._close_disks()
         await self.store.close()
 
-    def _answer_waiting(self) -> None:
-        """Who waits for records or replicas is told what there is."""
+    def _answer_fetches(self) -> None:
+        """Who waits for records is told what there is. Who waits for the disk is told what that says."""
+        self.stopping.set()
         self.replica_manager.fetch_purgatory.complete_all()
-        self.replica_manager.produce_purgatory.complete_all()
 
     # What start is made of
 

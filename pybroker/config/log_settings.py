@@ -56,12 +56,17 @@ LOG_SETTINGS: Final = (
     Setting("log.local.retention.ms", _L, -2, "Time on the local disk of a tiered topic's segments.", at_least(-2), _LATER, _ALL),
     Setting("log.local.retention.bytes", _L, -2, "Bytes on the local disk of a tiered topic.", at_least(-2), _LATER, _ALL),
     # flushing
-    Setting("log.flush.interval.messages", _L, LONG_MAX, "Force data to disk after this many records.", at_least(1), _YES, _ALL),
+    Setting(
+        "log.flush.interval.messages", _L, LONG_MAX,
+        "Force data to disk after this many records: the response to what completes them, and whoever reads it, waits for that.",
+        at_least(1), _YES, _ALL,
+    ),
     Setting(
         "log.flush.interval.ms", _L, None,
-        "Force data to disk at this age, in ms; when not set, log.flush.scheduler.interval.ms.", None, _YES, _ALL,
+        "Force data to disk at this age, in ms; when not set, log.flush.scheduler.interval.ms. No response waits for that.",
+        None, _YES, _ALL,
     ),
-    Setting("log.flush.scheduler.interval.ms", _L, LONG_MAX, "How often to look for logs to flush, in ms."),
+    Setting("log.flush.scheduler.interval.ms", _L, LONG_MAX, "How often to look for logs to flush, in ms; by default never."),
     Setting("log.flush.offset.checkpoint.interval.ms", _I, 60_000, "How often recovery points are written, in ms.", at_least(0)),
     Setting(
         "log.flush.start.offset.checkpoint.interval.ms", _I, 60_000,

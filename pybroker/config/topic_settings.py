@@ -98,11 +98,13 @@ _TABLE: Final = (
     ),
     _topic(
         "flush.messages", Kind.LONG, LONG_MAX,
-        "Force data to disk after this many records; by default the operating system decides.",
+        "Force data to disk after this many records: the response to what completes them, and whoever reads it, waits for that. "
+        "By default the operating system decides.",
         at_least(1), "log.flush.interval.messages",
     ),
     _topic(
-        "flush.ms", Kind.LONG, LONG_MAX, "Force data to disk when the oldest unflushed record is this old, in ms.",
+        "flush.ms", Kind.LONG, LONG_MAX,
+        "Force data to disk this long after the last time, in ms, looked at every log.flush.scheduler.interval.ms.",
         at_least(0), "log.flush.interval.ms", "log.flush.scheduler.interval.ms",
     ),
     _topic(

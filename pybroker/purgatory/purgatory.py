@@ -128,7 +128,10 @@ class Purgatory:
         """Complete everything that waits, as if its time were over; for the end of a broker. Returns how many that were."""
         waiting = {operation: None for found in self.watchers.values() for operation in found if not operation.is_completed}
         for operation in waiting:
-            operation.expire()
+            try:
+                operation.expire()
+            except Exception:  # the others are to be completed all the same
+                logger.exception("%s: an operation failed at the end", self.name)
         return len(waiting)
 
     def purge_if_due(self) -> None:
