@@ -1,0 +1,312 @@
+"""New metadata beside older data: refused, adopted or set aside; and what is known of directories, for administrators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker import adoption, known_directories
+from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
+from pybroker.config.topic import TopicConfig
+from pybroker.log import checkpoint
+from pybroker.log.claims import KnownDirectory
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import LogServices
+from pybroker.log.manager import LogManager
+from pybroker.metadata.controller import Controller
+from pybroker.metadata.directories import directories_key, read_directories, write_directories
+from pybroker.metadata.names import OFFSETS_TOPIC
+from pybroker.metadata.store.base import StoreError
+from pybroker.metadata.store.memory import MemoryStore
+from pybroker.model import TopicId, TopicPartition, topic_id_text
+from pybroker.old_data import old_data, refusal, why_not_start
+from tests.log.support import START_MS, Producer, append, batch
+
+FS = Filesystem()
+CLUSTER = "the-cluster"
+ORDERS, USERS, OFFSETS = (TopicId(name.encode().ljust(16)) for name in ("orders", "users", "offsets"))
+
+
+class Setting:
+    """Two directories with the logs of three topics, and no metadata."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        self.folders = [folder / "a", folder / "b"]
+        self.config = BrokerConfig(node_id=1, **{"log_dirs": tuple(map(str, self.folders)), **config})
+        self.store = MemoryStore()
+
+    def fill(self) -> Setting:
+        logs = self.manager()
+        logs.start()
+        for topic, topic_id, count in (("orders", ORDERS, 3), ("users", USERS, 1), (OFFSETS_TOPIC, OFFSETS, 2)):
+            for number in range(count):
+                log = logs.create(TopicPartition(topic, number), topic_id, TopicConfig())
+                append(log, batch(5), leader_epoch=number)
+        append(logs.create(TopicPartition("orders", 1), ORDERS, TopicConfig()), batch(1, producer=Producer(4711)), leader_epoch=6)
+        logs.stop()
+        return self
+
+    def manager(self) -> LogManager:
+        return LogManager(
+            list(self.config.log_dirs),
+            cluster_id=CLUSTER,
+            node_id=1,
+            services=LogServices(clock=ManualClock(START_MS)),
+            config_of=lambda _: TopicConfig(),
+        )
+
+    async def adopt(self, *, are_gaps_allowed: bool = False, **settings: str) -> Controller:
+        with adoption.locked(self.config, FS) as directories:
+            found = adoption.survey(directories)
+            topics = adoption.topics_of(found, self.config, settings, are_gaps_allowed=are_gaps_allowed)
+            await adoption.adopt(self.store, self.config, found, topics)
+        controller = Controller(self.store, self.config, broker_id=1)
+        await controller.start("not this one")
+        return controller
+
+    def strays(self) -> list[str]:
+        return sorted(str(stray) for folder in self.folders for stray in folder.glob("*-stray"))
+
+    def folder_of(self, name: str) -> Path:
+        (found,) = [one / name for one in self.folders if (one / name).exists()]
+        return found
+
+
+async def test_topics_ids_partitions_and_the_cluster_come_out_of_the_directories(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    controller = await setting.adopt(**{"retention.ms": "-1"})
+    image = controller.image
+    assert image.cluster_id == CLUSTER
+    assert {name: (topic.topic_id, len(topic.partitions)) for name, topic in image.topics.items()} == {
+        "orders": (ORDERS, 3),
+        "users": (USERS, 1),
+        OFFSETS_TOPIC: (OFFSETS, 2),
+    }
+    assert image.topics["orders"].configs == {"retention.ms": "-1"}
+    assert image.topics[OFFSETS_TOPIC].configs["cleanup.policy"] == "compact"
+    assert "retention.ms" not in image.topics[OFFSETS_TOPIC].configs
+    assert await controller.producer_ids.next() == 4712
+    epochs = {partition.leader_epoch for topic in image.topics.values() for partition in topic.partitions}
+    assert epochs == {7}, "above every epoch of every log"
+    assert image.leader_epochs.counter == 7, "and so are those of topics that are made later"
+    assert {one.path for one in await read_directories(setting.store, 1)} == {str(one) for one in setting.folders}
+    assert await why_not_start(setting.store, setting.config, FS) is None
+
+
+async def test_the_logs_are_taken_as_they_are(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    controller = await setting.adopt()
+    logs = setting.manager()
+    logs.claim(await read_directories(setting.store, 1))
+
+    def topic_id_of(tp: TopicPartition) -> TopicId | None:
+        topic = controller.image.topics.get(tp.topic)
+        return None if topic is None else topic.topic_id
+
+    logs.start(topic_id_of)
+    assert {str(log.topic_partition): log.log_end_offset for log in logs.all_logs()} == {
+        "orders-0": 5,
+        "orders-1": 6,
+        "orders-2": 5,
+        "users-0": 5,
+        f"{OFFSETS_TOPIC}-0": 5,
+        f"{OFFSETS_TOPIC}-1": 5,
+    }
+    logs.stop()
+
+
+async def test_ids_and_epochs_are_found_in_batches_where_snapshots_and_checkpoints_are_damaged(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    for folder in setting.folders:
+        for path in [*folder.rglob("*.snapshot"), *folder.rglob("leader-epoch-checkpoint")]:
+            path.write_bytes(b"damaged")
+    controller = await setting.adopt()
+    assert await controller.producer_ids.next() == 4712
+    assert controller.image.topics["users"].partitions[0].leader_epoch == 7
+
+
+async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    checkpoint.write_offsets(FS, f"{setting.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
+    for folder in setting.folders[1:]:
+        checkpoint.write_offsets(FS, f"{folder}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
+    controller = await setting.adopt()
+    assert controller.image.topics["users"].configs == {"cleanup.policy": "compact"}
+    assert controller.image.topics["orders"].configs == {}
+
+
+async def test_missing_partitions_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    setting.folder_of("orders-1").rename(tmp_path / "elsewhere")
+    with pytest.raises(adoption.AdoptionError, match="orders has 3 partitions and 1 of them are in no directory"):
+        await setting.adopt()
+    assert (await setting.store.list()).entries == (), "nothing was done"
+    controller = await setting.adopt(are_gaps_allowed=True)
+    assert len(controller.image.topics["orders"].partitions) == 3
+
+
+async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting(tmp_path).fill()
+    checkpoint.write_partition_metadata(FS, str(setting.folder_of("orders-2")), USERS)
+    controller = await setting.adopt()
+    assert controller.image.topics["orders"].topic_id == ORDERS
+    assert f"1 of {topic_id_text(USERS)}: the latter become strays" in caplog.text
+
+
+async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    await Controller(setting.store, setting.config, broker_id=1).start("a-cluster")
+    before = (await setting.store.list()).revision
+    with pytest.raises(adoption.AdoptionError, match="not new"):
+        await setting.adopt()
+    with adoption.locked(setting.config, FS) as directories, pytest.raises(adoption.AdoptionError, match="not new"):
+        await adoption.set_aside(setting.store, setting.config, directories)
+    assert (await setting.store.list()).revision == before
+    assert setting.strays() == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "match"),
+    [
+        ("version=1\ncluster.id=the-cluster\nnode.id=7\n", "different brokers or clusters"),
+        ("version=1\ncluster.id=another\nnode.id=1\n", "different brokers or clusters"),
+        ("rubbish", "repair or remove that file"),
+    ],
+)
+def test_directories_that_do_not_belong_together_are_refused(tmp_path: Path, properties: str, match: str) -> None:
+    setting = Setting(tmp_path).fill()
+    (setting.folders[1] / "meta.properties").write_text(properties)
+    with pytest.raises(adoption.AdoptionError, match=match), adoption.locked(setting.config, FS):
+        pass
+
+
+def test_another_broker_s_directories_are_refused_with_its_number(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    setting.config = BrokerConfig(node_id=5, log_dirs=setting.config.log_dirs)
+    with (
+        pytest.raises(adoption.AdoptionError, match=r"belong to broker 1, and this is 5: set node\.id=1"),
+        adoption.locked(setting.config, FS),
+    ):
+        pass
+
+
+def test_a_running_broker_s_directories_are_refused(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    logs = setting.manager()
+    logs.start()
+    with pytest.raises(adoption.AdoptionError, match="stop it first"), adoption.locked(setting.config, FS):
+        pass
+    logs.stop()
+
+
+async def test_logs_set_aside_leave_a_store_that_starts(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    with adoption.locked(setting.config, FS) as directories:
+        kept = await adoption.set_aside(setting.store, setting.config, directories)
+    assert len(kept) == 6
+    assert sorted(kept) == setting.strays()
+    assert await why_not_start(setting.store, setting.config, FS) is None
+    controller = Controller(setting.store, setting.config, broker_id=1)
+    await controller.start("not this one")
+    assert (controller.image.cluster_id, dict(controller.image.topics)) == (CLUSTER, {})
+    logs = setting.manager()
+    logs.claim(await read_directories(setting.store, 1))
+    logs.start(lambda _: None)
+    assert list(logs.all_logs()) == []
+    logs.stop()
+
+
+# --- refusing ---
+
+
+async def test_a_new_store_beside_older_data_is_refused_in_one_line(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    assert await why_not_start(setting.store, setting.config, FS) is None
+    setting.fill()
+    reason = await why_not_start(setting.store, setting.config, FS)
+    assert reason is not None
+    assert "\n" not in reason
+    assert f"{setting.folders[0]}/metadata.sqlite is new" in reason
+    assert f"{setting.folders[1]} has 3 logs of cluster {CLUSTER}" in reason
+    assert "pybroker directories adopt" in reason
+
+
+def test_in_a_container_the_refusal_names_the_volume(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    text = refusal("x", old_data(setting.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
+    assert f"Mount the volume that had it (this container expects its data at {setting.folders[0]})" in text
+
+
+async def test_meta_properties_alone_are_older_data_and_strays_are_not(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.folders[0].mkdir()
+    (setting.folders[0] / "orders-0.0123456789abcdef0123456789abcdef-stray").mkdir()
+    (setting.folders[0] / "__cluster_metadata-0").mkdir()
+    assert await why_not_start(setting.store, setting.config, FS) is None
+    (setting.folders[0] / "meta.properties").write_text("damaged")
+    assert await why_not_start(setting.store, setting.config, FS) is not None
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_memory_beside_logs_is_refused_unless_it_was_asked_for(tmp_path: Path, *, is_asked: bool) -> None:
+    setting = Setting(tmp_path, metadata_store="memory:", metadata_memory_set_logs_aside=is_asked)
+    setting.manager().start()
+    assert await why_not_start(setting.store, setting.config, FS) is None, "no logs"
+    setting = Setting(tmp_path / "filled", metadata_store="memory:", metadata_memory_set_logs_aside=is_asked).fill()
+    reason = await why_not_start(setting.store, setting.config, FS)
+    assert (reason is None) is is_asked
+    assert reason is None or "KAFKA_METADATA_MEMORY_SET_LOGS_ASIDE=true" in reason
+
+
+# --- the store's entry ---
+
+
+async def test_what_is_known_of_directories_is_read_as_it_was_written(tmp_path: Path) -> None:
+    store = MemoryStore()
+    known = [
+        KnownDirectory(directory_id="b", path="/b", is_away=True),
+        KnownDirectory(directory_id="a", path=str(tmp_path), is_forgotten=True),
+    ]
+    assert await read_directories(store, 1) == []
+    await write_directories(store, 1, known)
+    revision = (await store.list()).revision
+    await write_directories(store, 1, reversed(known))
+    assert (await store.list()).revision == revision, "no change is no commit"
+    assert await read_directories(store, 1) == sorted(known, key=lambda one: one.directory_id)
+    assert await read_directories(store, 2) == []
+    for damage in (b"", b"[]", b'{"directories": {"a": {}}}', b'{"directories": 1}'):
+        await store.commit(puts={directories_key(1): damage})
+        with pytest.raises(StoreError, match="directories/1 cannot be read"):
+            await read_directories(store, 1)
+
+
+async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    (a, b) = (checkpoint.read_meta_properties(FS, str(one)) for one in setting.folders)
+    assert a is not None
+    assert b is not None
+    known = [
+        KnownDirectory(directory_id=a.directory_id, path="/where/it/was"),
+        KnownDirectory(directory_id="gone", path=str(tmp_path / "c")),
+        KnownDirectory(directory_id="left", path="/elsewhere"),
+    ]
+    await write_directories(setting.store, 1, known)
+    config = BrokerConfig(node_id=1, log_dirs=(*setting.config.log_dirs, str(tmp_path / "c")))
+    described = await known_directories.described(setting.store, config, FS)
+    assert sorted(described) == sorted(
+        [
+            (a.directory_id, str(setting.folders[0]), "present", "3"),
+            ("gone", str(tmp_path / "c"), "missing", "-"),
+            ("left", "/elsewhere", "away", "-"),
+            (b.directory_id, str(setting.folders[1]), "new", "3"),
+        ]
+    )
+    with pytest.raises(known_directories.ForgetError, match="is not lost"):
+        await known_directories.forget(setting.store, config, FS, a.directory_id)
+    with pytest.raises(known_directories.ForgetError, match="No directory nobody is known"):
+        await known_directories.forget(setting.store, config, FS, "nobody")
+    await known_directories.forget(setting.store, config, FS, "gone")
+    assert ("gone", str(tmp_path / "c"), "forgotten", "-") in await known_directories.described(setting.store, config, FS)
