@@ -1,9 +1,7 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -16,61 +14,79 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 /**
  * EpochWatcher BOOTSTRAP TOPIC=POLICY...: for each topic a consumer of its partition 0, in a group named as the topic, with that
  * auto.offset.reset. It begins where the group has committed, or at the beginning. Prints what each reads, or that it has seen a
- * truncation, which is the last of it. On its standard input, c commits, q ends it.
+ * truncation, which is the last of it. On its standard input, n makes one more set of such consumers, c lets the first set commit,
+ * q ends it. What is printed begins with the number of the set.
  */
 public class EpochWatcher {
-    static void say(String topic, String what, long offset, String value) {
-        System.out.println("[\"" + topic + "\", \"" + what + "\", " + offset + ", \"" + value + "\"]");
+    static class Reader {
+        int set;
+        String topic;
+        boolean isStopped;
+        KafkaConsumer<String, String> consumer;
+
+        void say(String what, long offset, String value) {
+            System.out.println("[" + set + ", \"" + topic + "\", \"" + what + "\", " + offset + ", \"" + value + "\"]");
+        }
+
+        void read() {
+            try {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(20))) {
+                    say("read", record.offset(), record.value());
+                }
+            } catch (LogTruncationException gone) {
+                say("truncated", -1, "");
+                isStopped = true;
+            } catch (InvalidOffsetException other) {
+                say("invalid", -1, other.getClass().getSimpleName());
+                isStopped = true;
+            }
+        }
     }
 
-    public static void main(String[] args) throws Exception {
-        Map<String, KafkaConsumer<String, String>> consumers = new LinkedHashMap<>();
+    static void add(List<Reader> readers, int set, String[] args) {
         for (String one : Arrays.asList(args).subList(1, args.length)) {
-            String topic = one.split("=")[0];
+            Reader reader = new Reader();
+            reader.set = set;
+            reader.topic = one.split("=")[0];
             Properties settings = new Properties();
             settings.put("bootstrap.servers", args[0]);
-            settings.put("group.id", topic);
+            settings.put("group.id", reader.topic);
             settings.put("enable.auto.commit", "false");
             settings.put("auto.offset.reset", one.split("=")[1]);
             StringDeserializer text = new StringDeserializer();
-            KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings, text, text);
-            consumer.assign(List.of(new TopicPartition(topic, 0)));
-            if (consumer.committed(consumer.assignment()).get(new TopicPartition(topic, 0)) == null) {
-                consumer.seekToBeginning(consumer.assignment());
+            reader.consumer = new KafkaConsumer<>(settings, text, text);
+            TopicPartition partition = new TopicPartition(reader.topic, 0);
+            reader.consumer.assign(List.of(partition));
+            if (reader.consumer.committed(Set.of(partition)).get(partition) == null) {
+                reader.consumer.seekToBeginning(List.of(partition));
             }
-            consumers.put(topic, consumer);
+            readers.add(reader);
         }
-        Set<String> stopped = new HashSet<>();
+    }
+
+    public static void main(String[] args) throws Exception {
+        List<Reader> readers = new ArrayList<>();
+        int sets = 1;
+        add(readers, 0, args);
         while (true) {
-            for (Map.Entry<String, KafkaConsumer<String, String>> each : consumers.entrySet()) {
-                if (stopped.contains(each.getKey())) {
-                    continue;
-                }
-                try {
-                    for (ConsumerRecord<String, String> record : each.getValue().poll(Duration.ofMillis(50))) {
-                        say(each.getKey(), "read", record.offset(), record.value());
-                    }
-                } catch (LogTruncationException gone) {
-                    say(each.getKey(), "truncated", gone.divergentOffsets().values().stream()
-                        .mapToLong(where -> where.offset()).findFirst().orElse(-1), "");
-                    stopped.add(each.getKey());
-                } catch (InvalidOffsetException other) {
-                    say(each.getKey(), "invalid", -1, other.getClass().getSimpleName());
-                    stopped.add(each.getKey());
+            for (Reader reader : readers) {
+                if (!reader.isStopped) {
+                    reader.read();
                 }
             }
             int command = System.in.available() > 0 ? System.in.read() : 0;
-            if (command == 'c') {
-                for (KafkaConsumer<String, String> consumer : consumers.values()) {
-                    consumer.commitSync();
+            if (command == 'n') {
+                add(readers, sets++, args);
+            } else if (command == 'c') {
+                for (Reader reader : readers) {
+                    if (reader.set == 0) {
+                        reader.consumer.commitSync();
+                        reader.say("committed", -1, "");
+                    }
                 }
-                say("", "committed", -1, "");
             } else if (command == 'q') {
-                break;
+                System.exit(0); // its groups have no members that must leave
             }
-        }
-        for (KafkaConsumer<String, String> consumer : consumers.values()) {
-            consumer.close(Duration.ofSeconds(1));
         }
     }
 }

@@ -7,6 +7,8 @@ where the group has committed, with the leader epoch that was committed, or at t
 from __future__ import annotations
 
 import atexit
+import contextlib
+import copy
 import json
 import queue
 import shutil
@@ -18,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import confluent_kafka
 
@@ -49,6 +51,10 @@ class Watcher(ABC):
         """Take in what comes within a short time."""
 
     @abstractmethod
+    def another(self) -> Watcher:
+        """Another one of the same groups and policies, which begins now, at what is committed."""
+
+    @abstractmethod
     def commit(self) -> None:
         """Commit where each consumer is."""
 
@@ -72,8 +78,8 @@ class Watcher(ABC):
         return [event.value for event in self.events if (event.topic, event.what) == (topic, "read")]
 
     def troubles(self, topic: str) -> list[str]:
-        """What else happened to its consumer."""
-        return [event.what for event in self.events if event.topic == topic and event.what != "read"]
+        """What went wrong for its consumer."""
+        return [event.what for event in self.events if event.topic == topic and event.what in ("truncated", "invalid")]
 
 
 class LibrdkafkaWatcher(Watcher):
@@ -81,6 +87,7 @@ class LibrdkafkaWatcher(Watcher):
 
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
+        self._bootstrap, self._policies = bootstrap, policies
         self._consumers: dict[str, confluent_kafka.Consumer] = {}
         for topic, policy in policies.items():
             consumer = confluent_kafka.Consumer(
@@ -108,6 +115,9 @@ class LibrdkafkaWatcher(Watcher):
                 elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # the reason is in the text only
                     what = "truncated" if "truncation detected" in error.str() else "invalid"
                     self.events.append(Event(topic, what, -1, error.str()))
+
+    def another(self) -> LibrdkafkaWatcher:
+        return LibrdkafkaWatcher(self._bootstrap, self._policies)
 
     def commit(self) -> None:
         for consumer in self._consumers.values():
@@ -138,7 +148,7 @@ def compiled() -> str:
 
 
 class JavaWatcher(Watcher):
-    """Kafka's own consumer, in a JVM (EpochWatcher.java)."""
+    """Kafka's own consumer, in a JVM (EpochWatcher.java) that it shares with those that were made by its `another`."""
 
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
@@ -151,19 +161,31 @@ class JavaWatcher(Watcher):
         self._lines: queue.Queue[str] = queue.Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+        self._sets: list[list[Event]] = [self.events]
+        self._is_first = True
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line)
 
+    def another(self) -> JavaWatcher:
+        """One more set of consumers, which begin now."""
+        assert self._is_first
+        made = copy.copy(self)
+        made._is_first, made.events = False, []
+        self._sets.append(made.events)
+        self._say("n")
+        return made
+
     def _step(self) -> None:
         assert self._process.poll() is None, "the JVM has ended"
-        try:
-            fields: list[Any] = json.loads(self._lines.get(timeout=0.1))
-        except queue.Empty:
-            return
-        self.events.append(Event(*fields))
+        with contextlib.suppress(queue.Empty):
+            line = self._lines.get(timeout=0.1)
+            while True:  # all that is there: whoever waits looks through all events after each step
+                number, *fields = json.loads(line)
+                self._sets[number].append(Event(*fields))
+                line = self._lines.get_nowait()
 
     def _say(self, command: str) -> None:
         assert self._process.stdin is not None
@@ -171,14 +193,17 @@ class JavaWatcher(Watcher):
         self._process.stdin.flush()
 
     def commit(self) -> None:
-        before = self._commits()
+        assert self._is_first
+        expected = self._commits() + len({event.topic for event in self.events})
         self._say("c")
-        self.until(lambda: self._commits() > before)
+        self.until(lambda: self._commits() == expected)
 
     def _commits(self) -> int:
         return sum(event.what == "committed" for event in self.events)
 
     def close(self) -> None:
+        if not self._is_first:
+            return
         try:
             if self._process.poll() is None:
                 self._say("q")

@@ -6,7 +6,6 @@ What raises them, all of this broker's at once:
     a log directory with logs did not stop cleanly: what was not yet on the disk may be gone, and nobody can tell how much
     a log had to give up records, also after a clean stop: its files are damaged, or end before its checkpoints say (`Log.lost`)
     a log directory is back that was missing, or had been given up: its logs are of an older time than the rest
-    a log had to give up records that were there, after a clean stop too: see `log.lost`
     a partition that this broker leads has no log, and no directory is missing that could have it: it is made anew, empty
     a log has an epoch above its partition's: its metadata is not the one that it was written with
 
@@ -63,9 +62,6 @@ def _reasons(image: ClusterImage, broker_id: int, logs: LogManager) -> Iterator[
         yield f"{_named(shortened)} gave up records"
     if logs.came_back:
         yield f"{len(logs.came_back)} log directories came back ({', '.join(sorted(logs.came_back))})"
-    shorter = [log.topic_partition for log in logs.all_logs() if log.lost]
-    if shorter:
-        yield f"{_named(shorter)} lost records"
     lost: list[TopicPartition] = []
     above: list[TopicPartition] = []
     for topic in image.topics.values():

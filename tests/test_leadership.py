@@ -182,7 +182,7 @@ async def test_a_log_that_lost_records_although_the_stop_was_clean(node: Node, c
     with caplog.at_level(logging.INFO, "pybroker.leadership"):
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
-    assert "1 partitions (t-1) lost records" in caplog.text
+    assert "1 partitions (t-1) gave up records" in caplog.text
     assert node.log(1).end_offset_for_epoch(0) == (0, 0)
 
 
