@@ -153,6 +153,8 @@ class DirectoryMoves:
             del self._moves[tp]
             logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
             self._on_moved(tp, moved)
+        else:
+            future.flush()  # nothing to do while one is under way; again after one that found no descriptor
         return 0
 
 

@@ -14,6 +14,7 @@ Source: LogManager.scala, LocalLog of Kafka.
 
 from __future__ import annotations
 
+import errno
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NOT_REMOVABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.EBUSY})
+"""Somebody else's files, or rights: other than a broken disk, nothing to go offline for."""
 CLOSING_THREADS: Final = 16
 
 
@@ -449,7 +452,23 @@ class LogManager:
             for work in directory.take_retries(now_ms):
                 work()
             if not directory.is_offline and not directory.is_busy_with("removals"):
-                directory.run_pass("removals", directory.take_due(now_ms))
+                directory.run_pass("removals", [_removal(directory, work) for work in directory.take_due(now_ms)])
+
+
+def _removal(directory: LogDirectory, work: Callable[[], None]) -> Callable[[], None]:
+    """`work`, but for what is no failure of the disk: it is left to the next start."""
+
+    def remove() -> None:
+        try:
+            work()
+        except OSError as error:
+            if error.errno not in NOT_REMOVABLE:
+                raise
+            logger.warning(
+                "a deleted file or directory in %s cannot be removed; the next start tries again: %s", directory.path, error
+            )
+
+    return remove
 
 
 def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
