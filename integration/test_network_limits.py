@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import socket
@@ -10,7 +11,9 @@ import struct
 
 import pytest
 
-from integration.network_toy import LOOPS, Client, framed, run, serving, until
+from integration.network_toy import LOOPS, Client, Toy, framed, run, serving, until
+from pybroker.clock import SystemClock
+from pybroker.network import acceptor
 from pybroker.network.limits import Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
@@ -220,9 +223,9 @@ def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(lo
     run(loop, scenario)
 
 
-def test_connections_beyond_a_limit_are_closed_at_once_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="pybroker.network.server")
-    limits = NetworkLimits(max_connections=4, max_connections_per_ip=2, max_connections_per_ip_overrides={"127.0.0.3": 1})
+    limits = NetworkLimits(max_connections_per_ip=2, max_connections_per_ip_overrides={"127.0.0.3": 1})
 
     async def scenario() -> None:
         async with serving(limits=limits) as setting:
@@ -236,10 +239,10 @@ def test_connections_beyond_a_limit_are_closed_at_once_with_one_line(loop: str, 
                     return False
 
             hosts = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.5"]
-            assert [await is_admitted(host) for host in hosts] == [True, True, False, True, False, True, False]
-            assert setting.counters["connections_refused"] == 3
+            assert [await is_admitted(host) for host in hosts] == [True, True, False, True, False, True, True]
+            assert setting.counters["connections_refused"] == 2
             await setting.clients[0].close()
-            await until(lambda: setting.server.connections_open == 3)
+            await until(lambda: setting.server.connections_open == 4)
             assert await is_admitted("127.0.0.1")
 
     run(loop, scenario)
@@ -247,7 +250,6 @@ def test_connections_beyond_a_limit_are_closed_at_once_with_one_line(loop: str, 
     assert [line.rpartition(": ")[2] for line in refusals] == [
         "max.connections.per.ip (2) reached",
         "max.connections.per.ip (1) reached",
-        "max.connections (4) reached",
     ]
 
 
@@ -301,3 +303,106 @@ def test_an_address_that_is_taken_is_named_and_nothing_stays_bound(loop: str) ->
             await server.stop(0)
 
     run(loop, scenario)
+
+
+def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=NetworkLimits(max_connections=3)) as setting:
+            first, second, third = [await setting.client() for _ in range(3)]
+            await until(lambda: setting.server.connections_open == 3)
+            waiting = [await setting.client() for _ in range(10)]
+            for client in waiting:
+                client.send(b"elate")
+            for turn in range(20):
+                first.send(b"e%d" % turn)
+                assert await first.answer() == b"%d" % turn
+            assert setting.server.connections_open == 3
+            assert len(setting.toy.handled) == 20
+            await second.close()
+            await until(lambda: len(setting.toy.handled) == 21)
+            assert setting.server.connections_open == 3
+            setting.server.limits = NetworkLimits(max_connections=6)
+            await until(lambda: len(setting.toy.handled) == 24)
+            assert setting.server.connections_open == 6
+            setting.server.limits = NetworkLimits(max_connections=2)
+            third.send(b"estill")
+            assert await third.answer() == b"still", "what is above a lowered limit stays"
+            setting.server.limits = NetworkLimits()
+            for client in waiting:
+                assert await client.answer() == b"late"
+            assert setting.counters["connections_refused"] == 0
+
+    run(loop, scenario)
+
+
+def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving(limits=NetworkLimits(max_connections=1)) as setting:
+            only = await setting.client()
+            await until(lambda: setting.server.connections_open == 1)
+            waiting = [await setting.client() for _ in range(5)]
+            turns = 0
+
+            def count() -> None:
+                nonlocal turns
+                turns += 1
+
+            original = setting.server._acceptors[0]._has_room
+            setting.server._acceptors[0]._has_room = lambda: (count(), original())[1]  # type: ignore[method-assign]
+            await asyncio.sleep(0.1)
+            assert turns == 0, "nobody asks again and again whether there is room"
+            await only.close()
+            waiting[0].send(b"ein")
+            assert await waiting[0].answer() == b"in"
+
+    run(loop, scenario)
+
+
+def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_not_kept_out_by_clients(loop: str) -> None:
+    async def scenario() -> None:
+        toy, pool = Toy(), MemoryPool(-1, SystemClock())
+        listeners = [Listener(name="CLIENTS", host="127.0.0.1"), Listener(name="BROKERS", host="127.0.0.1", is_protected=True)]
+        server = SocketServer(listeners, toy, pool, NetworkLimits(max_connections=2, descriptors_max=4))
+        clients, brokers = await server.start()
+        sockets = [socket.create_connection((clients.host, clients.port)) for _ in range(3)]
+        await until(lambda: server.connections_open == 2)
+        sockets += [socket.create_connection((brokers.host, brokers.port)) for _ in range(3)]
+        await until(lambda: server.connections_open == 4)
+        await asyncio.sleep(0.02)
+        assert server.connections_open == 4
+        for one in sockets:
+            one.close()
+        await until(lambda: server.connections_open == 0)
+        await server.stop(100)
+
+    run(loop, scenario)
+
+
+def test_without_a_descriptor_for_a_connection_the_listener_tries_again_and_says_so_once(
+    loop: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor, "RETRY_S", 0.01)
+    failures = 0
+
+    class Scarce(socket.socket):
+        def accept(self) -> tuple[socket.socket, object]:
+            nonlocal failures
+            if failures < 5:
+                failures += 1
+                raise OSError(errno.EMFILE, "none")
+            return super().accept()
+
+    async def scenario() -> None:
+        async with serving() as setting:
+            listening = setting.server._acceptors[0]._listening
+            setting.server._acceptors[0]._listening = Scarce(fileno=listening.detach())
+            client = await setting.client()
+            client.send(b"ehello")
+            assert await client.answer() == b"hello"
+            assert setting.server.accept_shortages == 5
+
+    with caplog.at_level(logging.WARNING):
+        run(loop, scenario)
+    assert [record.getMessage() for record in caplog.records if "descriptor" in record.getMessage()] == [
+        "No descriptor is left for connections at PLAINTEXT; those that wait are taken when there is one: [Errno 24] none"
+    ]

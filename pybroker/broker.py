@@ -16,13 +16,12 @@ import asyncio
 import errno
 import logging
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker import gauges
+from pybroker import descriptors, gauges
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
@@ -36,6 +35,7 @@ from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager, stored_cluster_id
+from pybroker.log.open_files import OPEN_FILES
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.image import BrokerRegistration, Endpoint
@@ -101,8 +101,8 @@ class BrokerServer:
 
         Raises StartError, or OSError when an address cannot be bound.
         """
-        config, clock = self.config, self.clock
-        loop = asyncio.get_running_loop()
+        config, clock, loop = self.config, self.clock, asyncio.get_running_loop()
+        self._share_descriptors()
         try:
             self.store = self._open_store()
             await self._refuse_old_data()
@@ -186,6 +186,17 @@ class BrokerServer:
 
     # What start is made of
 
+    def _share_descriptors(self) -> None:
+        shares = descriptors.shares_of_process()
+        OPEN_FILES.held_max = shares.data_files
+        logger.info(
+            "Of at most %d file descriptors %d are for data files and %d for connections (max.connections is %d)",
+            shares.limit,
+            shares.data_files,
+            shares.connections,
+            self.config.max_connections,
+        )
+
     def _open_store(self) -> Store:
         path = sqlite_path(self.config)
         if path is None:
@@ -257,6 +268,7 @@ class BrokerServer:
                     host=endpoint.host,
                     port=endpoint.port,
                     security_protocol=endpoint.security_protocol,
+                    is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
                 )
                 for endpoint in config.endpoints
             ],
@@ -380,23 +392,13 @@ def run(config: BrokerConfig) -> int:
         loop_factory = asyncio.new_event_loop
     else:
         loop_factory = uvloop.new_event_loop
-    _allow_many_files()
+    descriptors.allow_many()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         broker, code = runner.run(_serve(config))
         if broker.has_hung_disk:  # the threads that wait for it would be waited for
             logging.shutdown()
             os._exit(1)
         return code
-
-
-def _allow_many_files() -> None:
-    """Use as many descriptors as the system lets this process have: each connection and each log that is written holds one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError) as error:  # macOS knows a lower limit that it does not tell
-            logger.info("At most %d open files: %s", soft, error)
 
 
 async def _serve(config: BrokerConfig) -> tuple[BrokerServer, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.descriptors import shares_of_process
 from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_requests=config.queued_max_requests,
         max_connections=config.max_connections,
+        descriptors_max=shares_of_process().connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=config.connection_limits,
         connections_max_idle_ms=config.connections_max_idle_ms,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.log.open_files import OPEN_FILES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -41,6 +43,12 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
     )
     metrics.gauge("kafka_network_requestchannel_requestqueuesize", "Requests in work", lambda: admission.queued_requests)
     metrics.gauge("pybroker_connections_waiting_for_memory", "Connections that wait for memory", lambda: admission.waiting)
+
+    metrics.counter(
+        "pybroker_accept_shortages_total",
+        "How often no descriptor was left for a connection that waited",
+        lambda: server.accept_shortages,
+    )
 
     def by_listener(read: Callable[[ListenerCounters], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
         return lambda: {(name,): read(counters) for name, counters in server.listener_counters.items()}
@@ -122,6 +130,20 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         "pybroker_log_ranges_lost",
         "Ranges of offsets that this start had to give up",
         lambda: sum(len(log.lost) for log in list(logs.all_logs())),
+    )
+    metrics.gauge("pybroker_data_file_descriptors", "Descriptors that data files and their maps hold", lambda: OPEN_FILES.held)
+    metrics.gauge(
+        "pybroker_data_file_descriptors_max",
+        "How many they may be before one is closed",
+        lambda: OPEN_FILES.held_max,
+    )
+    metrics.counter(
+        "pybroker_data_files_closed_total", "Data files closed to make room for others", lambda: OPEN_FILES.let_go_count
+    )
+    metrics.counter(
+        "pybroker_storage_shortages_total",
+        "Operations on logs refused because no descriptor or memory map was left",
+        lambda: sum(directory.shortages for directory in logs.directories),
     )
     prefix, clock = "kafka_log_logcleaner", logs.services.clock
     for name, text, read_cleaner in (

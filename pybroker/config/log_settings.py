@@ -28,7 +28,7 @@ LOG_SETTINGS: Final = (
         "Random time by which segments begin earlier, in ms; when not set, log.roll.jitter.hours.", at_least(0), _YES, _ALL,
     ),
     Setting("log.roll.jitter.hours", _I, 0, "Random time by which segments begin earlier, in hours.", at_least(0)),
-    Setting("log.preallocate", _B, False, "Create a new segment's file at its full size at once.", None, _YES, _ALL),
+    Setting("log.preallocate", _B, False, "Create a new segment's file at its full size at once.", None, _LATER, _ALL),
     Setting(
         "log.segment.delete.delay.ms", _L, 60_000,
         "How long a deleted segment's files stay on disk, in ms.", at_least(0), _YES, _ALL,

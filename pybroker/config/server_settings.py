@@ -103,11 +103,15 @@ SERVER_SETTINGS: Final = (
         "Bytes of requests in memory at once, above which no further ones are read; <= 0 is no bound."
         " Must be larger than socket.request.max.bytes.",
     ),
-    Setting("max.connections", _I, INT_MAX, "Connections at once; further ones are closed.", at_least(0), update=_ALL),
+    Setting(
+        "max.connections", _I, INT_MAX, "Connections at once; at most about half of the file descriptors. Further ones wait.",
+        at_least(0), update=_ALL,
+    ),
     Setting("max.connections.per.ip", _I, INT_MAX, "Connections at once from one address.", at_least(0), update=_ALL),
     Setting(
         "max.connections.per.ip.overrides", _S, "",
-        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon parts, for IPv6.",
+        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon parts, for IPv6."
+        " A name is looked up at the start and when this is changed.",
         update=_ALL,
     ),
     Setting("max.connection.creation.rate", _I, INT_MAX, "New connections per second.", at_least(0), _LATER, _ALL),

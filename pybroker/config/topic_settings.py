@@ -183,6 +183,7 @@ _TABLE: Final = (
     ),
     _topic(
         "preallocate", Kind.BOOLEAN, False, "Create a new segment's file at its full size at once.", None, "log.preallocate",
+        effect=Effect.LATER,
     ),
     _topic(
         "remote.log.copy.disable", Kind.BOOLEAN, False, "Stop copying segments of a tiered topic to remote storage.", None,

@@ -15,13 +15,15 @@ OS_DEFAULT: Final = -1
 class NetworkLimits:
     """Kafka's broker properties of the socket server, with Kafka's defaults.
 
-    `max_connections_per_ip_overrides` maps a peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: never.
-    The socket buffers are in bytes, -1 for the system's.
+    `descriptors_max` is the number of connections that the process has descriptors for. At it, and at `max_connections`, the
+    listeners wait; one that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a peer's address
+    (as text) to its own limit. `connections_max_idle_ms` <= 0: never. The socket buffers are in bytes, -1 for the system's.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
     queued_max_requests: int = 500
     max_connections: int = UNLIMITED
+    descriptors_max: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     connections_max_idle_ms: int = 600_000
@@ -32,12 +34,16 @@ class NetworkLimits:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Listener:
-    """An address to accept connections at. An empty `host` is every interface, port 0 a free port."""
+    """An address to accept connections at. An empty `host` is every interface, port 0 a free port.
+
+    `is_protected`: for brokers, beside others for clients; clients must not keep brokers out.
+    """
 
     name: str = "PLAINTEXT"
     host: str = ""
     port: int = 0
     security_protocol: str = "PLAINTEXT"
+    is_protected: bool = False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import socket
@@ -11,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.network.acceptor import Acceptor
 from pybroker.network.admission import Admission
 from pybroker.network.connection import Connection
 from pybroker.network.context import ConnectionContext, RequestHandler
@@ -62,7 +64,7 @@ class SocketServer:
         self.listeners = tuple(listeners)
         self.handler = handler
         self.memory_pool = memory_pool
-        self.limits = limits
+        self._limits = limits
         self.executor = executor
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -70,7 +72,7 @@ class SocketServer:
         self.scratch = new_scratch(limits.socket_request_max_bytes)
         self.mute_counters = MuteCounters()
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._hangups: Hangups | None = None  # while started
         self._connections: OrderedDict[Connection, None] = OrderedDict()  # least recently active first
         self._per_ip: dict[str, int] = {}
@@ -82,6 +84,21 @@ class SocketServer:
     def connections_open(self) -> int:
         """Connections of all listeners."""
         return len(self._connections)
+
+    @property
+    def limits(self) -> NetworkLimits:
+        """In force; when others are set, those who waited for room are let in."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: NetworkLimits) -> None:
+        self._limits = limits
+        self._let_in()
+
+    @property
+    def accept_shortages(self) -> int:
+        """How often the system had no descriptor for a connection."""
+        return sum(acceptor.shortages for acceptor in self._acceptors)
 
     async def start(self) -> list[BoundListener]:
         """Bind and listen at every listener, or at none.
@@ -103,10 +120,15 @@ class SocketServer:
         result = []
         for listener, listening in bound:
             host, port = listening.getsockname()[:2]
-            server = await loop.create_server(
-                self._factory(loop, listener), sock=listening, backlog=self.limits.socket_listen_backlog_size
+            acceptor = Acceptor(
+                listening,
+                backlog=self.limits.socket_listen_backlog_size,
+                connection=self._factory(loop, listener),
+                has_room=functools.partial(self._has_room, listener),
+                name=listener.name,
             )
-            self._servers.append(server)
+            self._acceptors.append(acceptor)
+            acceptor.start()
             result.append(BoundListener(name=listener.name, host=host, port=port))
             logger.info("Listening at %s (%s)", host_and_port(host, port), listener.name)
         if self.limits.connections_max_idle_ms > 0:
@@ -115,11 +137,11 @@ class SocketServer:
 
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing more, let requests in work be answered, close everything, within `grace_ms`."""
-        for server in self._servers:
-            server.close()
+        self._all_lost = asyncio.Event()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._all_lost = asyncio.Event()
         for connection in list(self._connections):
             connection.end()
         if self._connections:
@@ -132,9 +154,9 @@ class SocketServer:
                 for connection in list(self._connections):
                     connection.abort()
                 await self._all_lost.wait()
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        for acceptor in self._acceptors:
+            await acceptor.settled()
+        self._acceptors.clear()
         if self._hangups is not None:
             self._hangups.close()
             self._hangups = None
@@ -180,6 +202,7 @@ class SocketServer:
             del self._per_ip[peer_host]
         if self._all_lost is not None and not self._connections:
             self._all_lost.set()
+        self._let_in()
 
     def watch(self, connection: Connection) -> None:
         """Tell a connection that is not read when its peer ends."""
@@ -215,6 +238,16 @@ class SocketServer:
 
     # -- accepting
 
+    def _has_room(self, listener: Listener) -> bool:
+        """Whether one more connection may be taken at the listener."""
+        limits, taken = self._limits, len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
+        return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
+
+    def _let_in(self) -> None:
+        if self._all_lost is None:
+            for acceptor in self._acceptors:
+                acceptor.resume()
+
     def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> Callable[[], Connection]:
         counters = self.listener_counters[listener.name]
 
@@ -230,8 +263,6 @@ class SocketServer:
         limits = self.limits
         if self._all_lost is not None:  # the loop had accepted it when `stop` began
             return "stopping"
-        if len(self._connections) >= limits.max_connections:
-            return f"max.connections ({limits.max_connections}) reached"
         per_ip = limits.max_connections_per_ip_overrides.get(peer_host, limits.max_connections_per_ip)
         if self._per_ip.get(peer_host, 0) >= per_ip:
             return f"max.connections.per.ip ({per_ip}) reached"

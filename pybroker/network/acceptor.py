@@ -1,0 +1,138 @@
+"""Accepts the connections of one listener, as long as there is room for them.
+
+Why not the loop's own server
+    It accepts whatever comes, and the only thing to do with a connection too many is to close it. Kafka's acceptor waits instead:
+    the client's connection stands in the system's queue until another one has gone. And where no descriptor is left, asyncio logs
+    a traceback each second, and libuv closes the connections that wait.
+
+Here the loop watches the listening socket only while a connection could be taken, so nothing turns while none can.
+
+Source: Acceptor, ConnectionQuotas.waitForConnectionSlot of Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+ACCEPTS_AT_ONCE: Final = 64
+RETRY_S: Final = 1.0
+_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+class Acceptor:
+    """One listening socket. Owns it, and the sockets that are not connections yet. Belongs to the loop.
+
+    Args:
+        listening: bound, not yet listening.
+        connection: makes the protocol of a connection.
+        has_room: whether one more connection may be taken.
+        name: of the listener, for people.
+
+    Attributes:
+        arriving: connections that were accepted and are not set up yet.
+        shortages: how often the system had no descriptor for a connection.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        backlog: int,
+        connection: Callable[[], asyncio.BaseProtocol],
+        has_room: Callable[[], bool],
+        name: str,
+    ) -> None:
+        self._listening = listening
+        self._backlog = backlog
+        self._connection = connection
+        self._has_room = has_room
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._is_watched = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.shortages = 0
+
+    @property
+    def arriving(self) -> int:
+        """Connections that are being set up."""
+        return len(self._tasks)
+
+    def start(self) -> None:
+        """Listen, and accept what comes."""
+        self._listening.listen(self._backlog)
+        self.resume()
+
+    def resume(self) -> None:
+        """Accept again, if there is room now."""
+        if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._has_room():
+            self._is_watched = True
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._pause()
+        self._listening.close()
+
+    async def settled(self) -> None:
+        """After `close`: return when what had been accepted is set up, or gone."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _pause(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._listening.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            if not self._has_room():
+                self._pause()
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause()
+                self._retry = self._loop.call_later(RETRY_S, self._try_again)
+                self.shortages += 1
+                if error.errno not in _SHORTAGES:
+                    logger.warning("Cannot accept connections at %s: %s", self._name, error)
+                elif str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: it may last
+                    logger.warning(
+                        "No descriptor is left for connections at %s; those that wait are taken when there is one: %s",
+                        self._name,
+                        error,
+                    )
+                return
+            task = self._loop.create_task(self._set_up(accepted))
+            self._tasks.add(task)
+            task.add_done_callback(self._arrived)
+
+    def _arrived(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.resume()
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.resume()
+
+    async def _set_up(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        try:
+            await self._loop.connect_accepted_socket(self._connection, accepted)
+        except OSError as error:  # it has gone already
+            accepted.close()
+            logger.debug("A connection at %s was gone before it was set up: %s", self._name, error)
