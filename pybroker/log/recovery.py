@@ -5,7 +5,8 @@ Steps
     2. a segment without its indexes gets them rebuilt; indexes without a segment are removed: see `partition_files`
     3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and
        continue the offsets. The first that does not ends the log: the file is cut there. What is intact behind it, and later
-       segments, are kept under other names. After a clean stop the same is done where the last segment's end is damaged.
+       segments, are kept under other names, as are those behind a hole that no compaction explains. After a clean stop the same
+       is done where the last segment's end is damaged.
     4. the end offset is read from the last segment; leader epochs and the log start offset are brought into its range
     5. the producers are taken from the youngest snapshot and what the log has after it
 
@@ -89,13 +90,27 @@ def _recover_from(log: Log, recovery_point: int) -> None:
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
         if next_offset < segment.base_offset and "compact" not in log.config.cleanup_policy:
-            lost.note(log, next_offset, segment.base_offset, f"no file has them, and {segment.path} comes next")
+            reason = f"no file has them, and {segment.path} comes next"
+            if next_offset >= recovery_point:
+                _end_before(log, segments[index:], next_offset, reason)
+                break
+            lost.note(log, next_offset, segment.base_offset, reason)
         log.producers.map_end_offset = segment.base_offset
         log.producers.take_snapshot()
         next_offset, end, reason = _recover_segment(log, segment)
         if reason is not None:
             _give_up(log, segments[index:], end, next_offset, reason)
             break
+
+
+def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason: str) -> None:
+    """End the log at `next_offset`, from which on nothing was durable; what is `later`, behind the hole, is kept in other files.
+
+    The disk had written what came later first. A log with a hole would be read over it in silence; a log that ends before it has a
+    new leader epoch, by which consumers notice that records are gone.
+    """
+    lost.keep_segments(log, later, later[-1].read_end()[0], f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone")
+    lost.note(log, next_offset, later[0].base_offset, reason)
 
 
 def _recover_segment(log: Log, segment: LogSegment) -> tuple[int, int, str | None]:

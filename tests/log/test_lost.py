@@ -258,8 +258,38 @@ def test_a_missing_segment_is_noticed_by_its_index_or_by_the_reader(tmp_path: Pa
     (told,) = warnings(caplog)
     assert f"the offsets {second} to {ends[second] - 1} are in no file" in told
     log.release()
-    recovered = disk.open()  # a scan of everything sees it, too
-    assert (second, ends[second]) in [(one.first_offset, one.end_offset) for one in recovered.lost]
+    recovered = disk.open(recovery_point=second + 1)  # so it was durable, as what comes next may be
+    assert [(one.first_offset, one.end_offset) for one in recovered.lost] == [(second, ends[second])]
+    assert recovered.log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, policy: str) -> None:
+    """The disk had written later segments first: what stays is the beginning of what was sent, and the rest is kept aside."""
+    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({policy}))
+    log = disk.create()
+    fill(log, 40)
+    ends = {one.base_offset: one.end_offset for one in log.segments}
+    base = log.segments[2].base_offset
+    later = [one.base_offset for one in log.segments][3:]
+    places_of = [(position, one) for path, position, one in places(log) if path.name == f"{base:020d}.log"]
+    position, first_lost = places_of[2][0], places_of[2][1].base_offset
+    everything = [one.base_offset for one in read_batches(log)]
+    log.release()
+    path = disk.log_path / f"{base:020d}.log"
+    path.write_bytes(path.read_bytes()[:position])
+    recovered = disk.open(recovery_point=log.segments[1].base_offset)
+    if policy == "compact":  # there, a gap is what compaction has left
+        assert not recovered.lost
+        assert recovered.log_end_offset == log.log_end_offset
+        return
+    assert [one.base_offset for one in read_batches(recovered)] == [one for one in everything if one < first_lost]
+    assert recovered.log_end_offset == first_lost
+    ranges = {(one.first_offset, one.end_offset): one for one in recovered.lost}
+    assert (first_lost, ends[base]) in ranges
+    kept = [offset for one in later[:-1] for offset in kept_offsets(ranges[one, ends[one]])]
+    assert kept == [one for one in everything if later[0] <= one < later[-1]]
+    assert append(recovered, batch()) == first_lost
 
 
 def test_a_sealed_segment_that_lost_its_end_refuses_what_was_there(tmp_path: Path) -> None:
