@@ -106,10 +106,11 @@ def _recover_from(log: Log, recovery_point: int) -> None:
 def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason: str) -> None:
     """End the log at `next_offset`, from which on nothing was durable; what is `later`, behind the hole, is kept in other files.
 
-    The disk had written what came later first. A log with a hole would be read over it in silence; a log that ends before it has a
-    new leader epoch, by which consumers notice that records are gone.
+    The disk had written what came later first. Consumers would go over a hole in silence; where a log ends before it, they notice
+    by its new leader epoch that records are gone.
     """
-    lost.keep_segments(log, later, later[-1].read_end()[0], f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone")
+    behind = f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone"
+    lost.keep_segments(log, later, later[-1].read_end()[0], behind)
     lost.note(log, next_offset, later[0].base_offset, reason)
 
 
