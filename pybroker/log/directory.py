@@ -89,7 +89,7 @@ class LogDirectory:
         self.properties: MetaProperties | None = None
         self.was_clean = True  # whether the last stop was, as the start has found
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
-        self._names_changed = 0
+        self._names_changed = 1  # those that a process made which was killed may not be durable yet
         self._names_synced = 0
         self._lock_fd = -1
         self._due: list[tuple[int, int, Callable[[], None]]] = []

@@ -195,6 +195,7 @@ class Log:
             )
             log.lost.sort(key=lambda one: one.first_offset)
             log.flush_state.has_new_names = log.flush_state.are_indexes_behind = not was_clean
+            log.flush_state.is_new = True  # the process that made it may have been killed, or stopped while it was empty
             for segment in log.segments:
                 segment.release()  # nobody reads or writes yet, and maybe never
         except OSError as error:
@@ -454,14 +455,19 @@ class Log:
         if self.epochs.is_behind:
             self.epochs.write()
         state = self.flush_state
-        if self.log_end_offset <= self.recovery_point and not state.are_indexes_behind and not state.sealed:
-            return _nothing if snapshot is None else lambda: self.filesystem.sync_path(snapshot)
-        sync, _ = flush.sync_work(self, self.log_end_offset, is_closing=True)
+        is_durable = self.log_end_offset <= self.recovery_point and not state.are_indexes_behind and not state.sealed
+        if is_durable and snapshot is None:
+            return _nothing
+        filesystem, path = self.filesystem, self.path
+        sync = None if is_durable else flush.sync_work(self, self.log_end_offset, is_closing=True)[0]
 
         def work() -> None:
             if snapshot is not None:
-                self.filesystem.sync_path(snapshot)
-            sync()
+                filesystem.sync_path(snapshot)
+            if sync is not None:
+                sync()
+            if snapshot is not None:  # one that a power failure takes the name of is taken for a log without producers
+                filesystem.sync_directory(path)
 
         return work
 

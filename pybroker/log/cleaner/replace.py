@@ -21,6 +21,7 @@ Source: UnifiedLog.replaceSegments, which has step 1 to 3 without anything betwe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def replace(
     Raises SegmentsChangedError and OSError. After them `log.replacement` is what is to be gone on with, or `new` to be discarded.
     """
     log.filesystem.set_modified_ms(new.path, olds[-1].modified_ms)
-    yield new.sync_work()
+    yield _sync_all(log, new)
     _check(log, olds, truncations)
     new.change_suffix(SWAP_SUFFIX)
     replacement = log.replacement = Replacement(log, olds, new, due_ms=now_ms + log.config.file_delete_delay_ms)
@@ -57,6 +58,20 @@ def replace(
     _check(log, olds, truncations)
     replacement.serve()
     yield from replacement.finish()
+
+
+def _sync_all(log: Log, new: LogSegment) -> Callable[[], None]:
+    """What makes the new segment durable, and the leader epochs: the batch that shows where one began may be what goes."""
+    if log.epochs.is_behind:
+        log.epochs.write()
+    sync_segment, filesystem, epochs_path = new.sync_work(), log.filesystem, log.epochs.path
+
+    def sync() -> None:
+        sync_segment()
+        with contextlib.suppress(FileNotFoundError):  # there are none, or the log was deleted meanwhile
+            filesystem.sync_path(epochs_path)
+
+    return sync
 
 
 def discard(log: Log, new: LogSegment) -> None:
