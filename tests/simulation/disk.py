@@ -173,10 +173,15 @@ class SimulatedDisk(Filesystem):
     def _volumes(self) -> list[Volume]:
         found: dict[int, Volume] = {}
 
+        seen: set[int] = set()
+
         def look(node: Node) -> None:
+            if id(node) in seen:
+                return
+            seen.add(id(node))
             found[id(node.volume)] = node.volume
             if isinstance(node, DirectoryNode):
-                for one in [*node.entries.values(), *node.durable.values()]:
+                for one in (*node.entries.values(), *node.durable.values()):
                     look(one)
 
         look(self._root)

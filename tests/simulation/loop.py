@@ -23,8 +23,11 @@ Result = TypeVar("Result")
 _TURNS_MAX = 12  # of the loop within one operation of a thread
 
 
+HOUR_MS = 3_600_000
+
+
 class NothingToDoError(Exception):
-    """What is waited for can never come."""
+    """What is waited for can never come, or has not come within an hour of the clock."""
 
 
 class _NoSelector:
@@ -50,6 +53,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.threads: list[SimulatedDiskThread] = []
         self._selector = _NoSelector(self)
         self._at_work: SimulatedDiskThread | None = None
+        self._is_within = False
+        self._began_ms = 0
 
     def time(self) -> float:
         return self.clock.monotonic_ms() / 1000
@@ -69,6 +74,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.work(self.random.choice(waiting))
         elif timeout is None:
             raise NothingToDoError("nothing is ready, no job is left, and no timer is set")
+        elif self.clock.monotonic_ms() - self._began_ms > HOUR_MS:
+            raise NothingToDoError("an hour has passed without what is waited for")
         elif timeout > 0:
             self.clock.advance(max(1, round(timeout * 1000)))
 
@@ -82,14 +89,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def within_operation(self) -> None:
         """A disk's operation begins: if it is a thread's, the loop may have some turns first."""
-        if self._at_work is None or self.random.random() >= self.interleaving:
+        if self._at_work is None or self._is_within or self.random.random() >= self.interleaving:
             return
-        for _ in range(self.random.randint(1, _TURNS_MAX)):
-            if self._ready:  # type: ignore[attr-defined]  # the loop's own queue
-                self._run_once()  # type: ignore[attr-defined]  # a turn within the selector's call, where none is under way
+        self._is_within = True  # what the loop does now is no operation of the thread
+        try:
+            for _ in range(self.random.randint(1, _TURNS_MAX)):
+                if self._ready:  # type: ignore[attr-defined]  # the loop's own queue
+                    self._run_once()  # type: ignore[attr-defined]  # within the selector's call, where no turn is under way
+        finally:
+            self._is_within = False
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run until `work` is done."""
+        """Run until `work` is done. Raises NothingToDoError."""
+        self._began_ms = self.clock.monotonic_ms()
         return self.run_until_complete(work)
 
     def end(self) -> None:
