@@ -19,7 +19,7 @@ from pybroker.records.compression import CompressionType
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="needs brokers that it may kill, in our data directories")
 
-EXAMPLES, STEPS = 3, 30
+EXAMPLES, STEPS = 3, 25
 SOME_NAME, NUMBER, SHARE, SEED = st.sampled_from(NAMES[:2]), st.integers(0, 1), st.floats(0, 1), st.integers(0, 1 << 20)
 SETTING = st.sampled_from([(key, value) for key, found in SETTINGS.items() for value in found])
 

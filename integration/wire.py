@@ -175,10 +175,15 @@ class Wire:
             offset = read.next_offset
 
     def limit(self, topic: str, partition: int, which: int) -> int:
-        """The first offset (EARLIEST) or the one after the last (LATEST)."""
+        """The first offset (EARLIEST) or the one after the last (LATEST); waits while a new leader does not know that yet."""
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=which)])
-        (answered,) = self.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
-        (one,) = answered.partitions
+        end = time.monotonic() + WAIT_S
+        while True:
+            (answered,) = self.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
+            (one,) = answered.partitions
+            if one.error_code != ErrorCode.OFFSET_NOT_AVAILABLE or time.monotonic() > end:
+                break
+            time.sleep(0.01)
         assert one.error_code == 0, one
         return int(one.offset)
 
