@@ -90,11 +90,11 @@ def _recover_from(log: Log, recovery_point: int) -> None:
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
         if next_offset < segment.base_offset and "compact" not in log.config.cleanup_policy:
-            reason = f"no file has them, and {segment.path} comes next"
+            why = f"no file has them, and {segment.path} comes next"
             if next_offset >= recovery_point:
-                _end_before(log, segments[index:], next_offset, reason)
+                _end_before(log, segments[index:], next_offset, why)
                 break
-            lost.note(log, next_offset, segment.base_offset, reason)
+            lost.note(log, next_offset, segment.base_offset, why)
         log.producers.map_end_offset = segment.base_offset
         log.producers.take_snapshot()
         next_offset, end, reason = _recover_segment(log, segment)
