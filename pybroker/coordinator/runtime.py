@@ -87,12 +87,13 @@ class RuntimeSettings:
 class _Active(Generic[S]):
     """A shard and what belongs to it."""
 
-    __slots__ = ("is_loaded", "shard", "timers", "topic_partition", "upto")
+    __slots__ = ("is_loaded", "refusals", "shard", "timers", "topic_partition", "upto")
 
     def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
         self.topic_partition = topic_partition
         self.shard = shard
         self.is_loaded = False
+        self.refusals = 0  # appends that failed since the last one that did not
         self.upto = 0  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, _ShardTimer] = {}
 
@@ -324,8 +325,12 @@ class CoordinatorRuntime(Generic[S]):
             for record in records:
                 active.shard.replay(record)
             self._note_end(active)
+            active.refusals = 0
         else:
-            logger.warning("%d records of %s were not written: %s", len(records), topic_partition, outcome[0].name)
+            active.refusals += 1
+            if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
+                what, count = topic_partition, active.refusals
+                logger.warning("What was to be written to %s is refused: %s (%d in a row so far)", what, outcome[0].name, count)
         if outcome:
             appended(outcome[0])
 

@@ -402,8 +402,8 @@ class LogManager:
                 if not log.is_closed and not directory.is_offline:
                     try:
                         log.delete_below_start(now_ms)
-                    except KafkaError:
-                        logger.exception("retention of %s", log.topic_partition)
+                    except KafkaError as refusal:
+                        logger.warning("retention of %s: %s", log.topic_partition, refusal)
 
         self._cleaned_up.add(directory)
         directory.run_in_thread(_start_offsets_writer(directory, self._logs_in(directory)), done)
@@ -412,8 +412,8 @@ class LogManager:
     def _is_start_advanced(log: Log, now_ms: int) -> bool:
         try:
             return log.advance_start(now_ms)
-        except KafkaError:
-            logger.exception("retention of %s", log.topic_partition)
+        except KafkaError as error:
+            logger.warning("retention of %s: %s", log.topic_partition, error)
             return False
 
     def flush_due(self, now_ms: int) -> None:
@@ -446,8 +446,8 @@ class LogManager:
         """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; make tries that are due again."""
         try:
             self._try_again_to_give_up()
-        except KafkaError:
-            logger.exception("the name of a deleted log is not free yet")
+        except KafkaError as error:
+            logger.warning("the name of a deleted log is not free yet: %s", error)
         for directory in self.directories:
             for work in directory.take_retries(now_ms):
                 work()

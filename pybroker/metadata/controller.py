@@ -290,7 +290,10 @@ class Controller:
             try:
                 listener(old, self.image, delta)
             except Exception as error:
-                log.exception("A change of the cluster could not be taken over")
+                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk's own line says more
+                    log.warning("A change of the cluster could not be taken over: %s", error.message)
+                else:
+                    log.exception("A change of the cluster could not be taken over")
                 self._listener_failures.append(error)
 
     def _take_over_settings(self) -> None:

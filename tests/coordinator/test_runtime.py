@@ -209,6 +209,22 @@ def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
     assert setting.outcomes == [], "the request was parked; its answer is in `answers`"
 
 
+def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        lines = [record.getMessage().partition(": ")[2] for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    for setting.replicas.code in [ErrorCode.KAFKA_STORAGE_ERROR] * 150:
+        setting.write(CoordinatorResult("response", [RECORD]))
+    assert told() == [f"KAFKA_STORAGE_ERROR ({count} in a row so far)" for count in (1, 10, 100)]
+    for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        setting.write(CoordinatorResult("response", [RECORD]))
+    assert told() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
+
+
 def test_large_changes_are_several_batches_if_they_may(setting: Setting) -> None:
     committed = CommittedOffset(0, -1, "x" * 30_000, 1000)
     records = [offset_record(f"g{n}", "t", 0, committed) for n in range(50)]

@@ -281,6 +281,25 @@ async def test_listeners_run_with_the_new_image_before_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("failure", "has_traceback"),
+    [(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"), False), (ValueError("a bug"), True)],
+)
+async def test_a_disk_that_refuses_a_topic_is_one_line_in_the_log(
+    failure: Exception, *, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await controller(MemoryStore())
+
+    def fails(_old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        if delta.added:
+            raise failure
+
+    made.subscribe(fails)
+    caplog.set_level("WARNING")
+    await made.create_topics([new("t")])
+    assert [record.exc_info is not None for record in caplog.records] == [has_traceback]
+
+
+@pytest.mark.parametrize(
     ("failure", "code"),
     [
         (OSError("no space"), ErrorCode.KAFKA_STORAGE_ERROR),
