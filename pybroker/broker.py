@@ -25,7 +25,9 @@ from pybroker import descriptors, gauges
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
 from pybroker.clock import SystemClock
+from pybroker.config.hosts import connection_limits
 from pybroker.config.listeners import parse_address
+from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
 from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
@@ -187,6 +189,10 @@ class BrokerServer:
     # What start is made of
 
     def _share_descriptors(self) -> None:
+        try:
+            connection_limits(self.config)  # before anything is opened: a host without an address refuses the start
+        except ConfigError as error:
+            raise StartError(str(error)) from error
         shares = descriptors.shares_of_process()
         OPEN_FILES.held_max = shares.data_files
         logger.info(

@@ -8,8 +8,11 @@ Source: DynamicBrokerConfig and its Reconfigurables; KIP-226.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from pybroker.config.hosts import connection_limits
+from pybroker.config.setting import ConfigError
 from pybroker.descriptors import shares_of_process
 from pybroker.network.limits import NetworkLimits
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.network.server import SocketServer
     from pybroker.replication.replica_manager import ReplicaManager
+
+
+logger = logging.getLogger(__name__)
 
 
 class DynamicSettings:
@@ -43,6 +49,14 @@ class DynamicSettings:
             self._network.limits = network_limits(config)
 
 
+def _limits_by_address(config: BrokerConfig) -> dict[str, int]:
+    try:
+        return connection_limits(config)
+    except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
+        logger.error("No address has a limit of connections of its own: %s", error)  # noqa: TRY400 - a value, not a bug
+        return {}
+
+
 def network_limits(config: BrokerConfig) -> NetworkLimits:
     """The settings of the socket server."""
     return NetworkLimits(
@@ -51,7 +65,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         max_connections=config.max_connections,
         descriptors_max=shares_of_process().connections,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=config.connection_limits,
+        max_connections_per_ip_overrides=_limits_by_address(config),
         connections_max_idle_ms=config.connections_max_idle_ms,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pybroker.config.listeners import Endpoint, Listeners, parse_address, resolve_connection_overrides, resolve_listeners
+from pybroker.config.listeners import Endpoint, Listeners, parse_address, parse_connection_overrides, resolve_listeners
 from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
 
@@ -268,8 +268,8 @@ class BrokerConfig(BaseSettings):
 
     @property
     def connection_limits(self) -> dict[str, int]:
-        """max.connections.per.ip.overrides by address. Blocks while names are looked up. Raises ConfigError."""
-        return resolve_connection_overrides(self.max_connections_per_ip_overrides)
+        """max.connections.per.ip.overrides by host, as written; `hosts.connection_limits` has addresses. Raises ConfigError."""
+        return parse_connection_overrides(self.max_connections_per_ip_overrides)
 
     @property
     def broker_listener_name(self) -> str:

@@ -5,15 +5,12 @@
 
 Names are compared in upper case, as Kafka does. An empty host is every interface; port 0 is any free port.
 
-Source: CoreUtils.listenerListToEndPoints, SocketServerConfigs, KafkaConfig.validateValues, ConnectionQuotas.
+Source: CoreUtils.listenerListToEndPoints, SocketServerConfigs, KafkaConfig.validateValues.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import re
-import socket
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -121,21 +118,6 @@ def parse_protocol_map(text: str) -> dict[str, str]:
             raise ConfigError(key, text, f"{name} is there twice")
         protocols[name] = protocol
     return protocols
-
-
-def resolve_connection_overrides(text: str) -> dict[str, int]:
-    """The limits of max.connections.per.ip.overrides by address; of a name that which Java takes. Blocks. Raises ConfigError."""
-    return {_address_of(host, text): count for host, count in parse_connection_overrides(text).items()}
-
-
-def _address_of(host: str, text: str) -> str:
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host))
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ConfigError("max.connections.per.ip.overrides", text, f"the host {host!r} has no address: {error}") from error
-    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
 def parse_connection_overrides(text: str) -> dict[str, int]:

@@ -27,6 +27,7 @@ from pybroker.config.dynamic import (
     in_force,
 )
 from pybroker.config.group_configs import GROUP_CONFIGS, check_group_configs
+from pybroker.config.hosts import connection_limits
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import TOPIC_SETTINGS
@@ -38,6 +39,8 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.image import ClusterImage
+
+_CONNECTION_LIMITS: Final = "max.connections.per.ip.overrides"
 
 TOPIC_KIND: Final = "topic"
 
@@ -163,6 +166,8 @@ def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: 
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
     try:
         config = in_force(static, of_all, of_this)
+        if _CONNECTION_LIMITS in values:
+            connection_limits(config)
         for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
             TopicConfig.resolve(config, configs)  # the broker's defaults must go together with what topics say
     except ConfigError as error:

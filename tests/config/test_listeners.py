@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from pybroker.config.listeners import (
@@ -10,7 +8,6 @@ from pybroker.config.listeners import (
     parse_address,
     parse_connection_overrides,
     parse_protocol_map,
-    resolve_connection_overrides,
     resolve_listeners,
     with_port,
 )
@@ -137,23 +134,6 @@ def test_connection_overrides() -> None:
     for text in ("host", "host:", ":1", "host:x", "host:-1", "a:1,,b:2"):
         with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip\.overrides="):
             parse_connection_overrides(text)
-
-
-def test_hosts_of_connection_overrides_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look_up(host: str, port: None, **_: int) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        if host != "client.example":
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [
-            (socket.AF_INET6, 1, 6, "", ("2001:db8::7", 0)),
-            (socket.AF_INET, 1, 6, "", ("192.0.2.7", 0)),
-            (socket.AF_INET, 1, 6, "", ("192.0.2.8", 0)),
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    found = resolve_connection_overrides("client.example:5,127.0.0.1:2,[0:0::1]:3")
-    assert found == {"192.0.2.7": 5, "127.0.0.1": 2, "::1": 3}, "of several addresses the first of IPv4, as Java"
-    with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip\.overrides=.*'nowhere' has no address"):
-        resolve_connection_overrides("127.0.0.1:1,nowhere:5")
 
 
 def test_another_port_for_the_first_listener_of_clients() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def setting(resource: ConfigResource, **values: str) -> ConfigChange:
 
 def of_topic(name: str) -> ConfigResource:
     return ConfigResource(TOPIC_KIND, name)
+
+
+async def test_a_host_without_an_address_is_refused_when_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: object, **__: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    controller = await started(MemoryStore())
+    (error,) = await controller.alter_configs([setting(OF_ALL, max_connections_per_ip_overrides="nowhere:5")])
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_REQUEST
+    assert controller.config.max_connections_per_ip_overrides == ""
+    assert await controller.alter_configs([setting(OF_ALL, max_connections_per_ip_overrides="127.0.0.1:5")]) == [None]
 
 
 async def run_in_line(work: object, *arguments: object) -> object:
