@@ -100,7 +100,7 @@ def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) ->
 
 def test_idle_connections_are_closed_also_with_a_parked_request_but_not_those_that_wait_for_memory(loop: str) -> None:
     async def scenario() -> None:
-        limits = NetworkLimits(connections_max_idle_ms=200, socket_request_max_bytes=10_000)
+        limits = NetworkLimits(connections_max_idle_ms=1000, socket_request_max_bytes=10_000)
         async with serving(limits=limits, pool_bytes=10_001) as setting:
             parked, idle = await setting.client(), await setting.client()
             parked.send(b"p", b"enever")
@@ -116,7 +116,7 @@ def test_idle_connections_are_closed_also_with_a_parked_request_but_not_those_th
             for byte in request[2000:2010]:  # in all longer than the limit
                 for holder in holders:
                     holder.writer.write(bytes([byte]))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.15)
             assert await idle.is_closed()
             assert await parked.is_closed()
             assert setting.counters["connections_expired"] == 2
@@ -210,12 +210,12 @@ def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loo
 
 def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(connections_max_idle_ms=300)) as setting:
+        async with serving(limits=NetworkLimits(connections_max_idle_ms=1500)) as setting:
             lazy, slow = setting.raw(receive_buffer_bytes=4096), await setting.client()
             lazy.sendall(framed(b"b100000000"))
             for byte in framed(b"eslow"):
                 slow.writer.write(bytes([byte]))
-                await asyncio.sleep(0.06)  # in all longer than the limit
+                await asyncio.sleep(0.2)  # in all longer than the limit
             assert await slow.answer() == b"slow"
             await until(lambda: setting.counters["connections_expired"] >= 1)
             assert (setting.toy.parts[0].closed, setting.toy.sent) == (1, 1)
