@@ -122,3 +122,29 @@ def test_damage_of_any_field_of_any_batch_hides_no_other_record(tmp_path: Path, 
         log = copy.open(was_clean=True)
         assert first_batch_at(log, end).base_offset == end
         log.release()
+
+
+@pytest.mark.parametrize("by", [-3, -1, 1, 2, 5])
+@pytest.mark.parametrize("field", ["base offset", "last offset delta"])
+def test_offsets_that_are_a_little_wrong_hide_no_other_record(tmp_path: Path, field: str, by: int) -> None:
+    disk, expected, places = original(tmp_path)
+    at, length = FIELDS[field]
+    for path, position, header in places:
+        data = bytearray(path.read_bytes())
+        old = int.from_bytes(data[position + at : position + at + length])
+        if old + by < 0 or (field == "base offset" and by > 0 and header.next_offset > max(expected)):
+            continue  # the last batch of a log has no neighbour behind that would tell
+        data[position + at : position + at + length] = (old + by).to_bytes(length)
+        copy = copy_of(disk, tmp_path / "copy")
+        (copy.log_path / path.name).write_bytes(data)
+        log = copy.open(was_clean=True)
+        damaged = range(header.base_offset, header.next_offset)
+        if field == "last offset delta" and by > 0:  # the client sees it by the checksum, also for what the batch seems to reach
+            damaged = range(header.base_offset, header.next_offset + by)
+        check_nothing_is_passed_over(log, expected, damaged)
+        walk(log, expected, damaged)
+        for offset in range(header.base_offset, min(header.next_offset, log.log_end_offset)):
+            with contextlib.suppress(CorruptRecordError):
+                found = first_batch_at(log, offset)
+                assert found.base_offset <= offset <= found.last_offset, "a batch behind is no response to an offset before it"
+        log.release()
