@@ -8,7 +8,7 @@ Idea
 Which of two batches whose offsets overlap is damaged
     The base offset is not under the checksum, so both may look sound alone. The one before is damaged if its checksum is wrong,
     or if it begins after a gap that it would fill exactly. If it would fit into that gap with room to spare, nobody can tell:
-both are taken for damaged. Else it is the one behind.
+    both are taken for damaged. Else it is the one behind.
     The last batch of a log has none behind: a base offset there that is too large is believed.
 
 Cost: the headers of the whole segment, once, after damage was met.
