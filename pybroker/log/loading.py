@@ -28,6 +28,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.log import checkpoint, strays
+from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.log import Log
 from pybroker.log.opening import open_logs
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
@@ -180,11 +181,14 @@ class Loader:
     def _opener(self, found: FoundLog, *, was_clean: bool | None = None) -> Callable[[], Log]:
         """What opens the log, in any thread. Raises OSError."""
         tp, topic_id, directory, _ = found
-        recovery_point = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).offset_for(tp, topic_id)
+        recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
+        recovery_point = recovery_points.offset_for(tp, topic_id)
         start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)
         high_watermark = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).offset_for(tp, topic_id)
         reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
         known_end_offset = max(reached, default=0)
+        cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
+        gaps_below = OFFSET_END if recovery_points.is_damaged else 0 if cleaned is None else cleaned.offset
         config = self._config_of(tp.topic)
 
         def work() -> Log:
@@ -201,6 +205,7 @@ class Loader:
                 log_start_offset=0 if start_offset is None else start_offset.offset,
                 is_start_offset_certain=start_offset is not None and start_offset.is_certain,
                 known_end_offset=known_end_offset,
+                gaps_below=gaps_below,
             )
 
         return work

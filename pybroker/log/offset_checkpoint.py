@@ -59,11 +59,23 @@ class BelievedOffset(NamedTuple):
 class OffsetCheckpoint:
     """One checkpoint file of one log directory. `read`, `offset_for`, `keep` and `writer` belong to the loop."""
 
-    __slots__ = ("_checksum", "_content", "_kept", "_lock", "_requests", "_stored", "_written", "filesystem", "path")
+    __slots__ = (
+        "_checksum",
+        "_content",
+        "_kept",
+        "_lock",
+        "_requests",
+        "_stored",
+        "_written",
+        "filesystem",
+        "is_damaged",
+        "path",
+    )
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self.filesystem = filesystem
         self.path = path
+        self.is_damaged = False  # as `read` has found it
         self._lock = threading.Lock()
         self._stored: dict[TopicPartition, StoredOffset] | None = None
         self._kept: dict[TopicPartition, StoredOffset] = {}
@@ -103,6 +115,7 @@ class OffsetCheckpoint:
             return read_stored(self.filesystem, self.path)
         except checkpoint.CorruptCheckpointError as error:
             logger.warning("ignoring a checkpoint: %s", error)  # they only spare work: none is always right
+            self.is_damaged = True
             return {}
 
     def forget(self) -> None:

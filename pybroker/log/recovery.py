@@ -49,10 +49,12 @@ def load(
     log_start_offset: int,
     is_start_offset_certain: bool = True,
     known_end_offset: int = 0,
+    gaps_below: int = 0,
 ) -> None:
     """Fill a fresh `Log` from its directory; `log.lost` says what was given up. Blocks. Raises OSError.
 
     The offsets are those of this log's last checkpoints, 0 where there is none; the log reached `known_end_offset` once.
+    Below `gaps_below` compaction may have left gaps, or nobody knows what was durable.
     """
     partition_files.remove_indexes_of_deleted(log)
     leftovers.settle(log)
@@ -63,10 +65,10 @@ def load(
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if len(log.segments):
         if was_clean:
-            _recover_damaged_end(log)
+            _recover_damaged_end(log, gaps_below)
         else:
             partition_files.settle_overlaps(log)
-            _recover_from(log, recovery_point)
+            _recover_from(log, recovery_point, gaps_below)
     _find_end(log, is_start_offset_certain=is_start_offset_certain)
     _note_missing_end(log, known_end_offset)
     is_whole = was_clean and not log.lost
@@ -83,7 +85,7 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: Log, recovery_point: int) -> None:
+def _recover_from(log: Log, recovery_point: int, gaps_below: int) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
@@ -91,7 +93,7 @@ def _recover_from(log: Log, recovery_point: int) -> None:
     for index, segment in enumerate(segments):
         if next_offset < segment.base_offset and "compact" not in log.config.cleanup_policy:
             why = f"no file has them, and {segment.path} comes next"
-            if next_offset >= recovery_point:
+            if next_offset >= max(recovery_point, gaps_below):
                 _end_before(log, segments[index:], next_offset, why)
                 break
             lost.note(log, next_offset, segment.base_offset, why)
@@ -190,7 +192,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
     log.add_segment(log.log_start_offset, log.services.clock.time_ms())
 
 
-def _recover_damaged_end(log: Log) -> None:
+def _recover_damaged_end(log: Log, gaps_below: int) -> None:
     """Nothing may be appended behind damage, after a clean stop neither."""
     active = log.segments.active
     next_offset, end = active.read_end()
@@ -202,13 +204,13 @@ def _recover_damaged_end(log: Log) -> None:
             end,
             active.size,
         )
-        _recover_from(log, active.base_offset)
+        _recover_from(log, active.base_offset, gaps_below)
         return
     try:
         len(active.transaction_index.entries)
     except CorruptIndexError as error:
         logger.warning("%s; it is made anew, though the last stop was clean", error)
-        _recover_from(log, active.base_offset)
+        _recover_from(log, active.base_offset, gaps_below)
 
 
 def _note_missing_end(log: Log, known_end_offset: int) -> None:

@@ -108,7 +108,13 @@ class Disk:
         return Log.create(TP, TOPIC_ID, self.config, self.directory, self.services)
 
     def open(
-        self, *, was_clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, known_end_offset: int = 0
+        self,
+        *,
+        was_clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        known_end_offset: int = 0,
+        gaps_below: int = 0,
     ) -> Log:
         return Log.open(
             TP,
@@ -120,6 +126,7 @@ class Disk:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             known_end_offset=known_end_offset,
+            gaps_below=gaps_below,
         )
 
     def manager(self, **options: object) -> LogManager:

@@ -263,10 +263,10 @@ def test_a_missing_segment_is_noticed_by_its_index_or_by_the_reader(tmp_path: Pa
     assert recovered.log_end_offset == log.log_end_offset
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("policy", ["delete", "compact", "compacted once"])
 def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, policy: str) -> None:
     """The disk had written later segments first: what stays is the beginning of what was sent, and the rest is kept aside."""
-    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({policy}))
+    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({"compact" if policy == "compact" else "delete"}))
     log = disk.create()
     fill(log, 40)
     ends = {one.base_offset: one.end_offset for one in log.segments}
@@ -278,9 +278,10 @@ def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, 
     log.release()
     path = disk.log_path / f"{base:020d}.log"
     path.write_bytes(path.read_bytes()[:position])
-    recovered = disk.open(recovery_point=log.segments[1].base_offset)
-    if policy == "compact":  # there, a gap is what compaction has left
-        assert not recovered.lost
+    gaps_below = first_lost + 1 if policy == "compacted once" else 0
+    recovered = disk.open(recovery_point=log.segments[1].base_offset, gaps_below=gaps_below)
+    if policy != "delete":  # there, a gap may be what compaction has left
+        assert [one.first_offset for one in recovered.lost] == ([] if policy == "compact" else [first_lost])
         assert recovered.log_end_offset == log.log_end_offset
         return
     assert [one.base_offset for one in read_batches(recovered)] == [one for one in everything if one < first_lost]
@@ -394,3 +395,29 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
     log = disk.open(was_clean=True)
     assert warnings(caplog) == []
     assert log.epochs.entries[0].start_offset == 4
+
+
+@pytest.mark.parametrize("damage", ["none", "recovery point", "compacted once"])
+def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_was_durable(tmp_path: Path, damage: str) -> None:
+    disk = Disk(tmp_path, segment_bytes=2000)
+    manager = disk.manager()
+    manager.start()
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    fill(log, 40)
+    base, end, hole = log.segments[2].base_offset, log.log_end_offset, log.segments[3].base_offset
+    log.recovery_point = log.segments[1].base_offset
+    manager.checkpoint()
+    if damage == "recovery point":
+        (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n7\n")
+    elif damage == "compacted once":
+        (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {end}\n")
+    manager.abandon()
+    path = disk.log_path / f"{base:020d}.log"
+    path.write_bytes(b"")
+    manager = disk.manager()
+    manager.start()
+    recovered = manager.get(TP)
+    assert recovered is not None
+    assert (base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]
+    assert recovered.log_end_offset == (base if damage == "none" else end)
+    manager.abandon()
