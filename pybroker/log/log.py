@@ -451,7 +451,8 @@ class Log:
             return _nothing
         if self.is_unfinished:
             truncate.finish(self)
-        snapshot = self.producers.take_snapshot()
+        self.producers.take_snapshot()
+        snapshot = self.producers.snapshot_to_sync
         for segment in self.segments:
             segment.write_last_timestamp()
             segment.transaction_index.write()
@@ -469,7 +470,7 @@ class Log:
                 filesystem.sync_path(snapshot)
             if sync is not None:
                 sync()
-            if snapshot is not None:  # one that a power failure takes the name of is taken for a log without producers
+            if snapshot is not None:
                 filesystem.sync_directory(path)
 
         return work

@@ -52,6 +52,7 @@ class ProducerState:
     __slots__ = (
         "_filesystem",
         "directory",
+        "durable_snapshot_offset",
         "expiration_ms",
         "last_snapshot_offset",
         "map_end_offset",
@@ -72,6 +73,7 @@ class ProducerState:
         ] = {}  # first offset -> last offset, of ended ones whose marker is above the high watermark
         self.map_end_offset = 0  # the state covers the log below this
         self.last_snapshot_offset = 0
+        self.durable_snapshot_offset = -1  # of the snapshot that a clean stop has made durable
         self.snapshots: set[int] = set()
 
     # --- the rules ---
@@ -221,6 +223,12 @@ class ProducerState:
         self.snapshots.add(self.map_end_offset)
         self.last_snapshot_offset = self.map_end_offset
         return path
+
+    @property
+    def snapshot_to_sync(self) -> str | None:
+        """The youngest snapshot if it may not be durable. A clean start without one takes the log for one without producers."""
+        offset = self.last_snapshot_offset
+        return self._path(offset) if offset in self.snapshots and offset != self.durable_snapshot_offset else None
 
     def reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""

@@ -62,6 +62,8 @@ def load(
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
     log.producers.find_snapshots()
+    if was_clean:
+        log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=-1)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if len(log.segments):
         if was_clean:
