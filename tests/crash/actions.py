@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.simulation.broker import Process
     from tests.simulation.faults import Fault
 
-NAMES = ("x", "y", "z")
 KEYS = tuple(b"key%d" % number for number in range(5))
 CHECKPOINTED_S = 15.0
 """After so long every periodic checkpoint was written at least once, from beginning to end."""
@@ -68,10 +67,11 @@ class Actions:
             "long rest": (4, self._long_rest),
         }
         chosen = {kind: one for kind, one in kinds.items() if self._plan.kinds is None or kind in self._plan.kinds}
+        weights = [self._plan.weights.get(kind, weight) for kind, (weight, _) in chosen.items()]
         for _ in range(self._random.randint(self._plan.actions // 2, self._plan.actions)):
             if self._broker.failed.is_set():
                 return
-            (kind,) = self._random.choices(list(chosen), [weight for weight, _ in chosen.values()])
+            (kind,) = self._random.choices(list(chosen), weights)
             await chosen[kind][1]()
         if self._random.random() < 0.4:
             self._told.append("stop")
@@ -127,9 +127,9 @@ class Actions:
     # --- topics ---
 
     async def _create(self) -> None:
-        names = [name for name in NAMES if name not in self._broker.controller.image.topics]
+        names = [name for name in self._plan.names if name not in self._broker.controller.image.topics]
         if not self._plan.are_names_used_again:
-            names = [f"t{len(self._model.topics)}"] if len(self._model.there()) < len(NAMES) else []
+            names = [f"t{len(self._model.topics)}"] if len(self._model.there()) < len(self._plan.names) else []
         if not names:
             return
         name, random = self._random.choice(names), self._random
@@ -252,6 +252,8 @@ class Actions:
             if batch.producer is not None:
                 self._producers[key].sequence += len(batch.records)
         result = await answer
+        if result.error_code is ErrorCode.REQUEST_TIMED_OUT:
+            return None  # a slow disk: it is written, and nobody was told
         if result.error_code is not ErrorCode.NONE:
             self._tolerate(KafkaError(result.error_code), f"an append to {tp} at {before}")
             return None
@@ -273,6 +275,8 @@ class Actions:
         tp, end = partition.topic_partition, log.log_end_offset
         self._told.append(f"retry the batch at {known.last.first_offset} of {tp}")
         result = await produce(self._broker, tp, known.last.data)
+        if result.error_code is ErrorCode.REQUEST_TIMED_OUT:
+            return
         if result.error_code is not ErrorCode.NONE:
             self._tolerate(KafkaError(result.error_code), f"a retry of {known.last.first_offset} to {tp}")
             return

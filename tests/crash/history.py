@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -40,7 +40,13 @@ class Plan:
     interleaving: float = 0.05
     kinds: frozenset[str] | None = None
     """The actions that are drawn; None: all."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How often, where it is not as usual."""
+    names: tuple[str, ...] = ("x", "y", "z")
     fault: int | None = None
+    fault_kinds: frozenset[str] = CHANGING | {"open"}
+    fault_path: str = "*"
+    fault_skip_max: int = 150
     is_away: bool = True
     """Whether directories are away for a while."""
     settings: dict[str, str] = field(default_factory=dict)
@@ -120,7 +126,8 @@ class History:
         self._points = []
         fault = None
         if self.plan.fault is not None:
-            fault = Fault(self.plan.fault, kinds=CHANGING | {"open"}, skip=self.random.randrange(150))
+            skip = self.random.randrange(self.plan.fault_skip_max)
+            fault = Fault(self.plan.fault, kinds=self.plan.fault_kinds, path=self.plan.fault_path, skip=skip)
             world.disk.faults.append(fault)
         self.told.append(f"--- leg {leg}: start{f', away: {self._away}' if self._away else ''}")
         with world.process(_config()) as process:

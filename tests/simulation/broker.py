@@ -15,6 +15,7 @@ import contextlib
 import uuid
 from collections.abc import Coroutine, Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
@@ -22,7 +23,7 @@ from pybroker.broker import BrokerServer
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLoop
+from tests.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLock, SimulatedLoop
 from tests.simulation.store import SimulatedStore, StoreContents
 
 if TYPE_CHECKING:
@@ -99,8 +100,11 @@ class World:
     @contextlib.contextmanager
     def process(self, config: BrokerConfig) -> Iterator[Process]:
         """A broker on this world, not started yet. When the block is left it is dead, whether it was stopped or not."""
-        with self.drawn_from_seed():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.drawn_from_seed())
             process = Process(self, config)
+            lock = SimpleNamespace(Lock=lambda: SimulatedLock(process.loop))
+            stack.enter_context(mock.patch("pybroker.log.offset_checkpoint.threading", lock))
             try:
                 yield process
             finally:

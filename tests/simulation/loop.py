@@ -24,6 +24,7 @@ _TURNS_MAX = 12  # of the loop within one operation of a thread
 
 
 HOUR_MS = 3_600_000
+SLOW_MS = 500  # what one operation of a disk may take
 
 
 class NothingToDoError(Exception):
@@ -54,6 +55,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._selector = _NoSelector(self)
         self._at_work: SimulatedDiskThread | None = None
         self._is_within = False
+        self.locks_held = 0
         self._began_ms = 0
 
     def time(self) -> float:
@@ -89,15 +91,23 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def within_operation(self) -> None:
         """A disk's operation begins: if it is a thread's, the loop may have some turns first."""
-        if self._at_work is None or self._is_within or self.random.random() >= self.interleaving:
+        if self._at_work is None or self._is_within or self.locks_held or self.random.random() >= self.interleaving:
             return
         self._is_within = True  # what the loop does now is no operation of the thread
         try:
             for _ in range(self.random.randint(1, _TURNS_MAX)):
-                if self._ready:  # type: ignore[attr-defined]  # the loop's own queue
+                if not self._ready:  # type: ignore[attr-defined]  # the loop's own queue
+                    self._let_time_pass()
+                if self._ready or self._scheduled:  # type: ignore[attr-defined]
                     self._run_once()  # type: ignore[attr-defined]  # within the selector's call, where no turn is under way
         finally:
             self._is_within = False
+
+    def _let_time_pass(self) -> None:
+        """A slow disk: the next timer of the loop may be due before the operation is done."""
+        if self._scheduled and self.random.random() < 0.5:  # type: ignore[attr-defined]
+            left = self._scheduled[0].when() - self.time()  # type: ignore[attr-defined]
+            self.clock.advance(max(0, min(round(left * 1000), SLOW_MS)))
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run until `work` is done. Raises NothingToDoError."""
@@ -141,6 +151,19 @@ class SimulatedDiskThread(DiskThread):
         except Exception as raised:
             error = raised
         self.loop.call_soon(self._report, done, error)
+
+
+class SimulatedLock:
+    """In the place of `threading.Lock`: while a thread holds it the loop has no turns, since it could not wait for it here."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._loop.locks_held += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.locks_held -= 1
 
 
 class InlineExecutor(Executor):

@@ -1,0 +1,164 @@
+"""Faults put in on purpose: the histories must find each of them within some seeds, else they would not find the next either."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.directory import LogDirectory
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.log.offset_checkpoint import BelievedOffset, OffsetCheckpoint
+from pybroker.log.producer_state import ProducerState
+from pybroker.model import TopicId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from tests.crash.history import FailedHistoryError, History, Plan
+from tests.simulation.disk import SimulatedDisk
+
+SEEDS = 40
+
+
+def _no_fsync_of_data() -> Any:
+    return mock.patch("pybroker.log.file_records.SegmentFile.sync")
+
+
+def _rename_before_data() -> Any:
+    def replace_file(self: Filesystem, path: str, data: bytes, *, sync: bool) -> None:
+        self.write_file(f"{path}.1.tmp", data, sync=False)
+        self.rename(f"{path}.1.tmp", path)
+        if sync:
+            self.sync_directory(path.rpartition("/")[0])
+
+    return mock.patch.object(Filesystem, "replace_file", replace_file)
+
+
+def _checkpoints_by_name() -> Any:
+    def offset_for(self: OffsetCheckpoint, tp: TopicPartition, _topic_id: TopicId) -> BelievedOffset | None:
+        stored = self.read().get(tp)
+        return None if stored is None else BelievedOffset(stored.offset, is_certain=True)
+
+    return mock.patch.object(OffsetCheckpoint, "offset_for", offset_for)
+
+
+def _target_removed_after_error() -> Any:
+    give_up: Callable[[LogCleaner, Log, Exception], None] = LogCleaner._give_up
+
+    def remove_and_give_up(self: LogCleaner, log: Log, error: Exception) -> None:
+        if self._target is not None:
+            for path in self._target[1].paths:
+                log.filesystem.remove(path)
+        give_up(self, log, error)
+
+    return mock.patch.object(LogCleaner, "_give_up", remove_and_give_up)
+
+
+def _made_anew_while_away() -> Any:
+    return mock.patch.object(LogManager, "is_any_directory_missing", new=False)
+
+
+def _answered_before_fsync() -> Any:
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(Log, "settled_end_offset", property(lambda self: self.log_end_offset)))
+    stack.enter_context(mock.patch.object(Log, "is_settled", new=True))
+    stack.enter_context(mock.patch("pybroker.replication.partition.Partition.check_settled", return_value=ErrorCode.NONE))
+    return stack
+
+
+def _epochs_not_raised() -> Any:
+    return mock.patch("pybroker.broker.renew_leader_epochs", new_callable=mock.AsyncMock)
+
+
+def _names_of_a_killed_process_forgotten() -> Any:
+    original = LogDirectory.__init__
+
+    def init(self: LogDirectory, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self._names_changed = 0
+
+    return mock.patch.object(LogDirectory, "__init__", init)
+
+
+def _id_never_durable() -> Any:
+    original = SimulatedDisk.sync_path
+
+    def sync_path(self: SimulatedDisk, path: str) -> None:
+        if not path.endswith("partition.metadata"):
+            original(self, path)
+
+    return mock.patch.object(SimulatedDisk, "sync_path", sync_path)
+
+
+def _snapshot_not_durable() -> Any:
+    return mock.patch.object(ProducerState, "snapshot_to_sync", new=None)
+
+
+RECORDS = Plan(is_away=False, kinds=frozenset({"create", "produce", "retry", "delete records", "rest", "long rest"}))
+FLUSHED = Plan(
+    is_away=False, settings={"flush.messages": "1", "segment.bytes": "250"}, kinds=frozenset({"create", "produce", "rest"})
+)
+TOPICS = Plan(
+    is_away=False,
+    share=0.03,
+    actions=30,
+    names=("x",),
+    kinds=frozenset({"create", "delete", "produce", "delete records", "long rest"}),
+    weights={"create": 10, "delete": 6, "produce": 10, "delete records": 6, "long rest": 4},
+    settings={"cleanup.policy": "delete"},
+)
+COMPACTION = Plan(
+    is_away=False,
+    kinds=frozenset({"create", "produce", "long rest"}),
+    settings={"cleanup.policy": "compact", "segment.bytes": "250"},
+    fault=errno.EIO,
+    fault_kinds=frozenset({"rename"}),
+    fault_path="*.log.swap -> *",
+    fault_skip_max=2,
+)
+AWAY = Plan(legs=5, share=0.02, kinds=frozenset({"create", "produce", "rest", "long rest"}), settings={"flush.messages": "1"})
+KILLED = Plan(
+    is_away=False,
+    legs=4,
+    actions=8,
+    share=0.05,
+    kinds=frozenset({"create", "produce"}),
+    weights={"create": 6, "produce": 16},
+    settings={"segment.bytes": "250"},
+)
+
+DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
+    "data is not synced": (_no_fsync_of_data, FLUSHED),
+    "a rename comes before its data": (_rename_before_data, RECORDS),
+    "checkpoints are by name": (_checkpoints_by_name, TOPICS),
+    "an error removes what replaces others": (_target_removed_after_error, COMPACTION),
+    "partitions are made anew while a directory is away": (_made_anew_while_away, AWAY),
+    "an append is answered before its fsync": (_answered_before_fsync, FLUSHED),
+    "leader epochs are not raised": (_epochs_not_raised, RECORDS),
+    "names that a killed process made are not synced": (_names_of_a_killed_process_forgotten, KILLED),
+    "the topic's id is never durable": (_id_never_durable, TOPICS),
+    "a clean stop's snapshot of producers is not durable": (_snapshot_not_durable, RECORDS),
+}
+
+
+@pytest.mark.parametrize("name", sorted(DEFECTS))
+def test_a_defect_is_found(name: str) -> None:
+    defect, plan = DEFECTS[name]
+    with defect():
+        for seed in range(SEEDS):
+            try:
+                History(seed, plan).run()
+            except FailedHistoryError:
+                return
+    raise AssertionError(f"{name}: not found in {SEEDS} histories")
+
+
+@pytest.mark.parametrize("name", sorted(DEFECTS))
+def test_nothing_is_found_without_it(name: str) -> None:
+    for seed in range(2):
+        History(seed, DEFECTS[name][1]).run()
