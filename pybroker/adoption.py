@@ -75,6 +75,7 @@ class Survey:
 
     cluster_id: str | None = None
     known: list[KnownDirectory] = field(default_factory=list)
+    unowned: list[str] = field(default_factory=list)  # directories without meta.properties, beside some that have one
     topics: dict[str, Holding] = field(default_factory=dict)
     largest_producer_id: int = -1
     largest_epoch: int = -1
@@ -111,7 +112,9 @@ def survey(directories: Sequence[LogDirectory]) -> Survey:
     """Read what there is. Raises OSError."""
     found = Survey()
     for directory in directories:
-        if directory.properties is not None:
+        if directory.properties is None:
+            found.unowned.append(directory.path)
+        else:
             found.cluster_id = directory.properties.cluster_id
             if directory.properties.is_complete:
                 known = KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path)
@@ -164,8 +167,11 @@ def _look_through(found: Survey, segment: LogSegment) -> None:
 
 
 def _compacted(directory: LogDirectory) -> set[str]:
+    path = f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}"
+    if directory.filesystem.exists(path) and not directory.filesystem.file_size(path):
+        return set()  # Kafka begins with an empty file
     try:
-        stored = read_stored(directory.filesystem, f"{directory.path}/{checkpoint.CLEANER_OFFSET_FILE}")
+        stored = read_stored(directory.filesystem, path)
     except checkpoint.CorruptCheckpointError as error:
         logger.warning("which topics were compacted is not known: %s", error)
         return set()
@@ -174,14 +180,19 @@ def _compacted(directory: LogDirectory) -> set[str]:
 
 def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], *, are_gaps_allowed: bool) -> list[TopicImage]:
     """The topics to be made. Raises AdoptionError where partitions are missing that may lie on a disk that is not there."""
+    if found.cluster_id is not None and found.unowned and not are_gaps_allowed:
+        raise AdoptionError(
+            f"{', '.join(found.unowned)} has no meta.properties, as an empty mount point has none: is a disk not mounted? With "
+            "--allow-missing the topics that are only there are left out"
+        )
     images = []
     for name, holding in sorted(found.topics.items()):
         count = max(holding.partitions) + 1
         missing = sorted({*range(count)} - holding.partitions)
         if missing and not are_gaps_allowed:
             raise AdoptionError(
-                f"{name} has {count} partitions and {', '.join(map(str, missing))} of them are in no directory: is a disk not "
-                "mounted? With --allow-missing they will be made anew, empty"
+                f"{', '.join(f'{name}-{number}' for number in missing)} is in no directory, and {name} has {count} partitions: "
+                "is a disk not mounted? With --allow-missing what is missing will be made anew, empty"
             )
         configs = dict(automatic_topic(name, config).configs)
         if not names.is_internal(name):

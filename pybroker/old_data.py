@@ -82,7 +82,7 @@ def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str]
     )
     if is_in_container(environment):
         remedy = (
-            f"Mount the volume that had it (this container expects its data at {found[0].path}); if it is lost for good, run "
+            f"Mount the volume that had it (this container expects it at {Path(store).parent}); if it is lost for good, run "
             "'pybroker directories adopt' once with the same volumes and variables, which makes the topics anew out of the "
             "logs, or 'pybroker directories set-aside', which puts the logs aside"
         )

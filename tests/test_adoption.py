@@ -141,11 +141,22 @@ async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
 async def test_missing_partitions_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
     setting = Setting(tmp_path).fill()
     setting.folder_of("orders-1").rename(tmp_path / "elsewhere")
-    with pytest.raises(adoption.AdoptionError, match="orders has 3 partitions and 1 of them are in no directory"):
+    with pytest.raises(adoption.AdoptionError, match="orders-1 is in no directory, and orders has 3 partitions"):
         await setting.adopt()
     assert (await setting.store.list()).entries == (), "nothing was done"
     controller = await setting.adopt(are_gaps_allowed=True)
     assert len(controller.image.topics["orders"].partitions) == 3
+
+
+async def test_a_directory_without_meta_properties_beside_others_may_be_a_missing_mount(tmp_path: Path) -> None:
+    setting = Setting(tmp_path).fill()
+    with_logs = next(folder for folder in setting.folders if list(folder.glob("*-*")))
+    empty = next(folder for folder in setting.folders if folder is not with_logs)
+    empty.rename(tmp_path / "elsewhere")
+    empty.mkdir()
+    with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, as an empty mount point has none"):
+        await setting.adopt()
+    await setting.adopt(are_gaps_allowed=True)
 
 
 async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,8 +247,8 @@ async def test_a_new_store_beside_older_data_is_refused_in_one_line(tmp_path: Pa
 
 def test_in_a_container_the_refusal_names_the_volume(tmp_path: Path) -> None:
     setting = Setting(tmp_path).fill()
-    text = refusal("x", old_data(setting.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
-    assert f"Mount the volume that had it (this container expects its data at {setting.folders[0]})" in text
+    text = refusal("/metadata/metadata.sqlite", old_data(setting.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
+    assert "Mount the volume that had it (this container expects it at /metadata)" in text
 
 
 async def test_meta_properties_alone_are_older_data_and_strays_are_not(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def adopt(
         _with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
     for topic in topics:
         changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
-        click.echo(f"{topic.name}: {len(topic.partitions)} partitions{f', {changed}' if changed else ''}")
+        click.echo(f"{topic.name}: partitions={len(topic.partitions)}{f', {changed}' if changed else ''}")
     click.echo(
         f"{len(topics)} topics adopted; producer ids begin at {found.largest_producer_id + 1}, "
         f"leader epochs at {found.largest_epoch + 1}"

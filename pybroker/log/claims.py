@@ -113,7 +113,11 @@ class Claims:
         try:
             properties = checkpoint.read_meta_properties(directory.filesystem, directory.path)
         except checkpoint.CorruptCheckpointError as error:
-            raise InconsistentDirectoryError(str(error)) from error
+            reason = (
+                f"{error}: it cannot be told whose it is. Repair the file, or put it back from a copy, and start the broker again"
+            )
+            directory.fail(MissingDirectoryError(errno.EINVAL, reason))
+            return
         except OSError as error:
             _fail(directory, error)
             return

@@ -33,7 +33,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class MissingDirectoryError(OSError):
-    """A directory that this broker has used is not where it was."""
+    """A directory that this broker has used is not where it was, or does not say whose it is. The text is for people."""
 
 
 class ShortageError(KafkaError):
@@ -123,7 +123,7 @@ class LogDirectory:
             if isinstance(error, MissingDirectoryError):
                 logger.error("log directory %s is offline: %s", self.path, error.strerror)
             else:
-                logger.error("log directory %s goes offline", self.path, exc_info=error)
+                logger.error("log directory %s goes offline: %s", self.path, error, exc_info=error)
             if self.on_failure is not None:
                 self.on_failure(self)
         return self.error()

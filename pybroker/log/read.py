@@ -88,7 +88,7 @@ def _note_gap(log: Log, segment: LogSegment, offset: int) -> None:
     segment.is_gap_told = True
     logger.warning(
         "%s: the offsets %d to %d are in no file: %s ends before the next segment begins. Readers go on behind them. "
-        "Unless the topic was compacted once, they are lost",
+        "If the topic was never compacted, these records are lost",
         log.topic_partition,
         offset,
         segment.end_offset - 1,

@@ -40,6 +40,7 @@ class Acceptor:
     Attributes:
         arriving: connections that were accepted and are not set up yet.
         shortages: how often the system had no descriptor for a connection.
+        waits: how often a client had to wait, since there was no room.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Acceptor:
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.shortages = 0
+        self.waits = 0
 
     @property
     def arriving(self) -> int:
@@ -99,6 +101,14 @@ class Acceptor:
         for _ in range(ACCEPTS_AT_ONCE):
             if not self._has_room():
                 self._pause()
+                self.waits += 1
+                if str(self.waits).strip("0") == "1":  # the 1st, 10th, 100th...
+                    logger.warning(
+                        "As many connections are open as max.connections and the limit of open files (ulimit -n) allow: further "
+                        "clients at %s wait until one is closed (%d times so far)",
+                        self._name,
+                        self.waits,
+                    )
                 return
             try:
                 accepted, _ = self._listening.accept()

@@ -42,6 +42,7 @@ from pybroker.replication.fetch_data import (
     Unsettled,
 )
 from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.refusals import Refusals
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -135,14 +136,18 @@ class ReplicaManager:
         """
         self._image = self._image if image is None else image
         high_watermarks = self._log_manager.read_high_watermarks()
+        refusals = Refusals()
         for topic in self._image.topics.values():
             for topic_partition, partition_image in self._own_partitions(topic):
                 try:
-                    high_watermark = high_watermarks.get(topic_partition, 0)
-                    self._add(topic, topic_partition, partition_image, high_watermark, is_new=False)
-                except (OSError, KafkaError):
+                    self._add(topic, topic_partition, partition_image, high_watermarks.get(topic_partition, 0), is_new=False)
+                except KafkaError as error:
+                    refusals.add(topic_partition, error.message)
+                    self._offline.add(topic_partition)
+                except OSError:
                     logger.exception("the log of %s cannot be opened; the partition is offline", topic_partition)
                     self._offline.add(topic_partition)
+        refusals.tell()
 
     def apply_image(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change: by its return the logs of new topics exist and those of removed ones are gone.

@@ -1,0 +1,32 @@
+"""Partitions whose logs a start could not have, told in a line for each reason: a directory that is missing has many."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pybroker.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+NAMES_MAX: Final = 10
+"""Partitions that a line names."""
+
+
+class Refusals:
+    """What was refused so far. `tell` it once."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, list[TopicPartition]] = {}
+
+    def add(self, topic_partition: TopicPartition, reason: str) -> None:
+        """The partition is offline; `reason` is for people."""
+        self._by_reason.setdefault(reason, []).append(topic_partition)
+
+    def tell(self) -> None:
+        """Write the lines."""
+        for reason, partitions in self._by_reason.items():
+            names = ", ".join(map(str, partitions[:NAMES_MAX]))
+            more = ", ..." if len(partitions) > NAMES_MAX else ""
+            logger.error("%d of the partitions are offline (%s%s): %s", len(partitions), names, more, reason)
