@@ -164,7 +164,7 @@ def test_lost_metadata_is_made_anew_out_of_the_directories(tmp_path: Path) -> No
 
         adopted = broker.command("directories", "adopt", "--set", "retention.ms=-1")
         assert adopted.returncode == 0, adopted.stderr
-        assert "orders: 3 partitions, retention.ms=-1" in adopted.stdout
+        assert "orders: partitions=3, retention.ms=-1" in adopted.stdout
         broker.start()
         assert [broker.values("orders", number) for number in range(3)] == before
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
