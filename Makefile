@@ -7,7 +7,8 @@ SOURCES := $(shell find pybroker -name '*.pyx') pyproject.toml setup.py
 # PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q pybroker
 
-export PYTHONHASHSEED ?= 0  # sets of texts in the same order every time
+# Sets of texts in the same order every time.
+unit integration spark: export PYTHONHASHSEED ?= 0
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)

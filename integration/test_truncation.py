@@ -15,7 +15,7 @@ from functools import partial
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from integration.broker import BrokerProcess, is_kafka
 from integration.clients import create_topic
@@ -76,6 +76,23 @@ def lose_half(broker: BrokerProcess) -> None:
         os.truncate(file, file.stat().st_size // 2)
 
 
+def await_new_epoch(broker: BrokerProcess) -> None:
+    """Return when a new leader epoch is in force: at once, but for Kafka, which takes records with the old one for a moment."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
+    places = {confluent_kafka.TopicPartition(topic, 0): OffsetSpec.latest() for topic in POLICIES}
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            epochs = [future.result(TIMEOUT_S).leader_epoch for future in admin.list_offsets(places).values()]
+        except confluent_kafka.KafkaException:
+            epochs = [0]
+        if min(epochs) > 0:
+            return
+        assert is_kafka(), "the start has raised it"
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def filled(start_broker: StartBroker, **settings: str) -> tuple[BrokerProcess, list[str]]:
     broker = start_broker({key.replace("_", "."): value for key, value in settings.items()})
     for topic in POLICIES:
@@ -99,13 +116,16 @@ def test_a_consumer_beyond_the_end_of_what_is_left_misses_nothing(start_broker: 
     broker.start()
     for topic in POLICIES:
         assert 0 < end_of(broker, topic)[1] < RECORDS
+    if is_kafka():  # one node of 3.9.2 that is back at once goes on in the old epoch; its next clean stop raises it
+        broker.stop()
+        broker.start()
+    await_new_epoch(broker)
     new = produce(broker, "new")  # beyond the offset that was read
     for watcher, before in ((connected, RECORDS), (watch(broker), 0)):  # the second begins at what was committed, with its epoch
+        if is_kafka() and watcher is connected:
+            continue  # it has asked for 1,000 in the old epoch, and was told that there is no such offset
         watcher.until_last(new[-1], ["t-earliest", "t-latest"])
         watcher.until(partial(watcher.troubles, "t-none"))
-        if is_kafka():  # whose old epoch goes on for a moment after the start: then the offset is out of range, and is reset
-            assert all(watcher.values(topic)[-RECORDS:] == new for topic in ("t-earliest", "t-latest"))
-            continue
         for topic in ("t-earliest", "t-latest"):
             assert watcher.values(topic)[before:] == new, "all that was acknowledged after, from where the log was cut"
         assert watcher.troubles("t-none") == ["truncated"]

@@ -236,3 +236,25 @@ def test_a_shortage_at_any_operation_changes_nothing_but_who_has_to_ask_again(tm
         filesystem, states = told(tmp_path / "log", first=first, count=count)
         assert filesystem.refused > 0
         assert states == expected, first
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("refused", range(3))
+def test_a_roll_that_is_refused_and_not_tried_again_leaves_no_segment_that_a_start_would_end_the_log_with(
+    tmp_path: Path, refused: int, *, was_clean: bool
+) -> None:
+    log = Disk(tmp_path, filesystem=ScarceFilesystem()).create()
+    append(log, batch(3))
+    log.segments.active.write_last_timestamp()
+    filesystem = log.filesystem
+    assert isinstance(filesystem, ScarceFilesystem)
+    filesystem._first, filesystem._last = filesystem.done + refused, filesystem.done + refused + 1
+    with pytest.raises(ShortageError):
+        log.guarded(lambda: log.roll(START_MS) and None)
+    append(log, batch(2))
+    if was_clean:
+        log.close()
+    log.release()
+    again = Disk(tmp_path).open(was_clean=was_clean)
+    assert (again.log_end_offset, len(again.segments)) == (5, 1)
+    assert [one.base_offset for one in read_batches(again)] == [0, 3]
