@@ -79,11 +79,12 @@ class Actions:
             self._is_started = False
             for topic in self._model.there():
                 for partition in topic.partitions.values():
-                    self._note_stopped(partition)
+                    self._note_stopped(topic, partition)
 
-    def _note_stopped(self, partition: PartitionModel) -> None:
+    def _note_stopped(self, topic: TopicModel, partition: PartitionModel) -> None:
         log = self._broker.log_manager.get(partition.topic_partition)
         if log is not None and not log.log_directory.is_offline:
+            self._note(topic, partition, log)
             partition.durable_end = partition.end
             partition.start_min = max(partition.start_min, log.log_start_offset)
 
@@ -128,8 +129,6 @@ class Actions:
 
     async def _create(self) -> None:
         names = [name for name in self._plan.names if name not in self._broker.controller.image.topics]
-        if not self._plan.are_names_used_again:
-            names = [f"t{len(self._model.topics)}"] if len(self._model.there()) < len(self._plan.names) else []
         if not names:
             return
         name, random = self._random.choice(names), self._random
@@ -241,11 +240,12 @@ class Actions:
             return None
         tp, before, key = partition.topic_partition, log.log_end_offset, (topic.topic_id, partition.topic_partition.partition)
         require(before == partition.end, f"{tp} ends at {before}, written was up to {partition.end}")
-        is_flushed = topic.settings.get("flush.messages") == "1" and self._plan.is_flush_checked
+        is_flushed = topic.settings.get("flush.messages") == "1"
         epoch = self._broker.replica_manager.partitions[tp].leader_epoch
         partition.in_flight = (batch,)
         answer = send(self._broker, tp, batch.data)
-        if partition.in_flight == (batch,) and log.log_end_offset > before:
+        is_written = partition.in_flight == (batch,) and log.log_end_offset > before
+        if is_written:
             batch = batch._replace(first_offset=before, leader_epoch=epoch)
             partition.batches.append(batch)
             partition.end, partition.in_flight = batch.end_offset, ()
@@ -257,7 +257,7 @@ class Actions:
         if result.error_code is not ErrorCode.NONE:
             self._tolerate(KafkaError(result.error_code), f"an append to {tp} at {before}")
             return None
-        require(not partition.in_flight, f"{tp}: an append at {before} is acknowledged and not there")
+        require(is_written, f"{tp}: an append at {before} is acknowledged and not there")
         require(result.base_offset == batch.first_offset, f"{tp}: an append at {batch.first_offset} is answered {result}")
         partition.acked_end = max(partition.acked_end, batch.end_offset)
         if is_flushed:

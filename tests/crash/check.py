@@ -60,7 +60,7 @@ def make_batch(records: Iterable[tuple[bytes, bytes | None]], producer: tuple[in
     return bytes(build_batch(made, **options))  # type: ignore[arg-type]  # the builder's own options, by name
 
 
-async def check(broker: SimulatedBroker, promises: Promises, *, has_lost_power: bool, are_epochs_checked: bool = True) -> None:
+async def check(broker: SimulatedBroker, promises: Promises, *, has_lost_power: bool) -> None:
     """See the module."""
     for directory in broker.log_manager.directories:
         is_away = directory.path in promises.away
@@ -74,9 +74,7 @@ async def check(broker: SimulatedBroker, promises: Promises, *, has_lost_power: 
             require(found is None, f"topic {topic.name} was deleted and is back")
         if found is not None:
             for promise in topic.promises:
-                await _check_partition(
-                    broker, found, promise, promises, has_lost_power=has_lost_power, are_epochs_checked=are_epochs_checked
-                )
+                await _check_partition(broker, found, promise, promises, has_lost_power=has_lost_power)
     known = {topic.topic_id for topic in promises.topics}
     for name, found in image.topics.items():
         require(found.topic_id in known or name in promises.unnamed, f"topic {name} was never made")
@@ -90,7 +88,6 @@ async def _check_partition(
     promises: Promises,
     *,
     has_lost_power: bool,
-    are_epochs_checked: bool,
 ) -> None:
     tp = promise.topic_partition
     partition = broker.replica_manager.partition(tp)
@@ -109,8 +106,7 @@ async def _check_partition(
     if partition.high_watermark < end:  # what flush.messages asks for is made durable first
         await asyncio.sleep(0.3)  # no pass comes round so soon after a start
     require(partition.high_watermark == end, f"{tp}: high watermark {partition.high_watermark}, the log ends at {end}")
-    if are_epochs_checked:
-        _check_epochs(partition, promise, has_hole=_has_hole(kept))
+    _check_epochs(partition, promise, has_hole=_has_hole(kept))
     await _check_producers(broker, partition, promise, kept)
     await _check_append(broker, partition)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
@@ -61,6 +62,18 @@ def _target_removed_after_error() -> Any:
 
 def _made_anew_while_away() -> Any:
     return mock.patch.object(LogManager, "is_any_directory_missing", new=False)
+
+
+def _shared_temporary_name() -> Any:
+    def write(self: OffsetCheckpoint, number: int, entries: Mapping[TopicPartition, Any]) -> None:
+        self._lock = contextlib.nullcontext()  # type: ignore[assignment]
+        original(self, number, entries)
+
+    original = OffsetCheckpoint._write
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch("pybroker.log.filesystem._TEMPORARY_NUMBERS", itertools.repeat(1)))
+    stack.enter_context(mock.patch.object(OffsetCheckpoint, "_write", write))
+    return stack
 
 
 def _answered_before_fsync() -> Any:
@@ -122,6 +135,18 @@ COMPACTION = Plan(
     fault_skip_max=2,
 )
 AWAY = Plan(legs=5, share=0.02, kinds=frozenset({"create", "produce", "rest", "long rest"}), settings={"flush.messages": "1"})
+MOVES = Plan(
+    is_away=False,
+    legs=2,
+    actions=40,
+    share=0.0,
+    interleaving=0.5,
+    names=("x",),
+    checkpoint_interval_ms=10,
+    kinds=frozenset({"create", "produce", "move", "rest"}),
+    weights={"create": 30, "produce": 12, "move": 20, "rest": 2},
+    settings={"flush.messages": "1"},
+)
 KILLED = Plan(
     is_away=False,
     legs=4,
@@ -138,6 +163,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "checkpoints are by name": (_checkpoints_by_name, TOPICS),
     "an error removes what replaces others": (_target_removed_after_error, COMPACTION),
     "partitions are made anew while a directory is away": (_made_anew_while_away, AWAY),
+    "checkpoints share a temporary name": (_shared_temporary_name, MOVES),
     "an append is answered before its fsync": (_answered_before_fsync, FLUSHED),
     "leader epochs are not raised": (_epochs_not_raised, RECORDS),
     "names that a killed process made are not synced": (_names_of_a_killed_process_forgotten, KILLED),
