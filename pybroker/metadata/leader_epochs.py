@@ -6,7 +6,7 @@ Why
     with 500 records would go on in silence with what is written there next.
 
 Idea
-    Kafka counts up in each partition's registration when its leader changes or comes back. Here the counter is one for all, and a
+    Kafka counts up in each partition's registration when its leader changes. Here the counter is one for all, and a
     broker that starts after such a stop takes its next value as the floor of everything that it leads: two small entries in one
     commit, whatever the number of partitions. The epoch of a partition is the larger of what its topic's entry says and its
     leader's floor; it is computed where the image is made, so nobody can see the one without the other. New topics and partitions
