@@ -188,7 +188,8 @@ class Loader:
         reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
         known_end_offset = max(reached, default=0)
         cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
-        gaps_below = OFFSET_END if recovery_points.is_damaged else 0 if cleaned is None else cleaned.offset
+        # The cleaner's entry is durable before its first gap, its offset moves after them: in such a log no gap tells of a loss.
+        gaps_below = OFFSET_END if recovery_points.is_damaged or cleaned is not None else 0
         config = self._config_of(tp.topic)
 
         def work() -> Log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -212,6 +213,35 @@ def test_what_stays_is_what_a_model_says(data: st.DataObject) -> None:
         assert setting.records() == before
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
+    tmp_path: Path, is_cut_short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a kill, also before the cleaner's last checkpoint, would cost all behind the first segment of which nothing stayed."""
+    setting = Setting(tmp_path, segment_bytes=500)
+    setting.put((b"other", b"stays"))
+    for n in range(3):
+        for _ in range(5):
+            setting.put((b"key", b"%d-" % n * 20))
+        setting.roll()
+    setting.put((b"key", b"last"))
+    setting.roll()
+    if is_cut_short:
+        write = setting.cleaner._checkpoint_work
+        left = lambda directory: (lambda: None) if len(setting.records()) == 2 else write(directory)  # noqa: E731
+        monkeypatch.setattr(LogCleaner, "_checkpoint_work", lambda _, directory: left(directory))
+    setting.clean()
+    setting.put((b"more", b"not cleaned"))
+    segments = setting.log.segments
+    ends = [segment.read_end()[0] for segment in segments]
+    assert any(end < following.base_offset for end, following in zip(ends, list(segments)[1:], strict=False)), "there is a gap"
+    before = setting.records()
+    setting.disk.config = dataclasses.replace(setting.disk.config, cleanup_policy=frozenset({"delete"}))
+    for _ in range(2):
+        setting.restart()
+        assert setting.records() == before
 
 
 def test_a_tombstone_goes_after_its_time_and_not_before(tmp_path: Path) -> None:

@@ -90,9 +90,12 @@ class LogCleaner:
             except OSError as error:
                 directory.fail(error)
                 continue
-            # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned.
+            # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned. The entry
+            # stays for as long as the log: by it a recovery knows that offsets may be missing.
             if found is not None and found.offset <= log.log_end_offset:
                 self._first_dirty[tp] = (log.topic_id, found.offset)
+            elif found is not None:
+                self._first_dirty[tp] = (log.topic_id, log.log_end_offset if found.is_certain else log.log_start_offset)
         for directory in self._logs.directories:
             directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).forget()
         self._later(self._backoff_s, self.look)
@@ -234,6 +237,9 @@ class LogCleaner:
         truncations = log.truncations
         keys, totals = KeyOffsets(self._config().log_cleaner_dedupe_buffer_size), Totals()
         yield lambda: drop_unfinished(log)  # beside it, a start would take what is complete for unfinished too
+        if log.topic_partition not in self._first_dirty:  # durable before the first gap: by it a recovery knows what a gap is
+            self._first_dirty[log.topic_partition] = (log.topic_id, log.log_start_offset)
+            yield self._checkpoint_work(log.log_directory)
         yield from note_keys(one, keys, CleanedTransactions())
         end_offset = keys.latest_offset + 1
         transactions = CleanedTransactions()
