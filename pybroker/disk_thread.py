@@ -45,10 +45,16 @@ class DiskThread:
         and logged as such, with an OSError(EIO) in its stead, as nobody knows what is on the disk then.
         """
         self.unreported += 1
-        self._jobs.put((work, done))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # too many threads; the next job tries again
+                told = OSError(errno.EMFILE, f"no thread for the disk: {error}")
+                self._loop.call_soon(self._report, done, told)
+                return
+            self._thread = thread
+        self._jobs.put((work, done))
 
     async def idle(self) -> None:
         """Wait until all that was asked for is done and reported, what the reports asked for included."""

@@ -113,3 +113,18 @@ async def test_a_disk_that_hangs_can_be_given_up(disk: DiskThread) -> None:
     answers.set()
     await disk.idle()
     assert told.errors == [None]
+
+
+async def test_a_thread_that_cannot_be_started_is_told_and_tried_again(disk: DiskThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_to_start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    told, ran = Told(), []
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse_to_start)
+        disk.run(lambda: ran.append(0), told)
+    await disk.idle()
+    assert [None if error is None else error.errno for error in told.errors] == [errno.EMFILE]
+    disk.run(lambda: ran.append(1), told)
+    await disk.idle()
+    assert (ran, told.errors[1:]) == ([1], [None])

@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from pybroker.log import checkpoint, strays
+from pybroker.log import checkpoint, lost, strays
 from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.log import Log
 from pybroker.log.opening import open_logs
@@ -292,6 +292,10 @@ class Loader:
             log = self._open(found._replace(path=name), was_clean=False)
             if log is not None:
                 self.logs[tp] = log
+                # The present log goes only when the copy has its name, so it is gone for another reason, with what it had more.
+                lost.note(
+                    log, log.log_end_offset, lost.UNKNOWN, "a copy that was on its way to another directory is all that is left"
+                )
 
 
 def _keep_entries(directory: LogDirectory, tp: TopicPartition) -> None:

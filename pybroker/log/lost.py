@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 KEPT_SUFFIX: Final = ".kept"
 UNKNOWN: Final = -1
+TEMPORARY_SUFFIX: Final = ".tmp"  # a start removes what ends so
 _COPY_BYTES: Final = 1 << 20
 
 
@@ -61,12 +62,12 @@ def note(log: Log, first_offset: int, end_offset: int, reason: str, path: str | 
     logger.warning("%s: %s", log.topic_partition, lost)
 
 
-def kept_path(filesystem: Filesystem, directory: str, first_offset: int, end_offset: int) -> str:
-    """A free name for what is kept of a range of offsets."""
+def kept_path(filesystem: Filesystem, directory: str, first_offset: int, end_offset: int, *, of_bytes: int = -1) -> str:
+    """A free name for what is kept of a range of offsets, or one of a file of the range that has just `of_bytes` bytes."""
     end = f"{end_offset:020d}" if end_offset >= 0 else "unknown"
     stem = f"{directory}/{first_offset:020d}-{end}"
     path, number = stem + KEPT_SUFFIX, 2
-    while filesystem.exists(path):
+    while filesystem.exists(path) and filesystem.file_size(path) != of_bytes:
         path, number = f"{stem}-{number}{KEPT_SUFFIX}", number + 1
     return path
 
@@ -94,12 +95,19 @@ def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: int, rea
 
 def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: int, end_offset: int) -> str:
     """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
-    path = kept_path(log.filesystem, log.path, first_offset, end_offset)
-    copy = SegmentFile(log.filesystem, path, create=True)
+    length = segment.size - position
+    path = kept_path(log.filesystem, log.path, first_offset, end_offset, of_bytes=length)
+    if log.filesystem.exists(path):  # of a start that was ended before it had cut the segment
+        log.filesystem.sync_directory(log.path)
+        return path
+    unfinished = f"{path}{TEMPORARY_SUFFIX}"
+    copy = SegmentFile(log.filesystem, unfinished, create=True)
+    log.filesystem.truncate(copy.fd, 0)
     while position < segment.size:
         data = segment.file.pread(min(_COPY_BYTES, segment.size - position), position)
         copy.append(data)
         position += len(data)
     copy.sync()
+    log.filesystem.rename(unfinished, path)
     log.filesystem.sync_directory(log.path)
     return path

@@ -110,6 +110,7 @@ class Partition:
         if self.is_leader:
             log.lead(self.leader_epoch, max(self.leader_epoch_start_offset, log.log_start_offset))
         log.producers.on_high_watermark(self.high_watermark)
+        self._advance_high_watermark()  # what waited for the old log's disk is durable in the new one
 
     @property
     def topic_id(self) -> TopicId:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import incremental_alter_configs
@@ -23,7 +24,7 @@ from pybroker.replication import quick_append
 from tests.api import records
 from tests.api.groups import GROUP, broker, commit_request, member
 from tests.api.whole import Whole, settled
-from tests.log.support import HeldThread
+from tests.log.support import Disk, HeldThread, stored
 
 T = TopicPartition("t", 0)
 WAYS = [pytest.param(True, id="native"), pytest.param(False, id="python")]
@@ -322,3 +323,23 @@ async def test_a_commit_whose_fsync_fails_is_no_commit(tmp_path: Path) -> None:
     disk.run_next(OSError(errno.EIO, "bad sector"))
     assert (await committed.response()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
     assert (await read.response()).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_move_that_is_faster_than_the_flush_of_the_old_log_settles_what_waits(tmp_path: Path) -> None:
+    """The copy in the other directory is durable: so is the record, whatever the old disk says later."""
+    whole, _ = await slow_disk(tmp_path, flush_messages="1")
+    partition = whole.replicas.partition(T)
+    assert not isinstance(partition, ErrorCode)
+    old, disk = partition.log, held(whole)
+    asked = Asked(whole, request(b"a"))
+    assert await asked.is_waiting()
+    other = Disk(tmp_path / "other", flush_messages=1)
+    copy = Log.create(T, old.topic_id, old.config, other.directory, other.services)
+    copy.append_as_follower(memoryview(bytearray(stored(old))), now_ms=0)
+    whole.replicas._on_moved(T, copy)
+    assert await asked.produced() == (ErrorCode.NONE, 0)
+    assert visible(whole) == 1
+    while disk.jobs:
+        disk.run_next()
+    assert visible(whole) == 1
+    copy.close()

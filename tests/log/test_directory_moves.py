@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,3 +250,26 @@ def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
     assert log.log_end_offset == 24
     assert log.log_directory.path == setting.target
     assert [names.count("3") for names in setting.names()] == [0, 1]
+
+
+def test_of_an_unfinished_copy_that_is_all_there_is_the_rest_is_told_to_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory with the log was given up: consumers must notice what is gone by new leader epochs."""
+    monkeypatch.setattr(directory_moves, "PIECE_BYTES", 300)
+    setting = Setting(tmp_path)
+    fill(setting.log)
+    setting.begin()
+    for _ in range(3):
+        setting.turn()
+    future = setting.moves.future(TP)
+    assert future is not None
+    reached = future.log_end_offset
+    assert 0 < reached < setting.log.log_end_offset
+    setting.logs.abandon()
+    shutil.rmtree(setting.log.path)
+    setting.start()
+    log = setting.logs.get(TP)
+    assert log is not None
+    assert log.log_end_offset == reached
+    assert [(one.first_offset, one.end_offset) for one in log.lost] == [(reached, -1)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.log.filesystem import Filesystem
 from pybroker.log.kept import records
 from pybroker.log.log import Log
 from pybroker.log.lost import LostRange
@@ -421,3 +422,46 @@ def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_wa
     assert (base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]
     assert recovered.log_end_offset == (base if damage == "none" else end)
     manager.abandon()
+
+
+class _Ending(Filesystem):
+    """The process ends before the n-th operation that changes a name or a size."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def _count(self) -> None:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._count()
+        super().truncate(fd, size)
+
+    def sync_directory(self, path: str) -> None:
+        self._count()
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("left", range(12))
+def test_a_recovery_that_is_ended_again_and_again_keeps_one_copy(tmp_path: Path, left: int) -> None:
+    disk = Disk(tmp_path, segment_bytes=2000)
+    log = disk.create()
+    fill(log, 20)
+    path, position, _ = places(log)[4]
+    log.release()
+    flip(path, position + 70)
+    for _ in range(3):
+        try:
+            Disk(tmp_path, filesystem=_Ending(left), segment_bytes=2000).open()
+        except KeyboardInterrupt:
+            continue
+    Disk(tmp_path, segment_bytes=2000).open().release()
+    kept = [offset for one in disk.log_path.glob("*.kept") for offset in (r.offset for r in records(str(one)))]
+    assert len(kept) == len(set(kept)) > 0
+    assert not list(disk.log_path.glob("*.tmp"))
