@@ -17,6 +17,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PLACE: Final = ROOT / "build" / "sanitize"
+REPORT: Final = PLACE / "report"
+"""Begins the names of the files with what the sanitizers found, as a worker's own output is lost with it."""
 COPIED: Final = ("pybroker", "tests", "benchmarks", "docs", "conftest.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 NATIVE_TESTS: Final = (
@@ -51,8 +53,8 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "LD_PRELOAD": asked.stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:strict_string_checks=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "ASAN_OPTIONS": f"detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:strict_string_checks=1:log_path={REPORT}",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:log_path={REPORT}",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(PLACE),
         "TEST_MEMORY_BYTES": "0",  # the sanitizer's own memory is no measure
@@ -62,15 +64,19 @@ def environment() -> dict[str, str]:
 def main(asked: list[str]) -> int:
     """Build, then run the tests that are asked for, or those that run native code. Returns pytest's code."""
     build()
-    code = "import pybroker.records._native as m; print(m.__file__)"
+    where = "import pybroker.records._native as m; print(m.__file__)"
     loaded = subprocess.run(
-        [sys.executable, "-c", code], cwd=PLACE, env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", where], cwd=PLACE, env=environment(), capture_output=True, text=True, check=True
     )
     assert loaded.stdout.startswith(str(PLACE)), loaded.stdout
+    for old in PLACE.glob("report.*"):
+        old.unlink()
     tests = asked or [name for name in NATIVE_TESTS if (PLACE / name).exists()]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", *tests], cwd=PLACE, env=environment(), check=False
-    ).returncode
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", *tests]
+    code = subprocess.run(command, cwd=PLACE, env=environment(), check=False).returncode
+    for report in PLACE.glob("report.*"):
+        print(report.read_text(errors="replace"))
+    return code
 
 
 if __name__ == "__main__":
