@@ -157,7 +157,10 @@ def sync_work(log: Log, target: int, *, is_closing: bool = False) -> tuple[Calla
     if log.epochs.is_behind:
         log.epochs.write()
     epochs_path = log.epochs.path if log.epochs.is_dirty else None
-    has_new_names, is_new = state.has_new_names or epochs_path is not None, state.is_new
+    # What compaction removes may be all that the log has of a producer: then only a snapshot tells of it.
+    snapshot, snapshot_offset = log.producers.snapshot_to_sync, log.producers.last_snapshot_offset
+    has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None
+    is_new = state.is_new
     state.are_indexes_behind |= active in due and not is_closing
     log.epochs.is_dirty = state.has_new_names = state.is_new = False
 
@@ -165,6 +168,9 @@ def sync_work(log: Log, target: int, *, is_closing: bool = False) -> tuple[Calla
         for sync_segment in work:
             sync_segment()
         directory.sync_names()  # else what is durable might have no name after a power failure
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile, maybe alone
+            if snapshot is not None:
+                filesystem.sync_path(snapshot)
         with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
             if epochs_path is not None:
                 filesystem.sync_path(epochs_path)
@@ -175,6 +181,8 @@ def sync_work(log: Log, target: int, *, is_closing: bool = False) -> tuple[Calla
 
     def done(error: OSError | None) -> bool:
         if error is None:
+            if snapshot is not None:
+                log.producers.durable_snapshot_offset = snapshot_offset
             state.sealed = [segment for segment in state.sealed if segment in segments and segment not in sealed]
             return False
         state.has_new_names |= has_new_names

@@ -460,18 +460,15 @@ class Log:
             self.epochs.write()
         state = self.flush_state
         is_durable = self.log_end_offset <= self.recovery_point and not state.are_indexes_behind and not state.sealed
-        if is_durable and snapshot is None:
+        if not is_durable:
+            return flush.sync_work(self, self.log_end_offset, is_closing=True)[0]
+        if snapshot is None:
             return _nothing
         filesystem, path = self.filesystem, self.path
-        sync = None if is_durable else flush.sync_work(self, self.log_end_offset, is_closing=True)[0]
 
         def work() -> None:
-            if snapshot is not None:
-                filesystem.sync_path(snapshot)
-            if sync is not None:
-                sync()
-            if snapshot is not None:
-                filesystem.sync_directory(path)
+            filesystem.sync_path(snapshot)
+            filesystem.sync_directory(path)
 
         return work
 

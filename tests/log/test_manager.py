@@ -259,4 +259,4 @@ def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: 
     slow.run_next()  # all the rest
     assert slow.queue == []
     assert log.recovery_point == 39
-    assert 3 * 39 <= len(synced) <= 3 * 41, "data and two indexes of each segment"
+    assert 3 * 39 <= len(synced) <= 3 * 41 + 2, "data and two indexes of each segment, and in each flush the youngest snapshot"

@@ -3,8 +3,9 @@
     | clean                | cleanable                     | not yet                                            |
     log start       first dirty offset           first uncleanable offset                        log end offset
 
-Only whole segments are cleaned. Not yet: the active segment, what a transaction has not decided or is not replicated, and what is
-younger than `min.compaction.lag.ms`.
+Only whole segments are cleaned. Not yet: the active segment, what a transaction has not decided or is not replicated, what is
+younger than `min.compaction.lag.ms`, and what is not on the disk: a loss of power may take the newer value of a key, and then the
+older one must be there.
 
 Source: LogCleanerManager.cleanableOffsets, LogToClean; KIP-58, KIP-354.
 """
@@ -50,7 +51,9 @@ def cleanable(log: Log, first_dirty_offset: int, *, high_watermark: int, now_ms:
     if not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
         first_dirty_offset = log.log_start_offset
     unstable = log.producers.first_unstable_offset
-    stable = high_watermark if unstable is None else min(unstable, high_watermark)
+    stable = min(high_watermark, log.recovery_point)
+    if unstable is not None:
+        stable = min(stable, unstable)
     segments = list(log.segments)
     clean_bytes = cleanable_bytes = 0
     first_uncleanable_offset = segments[0].base_offset

@@ -147,6 +147,7 @@ class LogCleaner:
         if topic_id != log.topic_id:
             first_dirty_offset = 0
         try:
+            log.flush(upto=log.segments.active.base_offset)  # what a killed process wrote is not durable yet
             return cleanable(log, first_dirty_offset, high_watermark=self._high_watermark(tp), now_ms=now_ms)
         except OSError as error:
             log.log_directory.fail(error)
