@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from pybroker.log.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import ConfigResource
 from pybroker.metadata.new_topic import NewTopic
@@ -40,13 +41,23 @@ class _Producer:
 class Actions:
     """One leg. `told` is where it is noted what was done."""
 
-    def __init__(self, model: Model, process: Process, random: Random, plan: Plan, told: list[str], fault: Fault | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        process: Process,
+        random: Random,
+        plan: Plan,
+        told: list[str],
+        fault: Fault | None,
+        away: tuple[str, ...],
+    ) -> None:
         self._model = model
         self._broker = process.broker
         self._random = random
         self._plan = plan
         self._told = told
         self._fault = fault
+        self._away = away
         self._producers: dict[tuple[bytes, int], _Producer] = {}
         self._is_started = False
 
@@ -73,6 +84,7 @@ class Actions:
                 return
             (kind,) = self._random.choices(list(chosen), weights)
             await chosen[kind][1]()
+            self._require_directories()
         if self._random.random() < 0.4:
             self._told.append("stop")
             await self._broker.stop()
@@ -83,10 +95,11 @@ class Actions:
 
     def _note_stopped(self, topic: TopicModel, partition: PartitionModel) -> None:
         log = self._broker.log_manager.get(partition.topic_partition)
-        if log is not None and not log.log_directory.is_offline:
+        if log is not None:
             self._note(topic, partition, log)
-            partition.durable_end = partition.end
-            partition.start_min = max(partition.start_min, log.log_start_offset)
+            if self._broker.filesystem.exists(f"{log.log_directory.path}/{CLEAN_SHUTDOWN_FILE}"):
+                partition.durable_end = partition.end
+                partition.start_min = max(partition.start_min, log.log_start_offset)
 
     def promises(self) -> Promises:
         """What is promised now, also in the middle of an action."""
@@ -310,6 +323,11 @@ class Actions:
             self._broker.replica_manager.moves.start(tp, directory)
         except KafkaError as error:
             self._tolerate(error, f"moving {tp}")
+        if self._random.random() < 0.5:  # with others being written and checkpoints at the same time
+            for _ in range(6):
+                await self._produce()
+                self._broker.log_manager.checkpoint()
+                await asyncio.sleep(0.001)
 
     async def _rest(self) -> None:
         seconds = self._random.choice((0.01, 0.5, 3.0))
@@ -330,8 +348,18 @@ class Actions:
             if self._log(topic, partition) is log:
                 partition.start_min = max(partition.start_min, start)
 
+    def _require_directories(self) -> None:
+        """A directory is offline where a fault has struck or where it is away, and nowhere else."""
+        for directory in self._broker.log_manager.directories:
+            is_explained = directory.failure is None or directory.path in self._away or self._has_struck
+            require(is_explained, f"{directory.path} goes offline, and nothing has failed: {directory.failure!r}")
+
+    @property
+    def _has_struck(self) -> bool:
+        return self._fault is not None and bool(self._fault.hits)
+
     def _tolerate(self, error: KafkaError | None, what: str) -> None:
         """An error is as it should be where a disk has failed, and nowhere else."""
-        has_struck = self._fault is not None and self._fault.hits
+        self._require_directories()
         is_offline = any(one.is_offline for one in self._broker.log_manager.directories)
-        require(bool(has_struck or is_offline), f"{what}: {error}")
+        require(self._has_struck or is_offline, f"{what}: {error}")

@@ -29,6 +29,8 @@ PLANS: Final = {
     "flush": Plan(is_away=False, settings={"flush.messages": "1"}),
     "EIO": Plan(is_away=False, fault=errno.EIO, share=0.03),
     "ENOSPC": Plan(is_away=False, fault=errno.ENOSPC, share=0.03),
-    "EMFILE": Plan(is_away=False, fault=errno.EMFILE, share=0.03),
+    "EMFILE": Plan(
+        is_away=False, fault=errno.EMFILE, fault_kinds=frozenset({"open", "create", "list", "sync_directory"}), share=0.03
+    ),
     "short": Plan(is_away=False, fault=SHORT, share=0.03),
 }

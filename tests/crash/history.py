@@ -130,7 +130,7 @@ class History:
             world.disk.faults.append(fault)
         self.told.append(f"--- leg {leg}: start{f', away: {self._away}' if self._away else ''}")
         with world.process(_config(self.plan.checkpoint_interval_ms)) as process:
-            actions = Actions(self._model, process, self.random, self.plan, self.told, fault)
+            actions = Actions(self._model, process, self.random, self.plan, self.told, fault, self._away)
             self._watch(world, actions)
             try:
                 process.run(actions.live())
