@@ -147,6 +147,10 @@ def _intact_at(file: SegmentFile, position: int, size: int, base_offset: int, en
     return whole if whole.is_valid else None
 
 
+SEGMENT_OFFSETS_MAX: Final = 1 << 31
+"""How many a segment may have, as its indexes count them from its base offset in 31 bits: a batch beyond is damaged."""
+
+
 class Survey:
     """One walk over all headers of a data file: `batches()` gives what is intact, `damage` what is not, complete afterwards."""
 
@@ -157,6 +161,7 @@ class Survey:
         self._size = min(size, file.filesystem.size(file.fd))
         self._missing = size - self._size  # bytes that somebody has cut off
         self._end_offset = end_offset
+        self._reach = min(end_offset, base_offset + SEGMENT_OFFSETS_MAX)
         self._window = memoryview(b"")
         self._window_start = 0
         self._floor = base_offset  # where the batch that is held back may begin
@@ -169,7 +174,7 @@ class Survey:
         while position < self._size:
             try:
                 batch = self._header(position)
-                check(batch, position, self._size, 0, self._end_offset)
+                check(batch, position, self._size, 0, self._reach)
             except CorruptDataError as error:
                 if self._held is not None and not self._is_held_valid():  # maybe its length has led us astray
                     position, self._held, self.next_offset = self._held[0], None, self._floor
@@ -244,7 +249,7 @@ class Survey:
     def _resume(self, first: int, position: int, reason: str) -> int:
         """Note damage from `first` on, behind whose last damaged batch at `position` intact ones are searched for."""
         floor = self.next_offset
-        found = next_intact(self._file, position, self._size, base_offset=floor, end_offset=self._end_offset)
+        found = next_intact(self._file, position, self._size, base_offset=floor, end_offset=self._reach)
         end, end_offset = (self._size, self._end_offset) if found is None else (found[0], found[1].base_offset)
         self.damage.append(Damage(position=first, end=end, first_offset=floor, end_offset=end_offset, reason=reason))
         self.next_offset = end_offset

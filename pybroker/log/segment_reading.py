@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import batch_scan
 from pybroker.log.batch_scan import OFFSET_END, CorruptDataError
-from pybroker.log.damage import Damage, Survey
+from pybroker.log.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
 from pybroker.log.entry_file import CorruptIndexError
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ def _close_damage(self: LogSegment) -> None:
 def scan(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
     """Positions and headers of batches from a batch's start on. Raises CorruptDataError, OSError."""
     base_offset = max((one.end_offset for one in self.damage if one.end <= position), default=self.base_offset)
-    return batch_scan.scan(self.file, position, self.size, base_offset=base_offset, end_offset=self.end_offset)
+    end_offset = min(self.end_offset, self.base_offset + SEGMENT_OFFSETS_MAX)
+    return batch_scan.scan(self.file, position, self.size, base_offset=base_offset, end_offset=end_offset)
 
 
 def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:

@@ -22,7 +22,12 @@ CORPUS = Path(__file__).parent / "corpus"
 def seeds(target: str) -> list[bytes]:
     """Those of a target, always in the same order."""
     made = {"frames": _frames, "batches": _batches, "segments": _segments}[target]
-    return [*made(), *(one.read_bytes() for one in sorted((CORPUS / target).glob("*")))]
+    return [*made(), *corpus(target)]
+
+
+def corpus(target: str) -> list[bytes]:
+    """What once was a fault."""
+    return [one.read_bytes() for one in sorted((CORPUS / target).glob("*"))]
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
