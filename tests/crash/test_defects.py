@@ -112,9 +112,12 @@ def _snapshot_not_durable() -> Any:
     return mock.patch.object(ProducerState, "snapshot_to_sync", new=None)
 
 
-RECORDS = Plan(is_away=False, kinds=frozenset({"create", "produce", "retry", "delete records", "rest", "long rest"}))
+RECORDS = Plan(is_away=False, share=0.05, kinds=frozenset({"create", "produce", "retry", "delete records", "rest", "long rest"}))
 FLUSHED = Plan(
-    is_away=False, settings={"flush.messages": "1", "segment.bytes": "250"}, kinds=frozenset({"create", "produce", "rest"})
+    is_away=False,
+    share=0.05,
+    settings={"flush.messages": "1", "segment.bytes": "250"},
+    kinds=frozenset({"create", "produce", "rest"}),
 )
 TOPICS = Plan(
     is_away=False,
@@ -127,6 +130,7 @@ TOPICS = Plan(
 )
 COMPACTION = Plan(
     is_away=False,
+    share=0.03,
     kinds=frozenset({"create", "produce", "long rest"}),
     settings={"cleanup.policy": "compact", "segment.bytes": "250"},
     fault=errno.EIO,
