@@ -146,6 +146,8 @@ class Claims:
             directory.lock()
             if directory.properties is None or not directory.properties.is_complete:
                 self._write(directory)
+            else:
+                directory.sync_names()  # a process that was killed may have made the file, and not its name durable
             checkpoint.remove_temporary_files(filesystem, directory.path)
         except BlockingIOError as error:
             raise LogDirectoryInUseError(f"another broker uses the log directory {directory.path}") from error
