@@ -106,7 +106,7 @@ async def _check_partition(
     if partition.high_watermark < end:  # what flush.messages asks for is made durable first
         await asyncio.sleep(0.3)  # no pass comes round so soon after a start
     require(partition.high_watermark == end, f"{tp}: high watermark {partition.high_watermark}, the log ends at {end}")
-    _check_epochs(partition, promise, has_hole=_has_hole(kept))
+    _check_epochs(partition, promise, has_hole=_has_hole(kept, end))
     await _check_producers(broker, partition, promise, kept)
     await _check_append(broker, partition)
 
@@ -161,8 +161,10 @@ def lost_ranges(log: Log, promise: Promise) -> tuple[LostRange, ...]:
     return promise.lost + now
 
 
-def _has_hole(kept: list[Batch]) -> bool:
-    return any(one.end_offset != following.first_offset for one, following in itertools.pairwise(kept))
+def _has_hole(kept: list[Batch], end: int) -> bool:
+    return (bool(kept) and kept[-1].end_offset != end) or any(
+        one.end_offset != following.first_offset for one, following in itertools.pairwise(kept)
+    )
 
 
 def _check_epochs(partition: Partition, promise: Promise, *, has_hole: bool) -> None:

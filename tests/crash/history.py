@@ -144,7 +144,8 @@ class History:
             self._note(world, actions, "the end")
         world.disk.faults.clear()
         self._check_points(leg)
-        self._choose_next(leg)
+        # After a failed fsync what memory shows is not on the disk, and no later fsync says so: the machine starts anew too.
+        self._choose_next(leg, has_lost_pages=fault is not None and any(hit.startswith("sync ") for hit in fault.hits))
 
     def _watch(self, world: World, actions: Actions) -> None:
         count = itertools.count()
@@ -190,10 +191,10 @@ class History:
                 raise self._failed(what, point, crash, point.disk) from error
         return model, places
 
-    def _choose_next(self, leg: int) -> None:
+    def _choose_next(self, leg: int, *, has_lost_pages: bool) -> None:
         """Where the next leg begins: at the end, or at some operation of this one."""
         point = self.random.choice([self._points[-1], self.random.choice(self._points)])
-        crash = self.random.choice(list(self._crashes()))
+        crash = self.random.choice(list(self._crashes())[1 if has_lost_pages else 0 :])
         self._model, places = self._start_after(point, crash)
         self._places |= places
         self.told = self.told[: point.number]
