@@ -37,7 +37,8 @@ TEXTS = (
 
 OURS = {
     "cluster.id": "Kafka's is made by a tool before the first start",
-    "metadata.store": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
+    "metadata.store": "our own",
+    "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
