@@ -44,10 +44,11 @@ SEGMENT_SUFFIXES: Final = (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, 
 DAMAGED_SUFFIX: Final = ".damaged"
 
 
-def settle(log: Log) -> None:
-    """Leave nothing but whole segments, whatever the last run was at. Blocks. Raises OSError."""
+def settle(log: Log) -> set[str]:
+    """Leave nothing but whole segments, whatever the last run was at. Returns the names of the files. Blocks. Raises OSError."""
     files = _Files(log)
     if any(name.endswith((*TEMPORARY_SUFFIXES, SWAP_SUFFIX)) for name in files.names):
+        _remove_indexes_of_deleted(files)
         _restore_transactions(log, files)
         _drop_unfinished(files)
         for name in files.ending_in(DATA_SUFFIX + SWAP_SUFFIX):
@@ -58,6 +59,7 @@ def settle(log: Log) -> None:
         files.remove_all(files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX))
         files.sync()  # the data's `.deleted` tells that such an index is not that of other data of the same name
         files.remove_all(files.ending_in(*TEMPORARY_SUFFIXES))
+    return files.names
 
 
 def drop_unfinished(log: Log) -> None:
@@ -94,6 +96,17 @@ class _Files:
         if self._is_dirty:
             self._log.filesystem.sync_directory(self._log.path)
             self._is_dirty = False
+
+
+def _remove_indexes_of_deleted(files: _Files) -> None:
+    """A crash between the renames of a deletion leaves indexes without data; they do not mean that a segment is missing.
+
+    To be called before what is deleted is removed, which tells.
+    """
+    for name in files.ending_in(DATA_SUFFIX + DELETED_SUFFIX):
+        stem = name.removesuffix(DATA_SUFFIX + DELETED_SUFFIX)
+        if stem + DATA_SUFFIX not in files.names and stem + DATA_SUFFIX + SWAP_SUFFIX not in files.names:
+            files.remove_all([index for index in (stem + OFFSET_INDEX_SUFFIX,) if index in files.names])
 
 
 def _restore_transactions(log: Log, files: _Files) -> None:

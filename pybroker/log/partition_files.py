@@ -19,9 +19,7 @@ from pybroker.log.names import offset_of
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import (
     DATA_SUFFIX,
-    DELETED_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
@@ -34,22 +32,9 @@ logger = logging.getLogger(__name__)
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-def remove_indexes_of_deleted(log: Log) -> None:
-    """A crash between the renames of a deletion leaves indexes without data; they do not mean that a segment is missing.
-
-    To be called before what is deleted is removed, which tells. Raises OSError.
-    """
-    names = {entry.name for entry in log.filesystem.list(log.path)}
-    for name in names:
-        stem = name.removesuffix(DATA_SUFFIX + DELETED_SUFFIX)
-        if stem != name and stem + DATA_SUFFIX not in names and stem + DATA_SUFFIX + SWAP_SUFFIX not in names:
-            log.filesystem.remove(f"{log.path}/{stem}{OFFSET_INDEX_SUFFIX}")
-
-
-def open_segments(log: Log) -> None:
-    """Fill `log.segments`. Raises OSError."""
+def open_segments(log: Log, names: set[str]) -> None:
+    """Fill `log.segments`; `names` are those of the files in the log's directory. Raises OSError."""
     filesystem, path = log.filesystem, log.path
-    names = {entry.name for entry in filesystem.list(path) if entry.is_file()}
     data = sorted(name for name in names if name.endswith(DATA_SUFFIX) and offset_of(name) >= 0)
     for name in data:
         log.segments.add(LogSegment.open(filesystem, path, offset_of(name), log.config))

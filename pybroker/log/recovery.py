@@ -56,9 +56,7 @@ def load(
     The offsets are those of this log's last checkpoints, 0 where there is none; the log reached `known_end_offset` once.
     Below `gaps_below` compaction may have left gaps, or nobody knows what was durable.
     """
-    partition_files.remove_indexes_of_deleted(log)
-    leftovers.settle(log)
-    partition_files.open_segments(log)
+    partition_files.open_segments(log, leftovers.settle(log))
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
     log.producers.find_snapshots()
