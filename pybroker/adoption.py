@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMPACT: Final = "compact"
+NOT_NEW: Final = "The metadata store is not new: it has a cluster already, so there is nothing to adopt"
 
 
 class AdoptionError(Exception):
@@ -65,6 +66,7 @@ class Holding:
     """What the directories hold of one topic."""
 
     ids: Counter[TopicId] = field(default_factory=Counter)
+    unnamed: list[tuple[Filesystem, str]] = field(default_factory=list)  # directories of logs without a topic id
     partitions: set[int] = field(default_factory=set)
     is_compacted: bool = False
 
@@ -139,6 +141,8 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
         topic_id = None
     if topic_id is not None:
         holding.ids[topic_id] += 1
+    else:
+        holding.unnamed.append((filesystem, path))
     try:
         epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
         found.largest_epoch = max([found.largest_epoch, *(int(epoch) for epoch, _ in epochs)])
@@ -235,7 +239,12 @@ def _id_of(name: str, holding: Holding) -> TopicId:
 
 
 async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Sequence[TopicImage]) -> None:
-    """Put it into the store. Raises StoreError; AdoptionError when the store is not a new one."""
+    """Put it into the store, and the topics' ids to the logs that have none.
+
+    Raises OSError; StoreError; AdoptionError when the store is not a new one.
+    """
+    if await store.get(CLUSTER_ID_KEY) is not None:
+        raise AdoptionError(NOT_NEW)
     cluster_id = found.cluster_id or config.cluster_id or topic_id_text(names.random_topic_id())
     puts = {CLUSTER_ID_KEY: cluster_id.encode()}
     puts |= {topic_key(topic.name): encode_topic(topic) for topic in topics}
@@ -245,6 +254,9 @@ async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Seque
         puts[directories_key(config.node_id)] = encode_directories(found.known)
     epoch = encode_leader_epoch(found.largest_epoch + 1)
     puts |= {LEADER_EPOCH_KEY: epoch, leader_epoch_floor_key(config.node_id): epoch}
+    for topic in topics:
+        for filesystem, path in found.topics[topic.name].unnamed:
+            checkpoint.write_partition_metadata(filesystem, path, topic.topic_id, sync=True)
     await _commit_first(store, puts)
 
 
@@ -280,4 +292,4 @@ async def set_aside(store: Store | None, config: BrokerConfig, directories: Iter
 async def _commit_first(store: Store, puts: Mapping[str, bytes]) -> None:
     outcome = await store.commit(puts=puts, compare={CLUSTER_ID_KEY: ABSENT})
     if isinstance(outcome, Conflict):
-        raise AdoptionError("The metadata store is not new: it has a cluster already, so there is nothing to adopt")
+        raise AdoptionError(NOT_NEW)

@@ -128,6 +128,21 @@ async def test_ids_and_epochs_are_found_in_batches_where_snapshots_and_checkpoin
     assert controller.image.topics["users"].partitions[0].leader_epoch == 7
 
 
+async def test_logs_without_an_id_get_that_of_their_topic(tmp_path: Path) -> None:
+    """As those of a Kafka before 2.8 that was killed before its first checkpoint: nothing else tells whose they are."""
+    setting = Setting(tmp_path).fill()
+    for name in ("orders-0", "users-0"):
+        (setting.folder_of(name) / "partition.metadata").unlink()
+    for folder in setting.folders:
+        (folder / "recovery-point-offset-checkpoint").unlink()
+    controller = await setting.adopt()
+    image = controller.image
+    assert image.topics["orders"].topic_id == ORDERS
+    for name, topic in (("orders-0", "orders"), ("users-0", "users")):
+        found = checkpoint.read_partition_metadata(FS, str(setting.folder_of(name)))
+        assert found == image.topics[topic].topic_id
+
+
 async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
     setting = Setting(tmp_path).fill()
     checkpoint.write_offsets(FS, f"{setting.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})

@@ -108,10 +108,10 @@ def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId |
     return topic_id
 
 
-def write_partition_metadata(filesystem: Filesystem, directory: str, topic_id: TopicId) -> None:
-    """Name the topic that the directory belongs to."""
+def write_partition_metadata(filesystem: Filesystem, directory: str, topic_id: TopicId, *, sync: bool = False) -> None:
+    """Name the topic that the directory belongs to. Blocks when `sync`."""
     text = f"version: {VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
-    filesystem.replace_file(f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=False)
+    filesystem.replace_file(f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -47,10 +47,10 @@ logger = logging.getLogger(__name__)
 
 
 class FoundLog(NamedTuple):
-    """A partition's directory. `topic_id` is zero where `partition.metadata` is not there or damaged."""
+    """A partition's directory. `topic_id` is zero where nobody wrote one, None where it was lost."""
 
     topic_partition: TopicPartition
-    topic_id: TopicId
+    topic_id: TopicId | None
     directory: LogDirectory
     path: str
 
@@ -132,20 +132,39 @@ class Loader:
             if strays.is_deleted(entry.name):
                 directory.remove_later(self._now_ms, strays.remover(filesystem, entry.path))
             elif (tp := strays.partition_of_future(entry.name)) is not None:
-                self._futures.append(FoundLog(tp, self._read_topic_id(directory, entry.path), directory, entry.path))
+                self._futures.append(FoundLog(tp, self._topic_id_of_log(directory, tp, entry.path), directory, entry.path))
             elif (tp := strays.partition_of(entry.name)) is not None:
-                one = FoundLog(tp, self._read_topic_id(directory, entry.path), directory, entry.path)
+                one = FoundLog(tp, self._topic_id_of_log(directory, tp, entry.path), directory, entry.path)
                 if not self._is_set_aside(one):
                     found.append(one)
         return found
 
-    def _read_topic_id(self, directory: LogDirectory, path: str) -> TopicId:
+    @staticmethod
+    def _topic_id_of_log(directory: LogDirectory, tp: TopicPartition, path: str) -> TopicId | None:
+        """The topic's id, from the checkpoint where its file is not sound; zero for a log that another program left without one.
+
+        None when nothing tells: the first flush of a log makes its file durable, so the log was never flushed, and it may be of
+        an older topic of that name. Raises OSError.
+        """
+        filesystem = directory.filesystem
         try:
-            topic_id = checkpoint.read_partition_metadata(directory.filesystem, path)
+            topic_id = checkpoint.read_partition_metadata(filesystem, path)
+            lost = f"{path}: there is no {checkpoint.PARTITION_METADATA_FILE}"
         except checkpoint.CorruptCheckpointError as error:
-            logger.warning("no topic id: %s", error)  # torn by a crash of the machine; whoever knows the topic sets it
-            topic_id = None
-        return ZERO_TOPIC_ID if topic_id is None else topic_id
+            topic_id, lost = None, str(error)
+        if topic_id is not None:
+            return topic_id
+        recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
+        stored = recovery_points.read().get(tp)
+        if stored is None and not recovery_points.is_damaged:
+            logger.warning("no topic id: %s", lost)
+            return None
+        if stored is None or stored.topic_id == ZERO_TOPIC_ID:
+            logger.warning("no topic id: %s; the log is taken for the topic of its name", lost)
+            return ZERO_TOPIC_ID
+        logger.warning("no topic id: %s; by its checkpoint it is %s", lost, topic_id_text(stored.topic_id))
+        checkpoint.write_partition_metadata(filesystem, path, stored.topic_id)
+        return stored.topic_id
 
     def _is_set_aside(self, found: FoundLog) -> bool:
         """Whether the log is of no partition that the metadata has, and was given up."""
@@ -154,11 +173,12 @@ class Loader:
         expected = self._topic_id_of(found.topic_partition)
         if expected is not None and found.topic_id in (expected, ZERO_TOPIC_ID):
             return False
-        reason = (
-            "belongs to no partition that the metadata has"
-            if expected is None
-            else f"is of topic id {topic_id_text(found.topic_id)}, while the topic is {topic_id_text(expected)} now"
-        )
+        if expected is None:
+            reason = "belongs to no partition that the metadata has"
+        elif found.topic_id is None:
+            reason = "was never flushed and has lost its topic id: it may be of an older topic of that name"
+        else:
+            reason = f"is of topic id {topic_id_text(found.topic_id)}, while the topic is {topic_id_text(expected)} now"
         strays.set_aside(found.directory, found.path, found.topic_partition, reason=reason, now_ms=self._now_ms)
         return True
 
@@ -180,7 +200,8 @@ class Loader:
 
     def _opener(self, found: FoundLog, *, was_clean: bool | None = None) -> Callable[[], Log]:
         """What opens the log, in any thread. Raises OSError."""
-        tp, topic_id, directory, _ = found
+        tp, directory = found.topic_partition, found.directory
+        topic_id = ZERO_TOPIC_ID if found.topic_id is None else found.topic_id
         recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
         recovery_point = recovery_points.offset_for(tp, topic_id)
         start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)

@@ -184,12 +184,13 @@ class ProducerState:
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers that were silent too long and have no open transaction. Returns how many."""
-        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
         return len(expired)
 
-    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+    def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        """Whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""
         return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
@@ -249,7 +250,7 @@ class ProducerState:
                 self.delete_snapshot(offset)
                 continue
             for entry in entries:
-                if not self._is_expired(entry, now_ms):
+                if not self.is_expired(entry, now_ms):
                     self.producers[entry.producer_id] = entry
                     if entry.transaction_first_offset >= 0:
                         self.ongoing[entry.transaction_first_offset] = entry.producer_id

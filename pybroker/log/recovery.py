@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from pybroker.log import leftovers, lost, partition_files, strays
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
+from pybroker.log.compacted_producers import CompactedProducers
 from pybroker.log.damage import Survey, intact_batches, next_intact
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.lost import UNKNOWN
@@ -88,6 +89,7 @@ def load(
 def _recover_from(log: Log, recovery_point: int, gaps_below: int) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
+    compacted = CompactedProducers(log, segments[0].base_offset) if gaps_below else None
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
@@ -98,11 +100,15 @@ def _recover_from(log: Log, recovery_point: int, gaps_below: int) -> None:
                 break
             lost.note(log, next_offset, segment.base_offset, why)
         log.producers.map_end_offset = segment.base_offset
+        if compacted is not None:
+            compacted.bring_back(segment.base_offset)
         log.producers.take_snapshot()
         next_offset, end, reason = _recover_segment(log, segment)
         if reason is not None:
             _give_up(log, segments[index:], end, next_offset, reason)
             break
+    if compacted is not None:
+        compacted.bring_back(next_offset)
 
 
 def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason: str) -> None:
@@ -238,11 +244,17 @@ def _first_record_offset(log: Log) -> int:
 
 
 def _rebuild_epochs(log: Log) -> None:
+    """Where compaction has left a gap before an epoch's first batch, the epoch may have begun anywhere in it.
+
+    It is taken to begin with the gap: a consumer may be told of a truncation that was none, but none is kept from it.
+    """
     logger.warning("rebuilding the leader epochs of %s from its batches", log.topic_partition)
     log.epochs.entries.clear()
+    end_offset = log.segments[0].base_offset
     for segment in log.segments:
         for _, batch in segment.intact(0):
-            log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
+            log.epochs.assign_if_newer(batch.partition_leader_epoch, end_offset)
+            end_offset = batch.next_offset
     log.epochs.write()
 
 

@@ -456,7 +456,10 @@ def test_of_two_copies_that_of_an_older_topic_is_a_stray_however_long(tmp_path: 
 def test_of_two_copies_one_without_a_topic_id_loses(tmp_path: Path) -> None:
     copies = TwoCopies(tmp_path)
     copies.append_to(copies.first, 50)
-    (copies.broker.path(copies.first) / "orders-0" / "partition.metadata").unlink()
+    folder = copies.broker.path(copies.first)
+    (folder / "orders-0" / "partition.metadata").unlink()
+    # As another program writes it, so that the checkpoint does not tell the id either.
+    checkpoint.write_offsets(Filesystem(), str(folder / checkpoint.RECOVERY_POINT_FILE), {TopicPartition("orders", 0): 0})
     assert copies.settled() == (copies.second, 100)
 
 

@@ -13,6 +13,7 @@ from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseErr
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
+from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
@@ -137,6 +138,7 @@ def test_the_log_of_an_older_topic_is_not_taken_for_the_new_one_s(tmp_path: Path
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
     manager.stop()
     (disk.log_path / "partition.metadata").unlink()
+    (tmp_path / (checkpoint.RECOVERY_POINT_FILE + COMPANION_SUFFIX)).unlink()  # as a Kafka before 2.8 leaves it
     manager = started(disk)
     found = manager.get(TP)
     assert found is not None

@@ -117,6 +117,71 @@ def test_a_topic_made_again_is_compacted_from_its_start(tmp_path: Path) -> None:
     again.stop()
 
 
+# --- ids that are lost ---
+
+
+def without_id(disk: Disk, damage: bytes | None) -> LogManager:
+    """A start that finds the log's `partition.metadata` torn (its bytes) or not there (None)."""
+    file = disk.log_path / checkpoint.PARTITION_METADATA_FILE
+    file.unlink() if damage is None else file.write_bytes(damage)
+    manager = disk.manager()
+    manager.start(lambda tp: TOPIC_ID if tp == TP else None)
+    return manager
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"version: 0\ntopic_"])
+def test_a_log_that_was_never_flushed_and_lost_its_id_is_not_taken_for_the_topic_of_its_name(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    """Its first flush would have made the id durable: so the power failed before, and the name may have been made again since."""
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, NEW_ID, disk.config), batch(5))
+    manager.abandon()
+    again = without_id(disk, damage)
+    assert again.get(TP) is None
+    (stray,) = tmp_path.glob("*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    again.abandon()
+
+
+@pytest.mark.parametrize("damage", [None, b""])
+def test_a_lost_id_is_in_the_checkpoint_of_a_log_that_was_flushed(tmp_path: Path, damage: bytes | None) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, TOPIC_ID, disk.config), batch(5))
+    manager.checkpoint()
+    manager.abandon()
+    again = without_id(disk, damage)
+    assert (the_log(again).topic_id, span(the_log(again))) == (TOPIC_ID, (0, 5))
+    assert checkpoint.read_partition_metadata(FS, str(disk.log_path)) == TOPIC_ID
+    again.abandon()
+
+
+def test_the_checkpoint_of_an_older_topic_says_that_the_log_is_its_own(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, NEW_ID, disk.config), batch(5))
+    manager.checkpoint()
+    manager.abandon()
+    again = without_id(disk, b"")
+    assert again.get(TP) is None
+    assert len(list(tmp_path.glob("*-stray"))) == 1
+    again.abandon()
+
+
+@pytest.mark.parametrize("checkpointed", [f"0\n1\n{TP.topic} {TP.partition} 0\n".encode(), b"no checkpoint"])
+def test_a_log_without_id_is_taken_where_another_program_may_have_left_it(tmp_path: Path, checkpointed: bytes) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, NEW_ID, disk.config), batch(5))
+    manager.abandon()
+    (tmp_path / checkpoint.RECOVERY_POINT_FILE).write_bytes(checkpointed)
+    again = without_id(disk, None)
+    assert span(the_log(again)) == (0, 5)
+    again.abandon()
+
+
 # --- checkpoints that cannot be ---
 
 
