@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.log.checkpoint import CorruptCheckpointError, read_entries, write_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pybroker.log.filesystem import Filesystem
 
 UNDEFINED_EPOCH: Final = -1
@@ -67,7 +69,7 @@ class LeaderEpochCache:
         self._leading: EpochEntry | None = None  # of this broker as the leader; after all of `entries`, in both columns
 
     def load(self) -> bool:
-        """Read the file. False when it is damaged: the caller rebuilds the epochs from the data."""
+        """Read the file. False when it is damaged: the caller has to `replace` the entries by those of the data."""
         self.entries, self._leading = [], None
         try:
             entries = [EpochEntry(int(e), int(s)) for e, s in read_entries(self._filesystem, self.path, fields=2)]
@@ -78,6 +80,13 @@ class LeaderEpochCache:
         for entry in entries:
             self._insert(entry)
         return True
+
+    def replace(self, entries: Iterable[EpochEntry]) -> None:
+        """Take these entries for all there are, in the file at once: one with a part of them would look sound to a start."""
+        self.entries, self._leading = [], None
+        for entry in entries:
+            self._insert(entry)
+        self.write()
 
     @property
     def latest_epoch(self) -> int:
@@ -174,8 +183,7 @@ class LeaderEpochCache:
 
     def clear(self) -> None:
         """Forget everything."""
-        self.entries, self._leading = [], None
-        self.write()
+        self.replace(())
 
     def write(self) -> None:
         """Bring the entries into the file, not yet durable. Raises OSError: what changed holds all the same, in memory."""

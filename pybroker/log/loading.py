@@ -198,8 +198,8 @@ class Loader:
         else:
             logger.info("%s: no logs yet", directory.path)
 
-    def _opener(self, found: FoundLog, *, was_clean: bool | None = None) -> Callable[[], Log]:
-        """What opens the log, in any thread. Raises OSError."""
+    def _opener(self, found: FoundLog, *, is_future: bool = False) -> Callable[[], Log]:
+        """What opens the log, in any thread. Of a future nobody has noted what is durable. Raises OSError."""
         tp, directory = found.topic_partition, found.directory
         topic_id = ZERO_TOPIC_ID if found.topic_id is None else found.topic_id
         recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
@@ -209,9 +209,14 @@ class Loader:
         reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
         known_end_offset = max(reached, default=0)
         cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
-        # The cleaner's entry is durable before its first gap, its offset moves after them: in such a log no gap tells of a loss.
-        gaps_below = OFFSET_END if recovery_points.is_damaged or cleaned is not None else 0
         config = self._config_of(tp.topic)
+        # Our cleaner leaves gaps only below a recovery point that the checkpoint has durably. Kafka's does not see to that, and a
+        # person may have removed the checkpoint; the cleaner's own entry is durable before the first gap.
+        is_ours = recovery_point is not None and recovery_point.is_certain
+        is_foreign = recovery_point is not None and not recovery_point.is_certain
+        may_be_compacted = (
+            is_future or (cleaned is not None and not is_ours) or (is_foreign and "compact" in config.cleanup_policy)
+        )
 
         def work() -> Log:
             if directory.is_offline:
@@ -222,19 +227,20 @@ class Loader:
                 config,
                 directory,
                 self._services,
-                was_clean=directory.was_clean if was_clean is None else was_clean,
+                was_clean=directory.was_clean and not is_future,
                 recovery_point=0 if recovery_point is None else recovery_point.offset,
                 log_start_offset=0 if start_offset is None else start_offset.offset,
                 is_start_offset_certain=start_offset is not None and start_offset.is_certain,
                 known_end_offset=known_end_offset,
-                gaps_below=gaps_below,
+                perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else 0,
+                may_be_compacted=may_be_compacted,
             )
 
         return work
 
-    def _open(self, found: FoundLog, *, was_clean: bool | None = None) -> Log | None:
+    def _open_future(self, found: FoundLog) -> Log | None:
         """The log; None when it cannot be had, which is noted. Raises OSError."""
-        opener = self._opener(found, was_clean=was_clean)
+        opener = self._opener(found, is_future=True)
         try:
             return self._opened(found, opener())
         except Exception as error:
@@ -310,7 +316,7 @@ class Loader:
             name = f"{directory.path}/{tp}"
             directory.filesystem.rename(path, name)
             directory.note_names()
-            log = self._open(found._replace(path=name), was_clean=False)
+            log = self._open_future(found._replace(path=name))
             if log is not None:
                 self.logs[tp] = log
                 # The present log goes only when the copy has its name, so it is gone for another reason, with what it had more.

@@ -177,13 +177,14 @@ class Log:
         log_start_offset: int = 0,
         is_start_offset_certain: bool = True,
         known_end_offset: int = 0,
-        gaps_below: int = 0,
+        perhaps_durable_below: int = 0,
+        may_be_compacted: bool = False,
     ) -> Log:
         """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes.
 
         A log start offset that is not certain is ignored where it lies beyond the log's end. `known_end_offset` is one that
-        this log reached once, by its checkpoints: one that ends before it has lost its end. Below `gaps_below`
-        a gap between segments is no loss: compaction may have left it. Any exception leaves no file open.
+        this log reached once, by its checkpoints: one that ends before it has lost its end. A gap above the recovery point ends
+        the log, but below `perhaps_durable_below`, and one that compaction may have left. Any exception leaves no file open.
         """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
@@ -194,7 +195,8 @@ class Log:
                 log_start_offset=log_start_offset,
                 is_start_offset_certain=is_start_offset_certain,
                 known_end_offset=known_end_offset,
-                gaps_below=gaps_below,
+                perhaps_durable_below=perhaps_durable_below,
+                may_be_compacted=may_be_compacted,
             )
             log.lost.sort(key=lambda one: one.first_offset)
             log.flush_state.has_new_names = log.flush_state.are_indexes_behind = not was_clean

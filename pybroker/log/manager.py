@@ -334,7 +334,11 @@ class LogManager:
         """Write recovery points and log start offsets, in a thread."""
         for directory in self.directories:
             if not directory.is_offline and not directory.is_busy_with("checkpoint"):
-                directory.run_pass("checkpoint", [self._write_checkpoints(directory, self._logs_in(directory))])
+                directory.run_pass("checkpoint", [self.checkpoint_work(directory)])
+
+    def checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
+        """What writes a directory's recovery points and log start offsets, in any thread. It blocks, and raises OSError."""
+        return self._write_checkpoints(directory, self._logs_in(directory))
 
     def checkpoint_start_offsets(self) -> None:
         """Write log start offsets, in a thread."""

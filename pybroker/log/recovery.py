@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from pybroker.log import leftovers, lost, partition_files, strays
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
-from pybroker.log.compacted_producers import CompactedProducers
 from pybroker.log.damage import Survey, intact_batches, next_intact
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry
 from pybroker.log.lost import UNKNOWN
 from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
@@ -50,12 +50,14 @@ def load(
     log_start_offset: int,
     is_start_offset_certain: bool = True,
     known_end_offset: int = 0,
-    gaps_below: int = 0,
+    perhaps_durable_below: int = 0,
+    may_be_compacted: bool = False,
 ) -> None:
     """Fill a fresh `Log` from its directory; `log.lost` says what was given up. Blocks. Raises OSError.
 
     The offsets are those of this log's last checkpoints, 0 where there is none; the log reached `known_end_offset` once.
-    Below `gaps_below` compaction may have left gaps, or nobody knows what was durable.
+    Below `perhaps_durable_below` nobody knows what was durable. Above the recovery point a gap is a loss, unless the log
+    `may_be_compacted` there too.
     """
     partition_files.open_segments(log, leftovers.settle(log))
     log.log_start_offset = log_start_offset
@@ -66,10 +68,11 @@ def load(
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if len(log.segments):
         if was_clean:
-            _recover_damaged_end(log, gaps_below)
+            _recover_damaged_end(log)
         else:
             partition_files.settle_overlaps(log)
-            _recover_from(log, recovery_point, gaps_below)
+            durable_below = max(recovery_point, perhaps_durable_below)
+            _recover_from(log, recovery_point, durable_below, may_be_compacted=may_be_compacted)
     _find_end(log, is_start_offset_certain=is_start_offset_certain)
     _note_missing_end(log, known_end_offset)
     is_whole = was_clean and not log.lost
@@ -86,29 +89,24 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: Log, recovery_point: int, gaps_below: int) -> None:
+def _recover_from(log: Log, recovery_point: int, durable_below: int, *, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
-    compacted = CompactedProducers(log, segments[0].base_offset) if gaps_below else None
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
-        if next_offset < segment.base_offset and "compact" not in log.config.cleanup_policy:
+        if next_offset < segment.base_offset and not may_be_compacted:
             why = f"no file has them, and {segment.path} comes next"
-            if next_offset >= max(recovery_point, gaps_below):
+            if next_offset >= durable_below:
                 _end_before(log, segments[index:], next_offset, why)
                 break
             lost.note(log, next_offset, segment.base_offset, why)
         log.producers.map_end_offset = segment.base_offset
-        if compacted is not None:
-            compacted.bring_back(segment.base_offset)
         log.producers.take_snapshot()
         next_offset, end, reason = _recover_segment(log, segment)
         if reason is not None:
             _give_up(log, segments[index:], end, next_offset, reason)
             break
-    if compacted is not None:
-        compacted.bring_back(next_offset)
 
 
 def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason: str) -> None:
@@ -198,7 +196,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
     log.add_segment(log.log_start_offset, log.services.clock.time_ms())
 
 
-def _recover_damaged_end(log: Log, gaps_below: int) -> None:
+def _recover_damaged_end(log: Log) -> None:
     """Nothing may be appended behind damage, after a clean stop neither."""
     active = log.segments.active
     next_offset, end = active.read_end()
@@ -210,13 +208,13 @@ def _recover_damaged_end(log: Log, gaps_below: int) -> None:
             end,
             active.size,
         )
-        _recover_from(log, active.base_offset, gaps_below)
+        _recover_from(log, active.base_offset, active.base_offset)
         return
     try:
         len(active.transaction_index.entries)
     except CorruptIndexError as error:
         logger.warning("%s; it is made anew, though the last stop was clean", error)
-        _recover_from(log, active.base_offset, gaps_below)
+        _recover_from(log, active.base_offset, active.base_offset)
 
 
 def _note_missing_end(log: Log, known_end_offset: int) -> None:
@@ -249,13 +247,14 @@ def _rebuild_epochs(log: Log) -> None:
     It is taken to begin with the gap: a consumer may be told of a truncation that was none, but none is kept from it.
     """
     logger.warning("rebuilding the leader epochs of %s from its batches", log.topic_partition)
-    log.epochs.entries.clear()
+    found: list[EpochEntry] = []
     end_offset = log.segments[0].base_offset
     for segment in log.segments:
         for _, batch in segment.intact(0):
-            log.epochs.assign_if_newer(batch.partition_leader_epoch, end_offset)
+            if batch.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH):
+                found.append(EpochEntry(batch.partition_leader_epoch, end_offset))
             end_offset = batch.next_offset
-    log.epochs.write()
+    log.epochs.replace(found)
 
 
 # --- step 5: producers ---

@@ -114,7 +114,7 @@ class Disk:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         known_end_offset: int = 0,
-        gaps_below: int = 0,
+        may_be_compacted: bool = False,
     ) -> Log:
         return Log.open(
             TP,
@@ -126,7 +126,7 @@ class Disk:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             known_end_offset=known_end_offset,
-            gaps_below=gaps_below,
+            may_be_compacted=may_be_compacted,
         )
 
     def manager(self, **options: object) -> LogManager:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from pybroker.clock import ManualClock
+from pybroker.log import checkpoint
 from pybroker.log.cleaner.cleanable import cleanable
 from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
-from tests.log.support import START_MS, Disk, append, batch
+from pybroker.log.offset_checkpoint import read_stored
+from tests.log.support import START_MS, TP, Disk, Producer, append, batch
+from tests.log.test_cleaner import Setting
 from tests.simulation.disk import SimulatedDisk
 
 Job = tuple[Callable[[], None], Callable[[OSError | None], None]]
@@ -59,3 +63,25 @@ def test_leader_epochs_are_durable_before_a_segment_is_replaced() -> None:
     after = filesystem.fork()
     after.crash()
     assert after.read_file(log.epochs.path) == expected
+
+
+def test_the_recovery_point_is_durable_before_a_segment_is_replaced() -> None:
+    """So that no recovery reads what was cleaned, where a producer may have no batch left and a gap is no loss."""
+    disk = SimulatedDisk(ManualClock(START_MS))
+    disk.make_directory("/d")
+    disk.sync_directory("/")
+    setting = Setting(Path("/d"), filesystem=disk)
+    for number in range(12):
+        append(setting.log, batch(1, size=100, producer=Producer(number)))
+    found: list[int] = []
+
+    def look(kind: str, path: str) -> None:
+        if kind == "rename" and path.partition(" ")[0].endswith(".log.cleaned"):
+            after = disk.fork()
+            after.crash()
+            found.append(read_stored(after, f"/d/{checkpoint.RECOVERY_POINT_FILE}")[TP].offset)
+
+    disk.on_operation = look
+    setting.clean()
+    assert found
+    assert set(found) == {setting.log.segments.active.base_offset}

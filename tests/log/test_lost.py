@@ -13,6 +13,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.kept import records
 from pybroker.log.log import Log
 from pybroker.log.lost import LostRange
+from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
@@ -264,10 +265,14 @@ def test_a_missing_segment_is_noticed_by_its_index_or_by_the_reader(tmp_path: Pa
     assert recovered.log_end_offset == log.log_end_offset
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact", "compacted once"])
-def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, policy: str) -> None:
-    """The disk had written later segments first: what stays is the beginning of what was sent, and the rest is kept aside."""
-    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({"compact" if policy == "compact" else "delete"}))
+@pytest.mark.parametrize("may_be_compacted", [False, True])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, policy: str, *, may_be_compacted: bool) -> None:
+    """The disk had written later segments first: what stays is the beginning of what was sent, and the rest is kept aside.
+
+    Our own cleaner leaves no gap above the recovery point.
+    """
+    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({policy}))
     log = disk.create()
     fill(log, 40)
     ends = {one.base_offset: one.end_offset for one in log.segments}
@@ -279,10 +284,9 @@ def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, 
     log.release()
     path = disk.log_path / f"{base:020d}.log"
     path.write_bytes(path.read_bytes()[:position])
-    gaps_below = first_lost + 1 if policy == "compacted once" else 0
-    recovered = disk.open(recovery_point=log.segments[1].base_offset, gaps_below=gaps_below)
-    if policy != "delete":  # there, a gap may be what compaction has left
-        assert [one.first_offset for one in recovered.lost] == ([] if policy == "compact" else [first_lost])
+    recovered = disk.open(recovery_point=log.segments[1].base_offset, may_be_compacted=may_be_compacted)
+    if may_be_compacted:
+        assert recovered.lost == []
         assert recovered.log_end_offset == log.log_end_offset
         return
     assert [one.base_offset for one in read_batches(recovered)] == [one for one in everything if one < first_lost]
@@ -398,9 +402,23 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
     assert log.epochs.entries[0].start_offset == 0, "it may have begun there: nobody who has to truncate is told that all is well"
 
 
-@pytest.mark.parametrize("damage", ["none", "recovery point", "compacted once"])
-def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_was_durable(tmp_path: Path, damage: str) -> None:
-    disk = Disk(tmp_path, segment_bytes=2000)
+@pytest.mark.parametrize(
+    ("damage", "policy", "ends_at_hole", "is_told"),
+    [
+        ("none", "delete", True, True),
+        ("none", "compact", True, True),
+        ("compacted by ours", "compact", True, True),
+        ("recovery point", "delete", False, True),
+        ("compacted by another", "delete", False, False),
+        ("no recovery point", "compact", False, False),
+        ("recovery point of another", "compact", False, False),
+        ("recovery point of another", "delete", True, True),
+    ],
+)
+def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_was_durable(
+    tmp_path: Path, damage: str, policy: str, *, ends_at_hole: bool, is_told: bool
+) -> None:
+    disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({policy}))
     manager = disk.manager()
     manager.start()
     log = manager.create(TP, TOPIC_ID, disk.config)
@@ -408,10 +426,17 @@ def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_wa
     base, end, hole = log.segments[2].base_offset, log.log_end_offset, log.segments[3].base_offset
     log.recovery_point = log.segments[1].base_offset
     manager.checkpoint()
+    entry = f"0\n1\n{TP.topic} {TP.partition} {end}\n"
+    point = tmp_path / "recovery-point-offset-checkpoint"
     if damage == "recovery point":
-        (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n7\n")
-    elif damage == "compacted once":
-        (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {end}\n")
+        point.write_text("0\n7\n")
+    elif damage == "recovery point of another":
+        (tmp_path / "recovery-point-offset-checkpoint.topic-ids").unlink()
+    elif damage == "compacted by ours":
+        manager.directories[0].checkpoint("cleaner-offset-checkpoint").writer({TP: StoredOffset(TOPIC_ID, end)})()
+    elif damage != "none":
+        (tmp_path / "cleaner-offset-checkpoint").write_text(entry)
+        point.unlink() if damage == "no recovery point" else (tmp_path / f"{point.name}.topic-ids").unlink()
     manager.abandon()
     path = disk.log_path / f"{base:020d}.log"
     path.write_bytes(b"")
@@ -419,8 +444,8 @@ def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_wa
     manager.start()
     recovered = manager.get(TP)
     assert recovered is not None
-    assert (base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]
-    assert recovered.log_end_offset == (base if damage == "none" else end)
+    assert ((base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]) == is_told
+    assert recovered.log_end_offset == (base if ends_at_hole else end)
     manager.abandon()
 
 

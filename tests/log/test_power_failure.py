@@ -116,3 +116,23 @@ def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[int]]]:
     for number, moment in enumerate([*found, used.fork()]):
         for after in crashed(moment, number):
             yield after, records
+
+
+def test_leader_epochs_that_are_made_anew_are_all_there_or_none() -> None:
+    """A crash in the middle leaves a file that is still known to be lost, not one that has a part of them and looks sound."""
+    used = disk()
+    log = (setting := Disk(ROOT, filesystem=used, segment_bytes=300)).create()
+    for epoch in (0, 0, 2, 2, 5, 5):
+        append(log, batch(1, size=100), leader_epoch=epoch)
+    expected = list(log.epochs.entries)
+    log.release()
+    used.write_file(log.epochs.path, b"", sync=True)
+    used.sync_all()
+    copies: list[SimulatedDisk] = []
+    used.on_operation = lambda *_: copies.append(used.fork())
+    point = log.segments.active.base_offset
+    assert setting.open(recovery_point=point).epochs.entries == expected
+    assert len(copies) > 3
+    for copy in copies:
+        copy.kill()
+        assert Disk(ROOT, filesystem=copy, segment_bytes=300).open(recovery_point=point).epochs.entries == expected

@@ -51,7 +51,7 @@ def cleanable(log: Log, first_dirty_offset: int, *, high_watermark: int, now_ms:
     if not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
         first_dirty_offset = log.log_start_offset
     unstable = log.producers.first_unstable_offset
-    stable = min(high_watermark, log.recovery_point)
+    stable = min(high_watermark, log.safe_recovery_point)
     if unstable is not None:
         stable = min(stable, unstable)
     segments = list(log.segments)

@@ -238,7 +238,9 @@ class LogCleaner:
         truncations = log.truncations
         keys, totals = KeyOffsets(self._config().log_cleaner_dedupe_buffer_size), Totals()
         yield lambda: drop_unfinished(log)  # beside it, a start would take what is complete for unfinished too
-        if log.topic_partition not in self._first_dirty:  # durable before the first gap: by it a recovery knows what a gap is
+        # So that no recovery reads what was cleaned: it would take a gap for a loss, and miss producers that have no batch left.
+        yield self._logs.checkpoint_work(log.log_directory)
+        if log.topic_partition not in self._first_dirty:  # then a start knows of gaps also where a person removed that checkpoint
             self._first_dirty[log.topic_partition] = (log.topic_id, log.log_start_offset)
             yield self._checkpoint_work(log.log_directory)
         yield from note_keys(one, keys, CleanedTransactions())
