@@ -57,6 +57,7 @@ from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
+    from pybroker.advertised import Advertised
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
@@ -267,6 +268,7 @@ class BrokerServer:
             make_groups=self._coordinate_groups,
         )
         self.dispatcher = Dispatcher(self.services)
+        by_peer = self._advertised()
         self.server = SocketServer(
             [
                 Listener(
@@ -281,12 +283,23 @@ class BrokerServer:
             self.dispatcher,
             self.memory_pool,
             network_limits(config),
+            tell=None if by_peer is None else by_peer.tell,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         await self.controller.register_broker(self._registration([]))
         bound = await self.server.start()
         await self.controller.register_broker(self._registration(bound))
+        for line in () if by_peer is None else by_peer.lines(bound):
+            logger.info("%s", line)
         return bound
+
+    def _advertised(self) -> Advertised | None:
+        """What tells clients an address by where they come from; None where they are told the one that they connected to."""
+        if not self.config.pybroker_advertised_by_peer:
+            return None
+        from pybroker.advertised import advertised  # noqa: PLC0415  only in containers
+
+        return advertised(self.config)
 
     def _registration(self, bound: list[BoundListener]) -> BrokerRegistration:
         """What clients are told. A listener without an advertised address is left out: they are told what they connected to."""

@@ -1,7 +1,7 @@
 """Encoded answers that can be given again: to the same question, from the same place, about the same image of the cluster.
 
 Idea
-    A Metadata answer follows from the image, from the address that the client came by, and from the bytes of the request. Many
+    A Metadata answer follows from the image, from the address that the client is told, and from the bytes of the request. Many
     clients ask for the same topics, each of them every few minutes, and all of them at once when a leader has moved. So the first
     answer is kept as it was sent, and the next one differs in nothing but the correlation id: it needs no decoding, handling and
     encoding.
@@ -74,4 +74,4 @@ class AnswerMemo:
 
 def question(connection: ConnectionContext, version: int, body: memoryview) -> Question:
     """All that an answer follows from, but for the image. `body` is borrowed."""
-    return version, connection.listener_name, connection.local_host, connection.local_port, body.tobytes()
+    return version, connection.listener_name, connection.told_host, connection.told_port, body.tobytes()

@@ -1,8 +1,9 @@
 """How the cluster's brokers are reached from where a request came in, and what a client may do without an authorizer.
 
 A broker tells the address that is configured for the listener of the client's connection. Without one, it tells the address by
-which the client has just reached it: that one works. Only this broker can do so; another broker without a fixed address for the
-listener is out of the client's reach.
+which the client has just reached it: that one works. In a container it may not, as a published port is another address; what
+such a client is told instead was settled when it connected (docs/design/addresses.md). Only this broker can do so; another broker
+without a fixed address for the listener is out of the client's reach.
 
 Source: KRaftMetadataCache.getAliveEndpoint, AuthHelper.authorizedOperations, AclEntry.supportedOperations.
 """
@@ -47,7 +48,7 @@ class Reach:
 def reach(broker: Broker, context: RequestContext) -> Reach:
     """The brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
     image, connection = broker.controller.image, context.connection
-    key = (Reach, connection.listener_name, connection.local_host, connection.local_port)
+    key = (Reach, connection.listener_name, connection.told_host, connection.told_port)
     known: Reach | None = image.derived.get(key)
     if known is not None:
         return known
@@ -57,7 +58,7 @@ def reach(broker: Broker, context: RequestContext) -> Reach:
         if endpoint is not None:
             nodes.append(Node(broker_id, endpoint.host, endpoint.port, registration.rack))
         elif broker_id == broker.controller.broker_id:
-            nodes.append(Node(broker_id, connection.local_host, connection.local_port, registration.rack))
+            nodes.append(Node(broker_id, connection.told_host, connection.told_port, registration.rack))
     known = image.derived[key] = Reach(tuple(nodes), image.controller_id)
     return known
 

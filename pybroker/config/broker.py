@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pybroker.config.listeners import Endpoint, Listeners, parse_address, parse_connection_overrides, resolve_listeners
+from pybroker.config.listeners import (
+    Endpoint,
+    Listeners,
+    parse_address,
+    parse_connection_overrides,
+    parse_outside,
+    resolve_listeners,
+)
 from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
 
@@ -191,6 +198,8 @@ class BrokerConfig(BaseSettings):
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     producer_purgatory_purge_interval_requests: int
+    pybroker_advertised_by_peer: bool
+    pybroker_advertised_outside: str | None
     pybroker_down_conversion_chunk_bytes: int
     pybroker_down_conversion_eager: bool
     pybroker_down_conversion_padding: str
@@ -262,6 +271,20 @@ class BrokerConfig(BaseSettings):
         return self._listeners().advertised
 
     @property
+    def told_listeners(self) -> frozenset[str]:
+        """Names of the listeners that have no advertised address: their clients are told one that depends on where they are."""
+        if self.advertised_listeners is None:
+            return frozenset(endpoint.listener_name for endpoint in self.endpoints)
+        fixed = {endpoint.listener_name for endpoint in self.advertised_endpoints if endpoint.host}
+        return frozenset(endpoint.listener_name for endpoint in self.endpoints) - fixed
+
+    @property
+    def outside_address(self) -> tuple[str, int] | None:
+        """Host and port of pybroker.advertised.outside, 0 for the port of the listener; None when it is not set."""
+        text = self.pybroker_advertised_outside
+        return None if text is None else parse_outside("pybroker.advertised.outside", text)
+
+    @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port of metrics.listener; None when it is off."""
         return parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
@@ -325,6 +348,24 @@ def _check_together(config: BrokerConfig) -> None:
     config.connection_limits  # noqa: B018  # parsed for its errors, as the two below
     config.metrics_address  # noqa: B018
     config._listeners()
+    _check_outside(config)
+
+
+def _check_outside(config: BrokerConfig) -> None:
+    """That the address for clients outside has an effect, and is that of one listener."""
+    key, address = "pybroker.advertised.outside", config.outside_address
+    if address is None:
+        return
+    text, told = config.pybroker_advertised_outside, sorted(config.told_listeners)
+    if not config.pybroker_advertised_by_peer:
+        raise ConfigError(key, text, "is for a broker in a container; outside of one set advertised.listeners")
+    if not told:
+        raise ConfigError(key, text, "has no effect, as advertised.listeners names every listener: set only one of the two")
+    if address[1] and len(told) > 1:
+        reason = (
+            f"has the port of one listener, but {' and '.join(told)} are without an address: set advertised.listeners instead"
+        )
+        raise ConfigError(key, text, reason)
 
 
 def _check_retention(config: BrokerConfig) -> None:

@@ -4,6 +4,7 @@
     KAFKA_LISTENER_NAME_A__B_C           listener.name.a_b.c      two underscores are one
     KAFKA_X___Y                          x-y                      three are a hyphen
     CLUSTER_ID                           cluster.id, with which the image formats its storage
+    PYBROKER_ADVERTISED                  pybroker.advertised.outside
 
 When only KAFKA_ADVERTISED_LISTENERS is there, the image listens on the same ports of all interfaces, and so do we.
 
@@ -20,6 +21,7 @@ from typing import Final
 
 PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
+ADVERTISED: Final = "PYBROKER_ADVERTISED"
 
 _SCRIPTS: Final = frozenset(
     {
@@ -41,6 +43,8 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, tuple
     found: dict[str, tuple[str, str]] = {}
     if environment.get(CLUSTER_ID):
         found["cluster.id"] = (CLUSTER_ID, environment[CLUSTER_ID])
+    if environment.get(ADVERTISED, "").strip():
+        found["pybroker.advertised.outside"] = (ADVERTISED, environment[ADVERTISED])
     for variable, text in environment.items():
         if variable.startswith(PREFIX) and len(variable) > len(PREFIX) and not is_for_scripts(variable):
             found[property_name(variable)] = (variable, text)

@@ -26,6 +26,9 @@ _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<address>.*)")
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|(?P<host>[^\[\]/:,\s]*)):(?P<port>[0-9]+)", re.ASCII
 )
+_OUTSIDE: Final = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?))(?::(?P<port>[0-9]{1,9}))?", re.ASCII
+)
 _UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, never bound
 
 
@@ -135,6 +138,22 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
 def parse_address(key: str, text: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
     return _address(key, text, text.strip())
+
+
+def parse_outside(key: str, text: str) -> tuple[str, int]:
+    """Host and port of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`; port 0 where there is none. Raises ConfigError."""
+    text = text.strip()
+    match = _OUTSIDE.fullmatch(text)
+    if match is None:
+        raise ConfigError(key, text, "is not HOST or HOST:PORT; an IPv6 address stands in brackets")
+    if match["ipv6"] is not None:
+        _check_ipv6(key, text, match["ipv6"])
+    host = match["ipv6"] or match["host"]
+    if host in _UNSPECIFIED:
+        raise ConfigError(key, text, f"clients cannot connect to {host}")
+    if match["port"] is not None and not 0 < int(match["port"]) <= PORT_MAX:
+        raise ConfigError(key, text, f"port {match['port']} is not between 1 and {PORT_MAX}")
+    return host, int(match["port"] or 0)
 
 
 def _address(key: str, text: str, address: str) -> tuple[str, int]:

@@ -72,6 +72,16 @@ SERVER_SETTINGS: Final = (
         "What clients are told to connect to, in the form of listeners; not set: the address they connected to.",
     ),
     Setting(
+        "pybroker.advertised.by.peer", _B, False,
+        "pybroker's own, for containers: where advertised.listeners says nothing, tell clients that come through a published port"
+        " localhost, and those on the container's networks the address they connected to.",
+    ),
+    Setting(
+        "pybroker.advertised.outside", _S, None,
+        "pybroker's own, with pybroker.advertised.by.peer: HOST[:PORT] for clients outside of the container's networks, instead"
+        " of localhost and the listener's port.",
+    ),
+    Setting(
         "listener.security.protocol.map", _S, ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only PLAINTEXT works so far.",
     ),

@@ -23,6 +23,8 @@ class ConnectionContext:
     `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them. `attributes` is for later
     layers (the state of an authentication), None until the first of them needs it.
+    `told_host` and `told_port` are for the client to connect to, where nothing is advertised by the configuration: by default
+    those that it has connected to.
     """
 
     __slots__ = (
@@ -38,6 +40,8 @@ class ConnectionContext:
         "principal",
         "received_ns",
         "security_protocol",
+        "told_host",
+        "told_port",
     )
 
     def __init__(
@@ -58,6 +62,8 @@ class ConnectionContext:
         self.peer_port = peer_port
         self.local_host = local_host
         self.local_port = local_port
+        self.told_host = local_host
+        self.told_port = local_port
         self.security_protocol = security_protocol
         self.principal = principal
         self.received_ns = 0

@@ -40,6 +40,7 @@ class SocketServer:
         handler: called with each request, in the loop.
         memory_pool: of requests; the server makes it wake its own connections.
         limits: see NetworkLimits.
+        tell: the host and port that a new client shall use; None: those that it has connected to.
         executor: for cold reads; None: the loop's default.
         now_ns: monotonic time in ns.
 
@@ -58,6 +59,7 @@ class SocketServer:
         memory_pool: MemoryPool,
         limits: NetworkLimits,
         *,
+        tell: Callable[[ConnectionContext], tuple[str, int]] | None = None,
         executor: Executor | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -65,6 +67,7 @@ class SocketServer:
         self.handler = handler
         self.memory_pool = memory_pool
         self._limits = limits
+        self._tell = tell
         self.executor = executor
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -174,6 +177,8 @@ class SocketServer:
             counters.connections_refused += 1
             logger.info("Refusing a connection from %s at %s: %s", context.peer_host, context.listener_name, refusal)
             return False
+        local = context.local_host, context.local_port
+        context.told_host, context.told_port = local if self._tell is None else self._tell(context)
         # The listening socket's other options are inherited; this one is not on every system.
         extra("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._last_connection_id += 1

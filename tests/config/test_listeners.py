@@ -7,6 +7,7 @@ from pybroker.config.listeners import (
     Listeners,
     parse_address,
     parse_connection_overrides,
+    parse_outside,
     parse_protocol_map,
     resolve_listeners,
     with_port,
@@ -149,3 +150,42 @@ def test_address_and_its_text() -> None:
     for text in ("", "9100", "a:b", "a:70000", "a:1:2"):
         with pytest.raises(ConfigError, match=r"^k="):
             parse_address("k", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("localhost", ("localhost", 0)),
+        (" localhost:19092 ", ("localhost", 19092)),
+        ("kafka-1.example.org:1", ("kafka-1.example.org", 1)),
+        ("192.168.1.5:65535", ("192.168.1.5", 65535)),
+        ("[fd00::5]", ("fd00::5", 0)),
+        ("[fd00::5]:9092", ("fd00::5", 9092)),
+        ("my_host", ("my_host", 0)),
+    ],
+)
+def test_an_address_for_clients_outside(text: str, address: tuple[str, int]) -> None:
+    assert parse_outside("key", text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        (":9092", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("localhost:", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("localhost:x", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("PLAINTEXT://localhost:9092", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("a:1,b:2", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("fd00::5", "is not HOST or HOST:PORT; an IPv6 address stands in brackets"),
+        ("[fd00:::5]", "'fd00:::5' is not an IPv6 address"),
+        ("0.0.0.0:9092", "clients cannot connect to 0.0.0.0"),
+        ("[::]", "clients cannot connect to ::"),
+        ("localhost:0", "port 0 is not between 1 and 65535"),
+        ("localhost:65536", "port 65536 is not between 1 and 65535"),
+    ],
+)
+def test_an_address_for_clients_outside_that_cannot_be(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_outside("key", text)
+    assert str(raised.value) == f"key={text}: {reason}"

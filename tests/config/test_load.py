@@ -156,3 +156,42 @@ def test_families_are_disjoint_and_hide_no_row() -> None:
 def test_names_that_are_accepted_unread(name: str, prefix: str | None) -> None:
     family = family_of(name)
     assert (family.prefix if family is not None else None) == prefix
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text", "reason"),
+    [
+        ({}, "localhost:19092", "is for a broker in a container; outside of one set advertised.listeners"),
+        (
+            {"pybroker.advertised.by.peer": "true"},
+            "http://localhost",
+            "is not HOST or HOST:PORT; an IPv6 address stands in brackets",
+        ),
+        (
+            {"pybroker.advertised.by.peer": "true", "advertised.listeners": "PLAINTEXT://kafka:9092"},
+            "localhost:19092",
+            "has no effect, as advertised.listeners names every listener: set only one of the two",
+        ),
+        (
+            {
+                "pybroker.advertised.by.peer": "true",
+                "listeners": "PLAINTEXT://:9092,INTERNAL://:29092",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            },
+            "localhost:19092",
+            "has the port of one listener, but INTERNAL and PLAINTEXT are without an address: set advertised.listeners instead",
+        ),
+    ],
+)
+def test_an_address_for_clients_outside_that_says_nothing_is_refused(overrides: dict[str, str], text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(environment={"PYBROKER_ADVERTISED": text}, overrides=overrides)
+    assert str(raised.value) == f"pybroker.advertised.outside={text}: {reason} (from PYBROKER_ADVERTISED)"
+
+
+def test_the_variable_of_the_container_is_an_address_for_clients_outside() -> None:
+    overrides = {"pybroker.advertised.by.peer": "true"}
+    loaded = load(environment={"PYBROKER_ADVERTISED": "localhost:19092"}, overrides=overrides)
+    assert loaded.config.outside_address == ("localhost", 19092)
+    assert load(environment={"PYBROKER_ADVERTISED": " "}, overrides=overrides).config.outside_address is None
+    assert loaded.config.told_listeners == {"PLAINTEXT"}

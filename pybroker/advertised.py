@@ -1,0 +1,138 @@
+"""Tells the clients of a container the address that they can use, where none is configured.
+
+On only with pybroker.advertised.by.peer, which `pybroker container` sets: the entry command of an image knows where it is. What a
+client is told is settled once, when its connection is accepted. The routes are read then, since networks come and go while the
+container runs; that takes about 20 us and no request pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.network.limits import host_and_port
+from pybroker.network.origin import LOCALHOST, Origin, Surroundings, Telling, is_loopback, origin_of
+from pybroker.network.routes import NOWHERE, packed, read_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.network.context import ConnectionContext
+    from pybroker.network.limits import BoundListener
+    from pybroker.network.routes import Routes
+
+logger = logging.getLogger(__name__)
+
+INTERFACES: Final = "sys/class/net"
+PODMAN: Final = "run/.containerenv"
+UID_MAP: Final = "proc/self/uid_map"
+KUBERNETES: Final = "KUBERNETES_SERVICE_HOST"
+_ALL_USERS: Final = ["0", "0", "4294967295"]
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared, never bound
+
+
+class Advertised:
+    """What the clients of the listeners without a configured address are told."""
+
+    def __init__(
+        self,
+        tellings: Mapping[str, Telling],
+        surroundings: Surroundings,
+        routes: Callable[[bool], Routes] = lambda ipv6: read_routes(ipv6=ipv6),
+    ) -> None:
+        """`tellings` is by listener name; `routes` reads those of IPv6 or of IPv4."""
+        self._tellings = tellings
+        self._surroundings = surroundings
+        self._read_routes = routes
+        self._said: set[str] = set()
+
+    def tell(self, connection: ConnectionContext) -> tuple[str, int]:
+        """The host and port for the client of a new connection."""
+        local = (connection.local_host, connection.local_port)
+        telling = self._tellings.get(connection.listener_name)
+        if telling is None or not connection.peer_host:  # advertised by the configuration, or gone already
+            return local
+        if not self._surroundings.has_own_network:
+            return telling.everyone(local)
+        routes = NOWHERE if is_loopback(packed(connection.peer_host)) else self._routes(":" in connection.peer_host)
+        origin = origin_of(connection.peer_host, connection.local_host, routes, self._surroundings)
+        told = telling.address(origin, local, self._surroundings)
+        if origin is Origin.ELSEWHERE and telling.outside is None:
+            self._say_once(
+                "elsewhere",
+                f"A client at {connection.peer_host} is on none of the container's networks and is told {host_and_port(*told)}."
+                " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it comes.",
+            )
+        return told
+
+    def lines(self, bound: Sequence[BoundListener]) -> Iterator[str]:
+        """What is told to whom, for people."""
+        for listener in bound:
+            telling = self._tellings.get(listener.name)
+            if telling is not None:
+                for line in self._lines(telling, listener.port):
+                    yield f"{listener.name}: {line}"
+
+    def _lines(self, telling: Telling, port: int) -> Iterator[str]:
+        outside = None if telling.outside is None else host_and_port(telling.outside[0], telling.outside[1] or port)
+        if not self._surroundings.has_own_network:
+            told = "the address that they connected to" if outside is None else outside
+            yield f"all clients are told {told}, as the network is not this container's alone"
+            return
+        if self._surroundings.has_neighbours:
+            near = ", ".join(str(network) for ipv6 in (False, True) for network in self._routes(ipv6).networks) or "none so far"
+            yield f"clients on the container's networks ({near}) are told the address that they connected to"
+        if outside is None:
+            outside = f"{LOCALHOST}:{port}; for another host or port set PYBROKER_ADVERTISED=HOST:PORT"
+        yield f"clients that come through a published port are told {outside}"
+
+    def _routes(self, ipv6: bool) -> Routes:
+        try:
+            return self._read_routes(ipv6)
+        except FileNotFoundError:  # a system without IPv6
+            return NOWHERE
+        except OSError as error:
+            self._say_once("routes", f"Cannot read the routes, so that no gateway is known: {error}")
+            return NOWHERE
+
+    def _say_once(self, kind: str, line: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            logger.warning("%s", line)
+
+
+def advertised(config: BrokerConfig) -> Advertised:
+    """What the configuration says, where this process is."""
+    tellings = {
+        endpoint.listener_name: Telling(config.outside_address, endpoint.host in _EVERYWHERE)
+        for endpoint in config.endpoints
+        if endpoint.listener_name in config.told_listeners
+    }
+    return Advertised(tellings, look_around(os.environ, os.uname().release))
+
+
+def look_around(environment: Mapping[str, str], kernel: str, root: Path = Path("/")) -> Surroundings:
+    """Where this process is; `root` is for tests.
+
+    A network interface with a device is the host's: what an engine makes for a container has none. The way out of a rootless
+    container is a tunnel, unless it is on a network with others. Podman leaves a file in its containers.
+    """
+    interfaces = [interface for interface in (root / INTERFACES).glob("*") if interface.name != "lo"]
+    is_of_host = any((interface / "device").exists() for interface in interfaces)
+    return Surroundings(
+        has_own_network=not is_of_host and not environment.get(KUBERNETES),
+        has_neighbours=not interfaces or not all((interface / "tun_flags").exists() for interface in interfaces),
+        is_desktop="linuxkit" in kernel,
+        forwards_as_own=(root / PODMAN).exists() and _is_rootless(root / UID_MAP),
+    )
+
+
+def _is_rootless(uid_map: Path) -> bool:
+    """Whether users in here are others outside."""
+    try:
+        return uid_map.read_text("ascii").split() != _ALL_USERS
+    except FileNotFoundError:  # a kernel without user namespaces
+        return False

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pybroker.advertised import Advertised, advertised, look_around
+from pybroker.config.broker import BrokerConfig
+from pybroker.network.context import ConnectionContext
+from pybroker.network.limits import BoundListener
+from pybroker.network.origin import Surroundings, Telling
+from pybroker.network.routes import Network, Routes, packed
+
+BRIDGE = Routes(frozenset({packed("172.17.0.1")}), (Network(packed("172.17.0.0"), 0xFFFF0000),))
+OTHER = Routes(frozenset({packed("172.18.0.1")}), (Network(packed("172.18.0.0"), 0xFFFF0000),))
+
+
+def client(peer: str, listener_name: str = "PLAINTEXT", local: str = "172.17.0.2") -> ConnectionContext:
+    return ConnectionContext(
+        connection_id=1, listener_name=listener_name, peer_host=peer, peer_port=40000, local_host=local, local_port=9092
+    )
+
+
+def teller(telling: Telling | None = None, surroundings: Surroundings | None = None, routes: Routes = BRIDGE) -> Advertised:
+    return Advertised(
+        {"PLAINTEXT": telling or Telling()}, surroundings or Surroundings(), lambda ipv6: Routes() if ipv6 else routes
+    )
+
+
+def test_the_host_and_a_container_are_told_apart() -> None:
+    assert teller().tell(client("172.17.0.1")) == ("localhost", 9092)
+    assert teller().tell(client("172.17.0.3")) == ("172.17.0.2", 9092)
+
+
+def test_a_listener_with_an_advertised_address_is_left_alone() -> None:
+    assert teller().tell(client("172.17.0.1", "EXTERNAL")) == ("172.17.0.2", 9092)
+
+
+def test_a_client_that_is_gone_already_needs_no_address() -> None:
+    assert teller().tell(client("")) == ("172.17.0.2", 9092)
+
+
+def test_a_network_that_is_connected_later_counts_from_then_on() -> None:
+    seen = [BRIDGE, OTHER]
+    one = Advertised({"PLAINTEXT": Telling()}, Surroundings(), lambda _: seen.pop(0))
+    assert one.tell(client("172.18.0.1", local="172.18.0.2")) == ("172.18.0.2", 9092)
+    assert one.tell(client("172.18.0.1", local="172.18.0.2")) == ("localhost", 9092)
+
+
+def test_loopback_needs_no_routes() -> None:
+    def unread(_ipv6: bool) -> Routes:
+        raise AssertionError
+
+    one = Advertised({"PLAINTEXT": Telling()}, Surroundings(), unread)
+    assert one.tell(client("127.0.0.1", local="127.0.0.1")) == ("localhost", 9092)
+
+
+def test_on_the_network_of_the_host_all_are_told_the_same() -> None:
+    shared = Surroundings(has_own_network=False)
+    assert teller(surroundings=shared).tell(client("172.17.0.1")) == ("172.17.0.2", 9092)
+    assert teller(Telling(("kafka", 1)), shared).tell(client("172.17.0.3")) == ("kafka", 1)
+
+
+def test_a_client_from_elsewhere_is_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    one = teller()
+    for _ in range(2):
+        assert one.tell(client("192.168.1.77")) == ("172.17.0.2", 9092)
+    assert [record.message for record in caplog.records] == [
+        (
+            "A client at 192.168.1.77 is on none of the container's networks and is told 172.17.0.2:9092."
+            " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it comes."
+        )
+    ]
+
+
+def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def refused(_ipv6: bool) -> Routes:
+        raise PermissionError(13, "Permission denied", "/proc/net/route")
+
+    one = Advertised({"PLAINTEXT": Telling(("kafka", 1))}, Surroundings(), refused)
+    assert one.tell(client("172.17.0.1")) == one.tell(client("172.17.0.3")) == ("kafka", 1)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "Cannot read the routes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("telling", "surroundings", "lines"),
+    [
+        (
+            Telling(),
+            Surroundings(),
+            [
+                "clients on the container's networks (172.17.0.0/16) are told the address that they connected to",
+                (
+                    "clients that come through a published port are told localhost:9092; for another host or port set"
+                    " PYBROKER_ADVERTISED=HOST:PORT"
+                ),
+            ],
+        ),
+        (
+            Telling(("localhost", 19092)),
+            Surroundings(),
+            [
+                "clients on the container's networks (172.17.0.0/16) are told the address that they connected to",
+                "clients that come through a published port are told localhost:19092",
+            ],
+        ),
+        (
+            Telling(("kafka", 0)),
+            Surroundings(has_neighbours=False),
+            ["clients that come through a published port are told kafka:9092"],
+        ),
+        (
+            Telling(),
+            Surroundings(has_own_network=False),
+            ["all clients are told the address that they connected to, as the network is not this container's alone"],
+        ),
+    ],
+)
+def test_the_start_says_what_is_told_to_whom(telling: Telling, surroundings: Surroundings, lines: list[str]) -> None:
+    bound = [BoundListener(name="PLAINTEXT", host="::", port=9092), BoundListener(name="EXTERNAL", host="::", port=1)]
+    assert list(teller(telling, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
+
+
+def test_only_listeners_without_an_address_are_asked_about() -> None:
+    config = BrokerConfig(
+        pybroker_advertised_by_peer=True,
+        listeners="A://:9092,B://10.0.0.7:9093,C://:9094",
+        advertised_listeners="A://kafka:9092,C://:9094",
+        listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT",
+        inter_broker_listener_name="A",
+        pybroker_advertised_outside="localhost",
+    )
+    assert advertised(config)._tellings == {"B": Telling(("localhost", 0), False), "C": Telling(("localhost", 0), True)}
+
+
+def machine(root: Path, *, interfaces: dict[str, str | None], podman: bool = False, uid_map: str = "0 0 4294967295") -> Path:
+    for name, entry in interfaces.items():
+        folder = root / "sys" / "class" / "net" / name
+        folder.mkdir(parents=True)
+        if entry is not None:
+            (folder / entry).touch()
+    (root / "run").mkdir()
+    if podman:
+        (root / "run" / ".containerenv").touch()
+    (root / "proc" / "self").mkdir(parents=True)
+    (root / "proc" / "self" / "uid_map").write_text(f"{uid_map}\n")
+    return root
+
+
+NONE: dict[str, str | None] = {"lo": None}
+VETH: dict[str, str | None] = {"lo": None, "eth0": None}
+CARD: dict[str, str | None] = {"lo": None, "docker0": None, "eth0": "device"}
+TAP: dict[str, str | None] = {"lo": None, "tap0": "tun_flags"}
+BOTH: dict[str, str | None] = {"lo": None, "eth0": None, "tun0": "tun_flags"}
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "expected"),
+    [
+        (VETH, Surroundings()),
+        (NONE, Surroundings()),
+        (CARD, Surroundings(has_own_network=False)),
+        (TAP, Surroundings(has_neighbours=False)),
+        (BOTH, Surroundings()),
+    ],
+)
+def test_network_interfaces_tell_what_network_it_is(
+    tmp_path: Path, interfaces: dict[str, str | None], expected: Surroundings
+) -> None:
+    assert look_around({}, "6.12.0-amd64", machine(tmp_path, interfaces=interfaces)) == expected
+
+
+def test_kubernetes_publishes_no_ports(tmp_path: Path) -> None:
+    around = look_around({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, "6.12.0", machine(tmp_path, interfaces=VETH))
+    assert around == Surroundings(has_own_network=False)
+
+
+def test_docker_desktop_is_known_by_its_kernel(tmp_path: Path) -> None:
+    assert look_around({}, "6.10.14-linuxkit", machine(tmp_path, interfaces=VETH)) == Surroundings(is_desktop=True)
+
+
+@pytest.mark.parametrize(
+    ("podman", "uid_map", "forwards_as_own"),
+    [(True, "0 1000 1\n1 100000 65536", True), (True, "0 0 4294967295", False), (False, "0 1000 1", False)],
+)
+def test_rootless_podman_is_known_by_its_file_and_its_users(
+    tmp_path: Path, podman: bool, uid_map: str, forwards_as_own: bool
+) -> None:
+    root = machine(tmp_path, interfaces=VETH, podman=podman, uid_map=uid_map)
+    assert look_around({}, "6.12.0", root) == Surroundings(forwards_as_own=forwards_as_own)
+
+
+def test_a_system_without_any_of_these_files(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".containerenv").touch()
+    assert look_around({}, "6.12.0", tmp_path) == Surroundings()
