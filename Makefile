@@ -14,7 +14,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check unit random sanitize integration spark environment clean
+.PHONY: run test check unit random sanitize integration spark containers image container-lock environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -38,10 +38,20 @@ sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under A
 	$(BIN)/python -m tests.sanitize
 
 integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
-	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest integration --ignore integration/containers -n 3 --dist loadfile --no-loadscope-reorder
 
 spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark
+
+containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and run for real; installs what that needs on Debian
+	integration/containers/install.sh
+	$(BIN)/python -m pytest integration/containers
+
+image: $(VENV)/.test  ## the container image, and what it weighs
+	$(BIN)/python -m integration.containers.image build
+
+container-lock: $(VENV)/.containers  ## the images' dependencies anew: the newest versions, pinned with their hashes
+	$(BIN)/python -m integration.containers.lock
 
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place
 	$(COMPILE)
@@ -58,6 +68,10 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 $(VENV)/.test: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
 	touch $@ $(VENV)/.run
+
+$(VENV)/.containers: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark,container-test]'
+	touch $(VENV)/.run $(VENV)/.test $@
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

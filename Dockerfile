@@ -1,0 +1,89 @@
+# The broker as a container image: docs/containers.md. `make image` builds it with Docker (25 or newer) or podman.
+#
+#   docker build --tag pybroker .                               the broker: the last stage
+#   docker build --tag pybroker-clients --target clients .      stock clients, for the examples of docker-compose.yml
+#   docker build --tag pybroker-spark --target spark .          the pipeline's jobs on Spark
+
+FROM python:3.13-slim-trixie AS tools
+# The published base has Python's headers and what makes environments; one whose Python is Debian's has them in packages.
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends gcc libc6-dev \
+      $(python -c "import ensurepip" 2>/dev/null || echo python3-venv) \
+      $(test -e "$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || echo python3-dev) \
+ && rm -rf /var/lib/apt/lists/*
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PIP_PROGRESS_BAR=off
+WORKDIR /build
+COPY container/requirements-build.txt container/
+RUN python -m venv tools \
+ && tools/bin/pip install --quiet --require-hashes --only-binary :all: -r container/requirements-build.txt
+
+FROM tools AS builder
+COPY container/requirements.txt container/
+RUN python -m venv --without-pip /opt/pybroker \
+ && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --require-hashes --no-deps --only-binary :all: \
+      -r container/requirements.txt
+# The native parts first: compiling them takes longest, and they change least.
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pybroker/metrics/*.pyx pybroker/metrics/
+COPY pybroker/protocol/*.pyx pybroker/protocol/
+COPY pybroker/records/*.pyx pybroker/records/
+COPY pybroker/replication/*.pyx pybroker/replication/
+RUN tools/bin/python setup.py --quiet build_ext
+COPY pybroker pybroker
+RUN find pybroker -name '*.pyx' -exec touch --date=2000-01-01 {} + \
+ && tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist . \
+ && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index dist/*.whl
+# Without a compiler an install goes on in pure Python: an image must not.
+RUN for module in $(cd pybroker && find . -name '*.pyx' | sed 's|^\./||; s|/|.|g; s|\.pyx$||'); do \
+      /opt/pybroker/bin/python -I -c "import pybroker.$module" || exit 1; \
+    done \
+ && find /opt/pybroker -name '*.so' -exec strip --strip-unneeded {} +
+
+FROM tools AS clients
+COPY container/requirements-clients.txt container/
+RUN tools/bin/pip install --quiet --require-hashes --only-binary :all: -r container/requirements-clients.txt
+COPY container/examples /examples
+ENV PATH=/build/tools/bin:$PATH
+USER 1000:0
+
+FROM builder AS spark
+COPY container/requirements-spark.txt container/
+# PySpark is published as source only, and needs no compiler.
+RUN tools/bin/pip wheel --quiet --require-hashes --no-deps --no-build-isolation --wheel-dir spark -r container/requirements-spark.txt \
+ && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index spark/*.whl \
+ && rm -r spark
+ENV PATH=/opt/pybroker/bin:$PATH PYBROKER_CACHE_DIR=/opt/pybroker/cache HOME=/tmp
+RUN python -c "from pybroker.pipeline import connector, java; connector.connector_jars(); java.find_java().home()" \
+ && mkdir --mode=0777 /lake
+COPY container/examples /examples
+WORKDIR /lake
+USER 1000:0
+
+FROM python:3.13-slim-trixie AS broker
+LABEL org.opencontainers.image.title="pybroker" \
+      org.opencontainers.image.description="A Kafka-compatible broker in asyncio Python" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.documentation="docs/containers.md" \
+      org.opencontainers.image.base.name="python:3.13-slim-trixie"
+# `nc` is what health checks and entry scripts of compose files wait with; bash is in the base.
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends netcat-openbsd \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
+ && useradd --uid 1000 --gid 0 --home-dir /home/appuser --create-home --shell /bin/bash appuser
+COPY --from=builder /opt/pybroker /opt/pybroker
+COPY container/healthcheck.py /opt/pybroker/
+COPY container/root/ /
+ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH
+# The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
+RUN python -c "import pybroker.cli.start, pybroker.broker, pybroker.config.load, pybroker.cli.logging_setup, pybroker.metrics.exporter"
+# Writable for whatever `user:` a container gets: nobody else sees this folder, and a new volume takes its mode over.
+RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/lib/kafka/data
+USER 1000:0
+WORKDIR /home/appuser
+VOLUME /var/lib/kafka/data
+EXPOSE 9092
+HEALTHCHECK --interval=2s --timeout=3s --start-period=120s --start-interval=250ms --retries=3 \
+  CMD ["/usr/local/bin/python3", "-I", "-S", "/opt/pybroker/healthcheck.py"]
+# A command and no entry point, as the images have it that this one takes the place of: `command: kafka-topics ...` works.
+CMD ["pybroker", "start", "--data-dir", "/var/lib/kafka/data"]

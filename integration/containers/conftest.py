@@ -1,0 +1,36 @@
+"""Fixtures of the container tests: the engine, and the images built once."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.containers import engine as engines
+from integration.containers import image as images
+from integration.containers.engine import Engine
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine of this machine; without one, its tests are skipped."""
+    found = engines.find()
+    if found is None:
+        pytest.skip(
+            "no container engine: neither a Docker daemon nor podman is there (`make containers` installs podman on Debian)"
+        )
+    return found
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """The broker's image, built from this checkout."""
+    return images.build(engine)
+
+
+@pytest.fixture(scope="session")
+def clients_image(engine: Engine) -> str:
+    return images.build(engine, "clients")
+
+
+@pytest.fixture(scope="session")
+def spark_image(engine: Engine) -> str:
+    return images.build(engine, "spark")

@@ -1,0 +1,25 @@
+#!/bin/sh
+# What the container tests need on Debian: an engine, unless Docker's daemon answers, what makes the base image, and Prometheus.
+set -eu
+
+wanted="prometheus"
+if ! docker info >/dev/null 2>&1; then
+    wanted="$wanted podman runc netavark aardvark-dns iptables uidmap slirp4netns fuse-overlayfs debootstrap"
+fi
+missing=""
+for package in $wanted; do
+    dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+echo "installing$missing"
+# Nothing that is installed here is to run by itself: no Prometheus, no timers.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086
+apt-get install -y -qq --no-install-recommends $missing >/dev/null

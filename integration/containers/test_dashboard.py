@@ -1,0 +1,101 @@
+"""The dashboard asks for what the broker has: Debian's Prometheus scrapes a real one, and answers every query of the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kafka_peer import free_port
+from integration.broker import BrokerProcess
+from integration.clients import KafkaPython, create_topic
+from integration.containers.engine import ROOT
+from integration.samples import varied
+
+DASHBOARD = ROOT / "container/grafana/dashboards/pybroker.json"
+CONFIGURATION = ROOT / "container/prometheus/prometheus.yml"
+TIMEOUT_S = 60
+PAUSE_S = 0.2
+UP = "min(count_over_time(up[1m])) >= 3 and min(up) == 1"
+
+
+class Prometheus:
+    """One that scrapes what the file of docker-compose.yml says, but every half second, and the test's broker."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self.port = free_port()
+        text = CONFIGURATION.read_text()
+        assert "kafka:9404" in text
+        assert "scrape_interval: 5s" in text
+        configuration = folder / "prometheus.yml"
+        configuration.write_text(text.replace("kafka:9404", target).replace("scrape_interval: 5s", "scrape_interval: 500ms"))
+        options = [f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+        with (folder / "prometheus.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", *options, f"--web.listen-address=127.0.0.1:{self.port}"], stdout=log, stderr=log
+            )
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an instant query has now. Raises urllib.error.HTTPError when Prometheus refuses it."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            answer = json.load(response)
+        assert answer["status"] == "success", answer
+        return list(answer["data"]["result"])
+
+    def wait_for(self, expression: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                if self.query(expression):
+                    return
+            except OSError:
+                assert self.process.poll() is None, "prometheus ended"
+            assert time.monotonic() < deadline, expression
+            time.sleep(PAUSE_S)
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> Iterator[Prometheus]:
+    """Scrapes a broker that clients have used, and goes on using while it is scraped."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("no prometheus (`make containers` installs Debian's)")
+    target = f"127.0.0.1:{free_port()}"
+    broker = start_broker({"metrics.listener": target})
+    create_topic(broker.bootstrap, "measured", 2)
+    client = KafkaPython()
+    client.produce(broker.bootstrap, "measured", varied(20))
+    server = Prometheus(tmp_path, target)
+    try:
+        server.wait_for("up == 1")
+        client.produce(broker.bootstrap, "measured", varied(20))
+        assert len(client.consume(broker.bootstrap, "measured", 40)) == 40
+        client.produce(broker.bootstrap, "measured", varied(20))
+        server.wait_for(UP)
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait(TIMEOUT_S)
+
+
+def queries() -> list[tuple[str, str]]:
+    """Title and expression of all that the dashboard draws."""
+    board = json.loads(DASHBOARD.read_text())
+    return [(panel["title"], target["expr"]) for panel in board["panels"] for target in panel.get("targets", [])]
+
+
+def test_every_query_of_the_dashboard_has_numbers(prometheus: Prometheus) -> None:
+    assert len(queries()) > 20
+    empty = [(title, expression) for title, expression in queries() if not prometheus.query(expression)]
+    errors_only = [(title, expression) for title, expression in empty if title == "Error codes, by API"]
+    assert empty == errors_only, "these panels show nothing"
+    for _, expression in errors_only:  # no error was answered: it shows nothing, but asks for what there is
+        assert prometheus.query(expression.replace('{error!="NONE"}', ""))

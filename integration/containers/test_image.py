@@ -1,0 +1,43 @@
+"""The image as it lies there: its size, what it is said to be, and what is in it."""
+
+from __future__ import annotations
+
+from integration.containers.containers import CHECK, DATA
+from integration.containers.engine import ROOT, Engine
+from integration.containers.image import MB, sizes
+
+COMPRESSED_MB_MAX = 80
+
+
+def test_it_is_small(engine: Engine, image: str) -> None:
+    compressed, unpacked = sizes(engine, image)
+    print(f"{compressed / MB:.1f} MB to pull (gzip), {unpacked / MB:.1f} MB unpacked")
+    assert compressed / MB <= COMPRESSED_MB_MAX
+
+
+def test_it_says_what_it_is_and_runs_as_nobody_special(engine: Engine, image: str) -> None:
+    config = engine.inspect("image", image)["Config"]
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert config["User"] == "1000:0"
+    assert list(config["Volumes"]) == [DATA]
+    assert "9092/tcp" in config["ExposedPorts"]
+    assert not config.get("Entrypoint"), "a command like kafka-topics would be taken for its arguments"
+
+
+def test_its_health_check_asks_every_two_seconds_and_starts_no_cli(engine: Engine, image: str) -> None:
+    found = engine.inspect("image", image)
+    check = found["Healthcheck"] if engine.is_podman else found["Config"]["Healthcheck"]
+    assert check["Test"] == ["CMD", *CHECK]
+    assert check["Interval"] == 2_000_000_000
+
+
+def test_it_has_a_newer_python_the_native_parts_bash_and_nc(engine: Engine, image: str) -> None:
+    script = (
+        "import sys, importlib; assert sys.version_info > (3, 12), sys.version\n"
+        "for name in sys.argv[1:]: assert importlib.import_module(name).__file__.endswith('.so'), name"
+    )
+    sources = [path.relative_to(ROOT) for path in sorted(ROOT.glob("pybroker/**/*.pyx"))]
+    assert sources
+    modules = [str(path.with_suffix("")).replace("/", ".") for path in sources]
+    engine.run("run", "--rm", image, "/opt/pybroker/bin/python", "-c", script, *modules)
+    engine.run("run", "--rm", image, "bash", "-c", "command -v nc pybroker && ! command -v gcc")
