@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
     "config": "pybroker.cli.config_command",
     "directories": "pybroker.cli.directories_command",
+    "doctor": "pybroker.cli.doctor_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
 }

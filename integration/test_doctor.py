@@ -1,0 +1,246 @@
+"""`pybroker doctor` beside pybroker, Apache Kafka, and what may be at a port instead of them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kafka_peer import classpath
+from integration.broker import BrokerProcess
+from integration.kafka_tools import java
+
+SILENCE_S = "0.5"
+
+
+def doctor(address: str) -> tuple[int, list[str]]:
+    """The exit code and the lines of a run."""
+    command = [sys.executable, "-m", "pybroker", "doctor", address, "--timeout", SILENCE_S]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def cluster_line(lines: list[str]) -> str:
+    return next(line for line in lines if " responds: cluster " in line)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    one = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    one.start()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def test_a_broker_that_works(broker: BrokerProcess) -> None:
+    code, lines = doctor(f"localhost:{broker.port}")
+    assert (code, lines[-1]) == (0, f"A client on this machine works with localhost:{broker.port}.")
+    assert "pybroker responds" in cluster_line(lines)
+    assert ", broker 1," in cluster_line(lines)
+
+
+def test_a_name_that_only_a_containers_network_knows(tmp_path: Path) -> None:
+    one = BrokerProcess(tmp_path, {"advertised.listeners": "PLAINTEXT://kafka.invalid:9092"})
+    one.start()
+    try:
+        code, lines = doctor(one.bootstrap)
+    finally:
+        one.close()
+    assert code == 1
+    assert "Broker 1 is advertised as kafka.invalid:9092" in lines
+    assert lines[-1].startswith(
+        "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
+    )
+    assert f"to {one.bootstrap}, which works from here" in lines[-1]
+
+
+def test_an_advertised_address_of_another_cluster(tmp_path: Path, broker: BrokerProcess) -> None:
+    one = BrokerProcess(tmp_path, {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker.port}"})
+    one.start()
+    try:
+        code, lines = doctor(one.bootstrap)
+    finally:
+        one.close()
+    assert code == 1
+    assert "but another cluster responds there" in lines[-1]
+
+
+def test_nothing_listens() -> None:
+    port = free_port()
+    code, lines = doctor(f"127.0.0.1:{port}")
+    assert code == 1
+    assert lines[-1].startswith(f"127.0.0.1:{port} refuses the connection. Nothing listens at that port")
+
+
+class _Page(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (its name)
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+
+def test_a_web_server() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            code, lines = doctor(f"127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert code == 1
+    assert lines[-1].startswith(f"There is a web server at 127.0.0.1:{server.server_port}.")
+
+
+@contextlib.contextmanager
+def accepting(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server that does `serve` with each connection; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def run() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                serve(connection)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_port_that_closes_connections() -> None:
+    with accepting(lambda connection: connection.close()) as port:
+        code, lines = doctor(f"127.0.0.1:{port}")
+    assert code == 1
+    assert lines[-1].startswith(f"There is something that closes the connection at once at 127.0.0.1:{port}.")
+
+
+def test_a_port_that_says_nothing() -> None:
+    kept: list[socket.socket] = []
+    with accepting(kept.append) as port:
+        code, lines = doctor(f"127.0.0.1:{port}")
+    for connection in kept:
+        connection.close()
+    assert code == 1
+    assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
+
+
+def _garbage(connection: socket.socket) -> None:
+    connection.sendall(b"220 mail.example ESMTP\r\n")
+    connection.recv(1024)
+    connection.close()
+
+
+def test_a_server_of_another_protocol() -> None:
+    with accepting(_garbage) as port:
+        code, lines = doctor(f"127.0.0.1:{port}")
+    assert code == 1
+    assert lines[-1].startswith(f"There is a server that does not speak Kafka's protocol at 127.0.0.1:{port}.")
+
+
+class Kafka:
+    """Apache Kafka with a listener for each thing that can be wrong with one. `ports` is by listener name."""
+
+    NAMES = ("PLAINTEXT", "NAMED", "WRONG", "LOGIN", "SECRET")
+
+    def __init__(self, folder: Path, wrong_port: int) -> None:
+        self.ports = dict(zip(self.NAMES, _free_ports(len(self.NAMES)), strict=True))
+        keystore = folder / "keystore.jks"
+        keytool = [str(Path(java()).resolve().with_name("keytool")), "-genkeypair", "-keyalg", "RSA", "-alias", "kafka"]
+        identity = ["-dname", "CN=localhost", "-storepass", "changeit", "-keypass", "changeit", "-keystore", str(keystore)]
+        subprocess.run([*keytool, *identity], check=True, capture_output=True)
+        advertised = {**{name: f"127.0.0.1:{port}" for name, port in self.ports.items()}}
+        advertised |= {"NAMED": "kafka.invalid:9092", "WRONG": f"127.0.0.1:{wrong_port}"}
+        controller = _free_ports(1)[0]
+        listeners = [f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()]
+        login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+        overrides = {
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,NAMED:PLAINTEXT,WRONG:PLAINTEXT,LOGIN:SASL_PLAINTEXT,SECRET:SSL"
+            ),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.login.plain.sasl.jaas.config": login,
+            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.password": "changeit",
+        }
+        self.command = [sys.executable, "-m", "benchmarks.kafka_peer", "start", "--data-dir", str(folder / "data")]
+        self.command += ["--port", str(self.ports["PLAINTEXT"])]
+        for name, value in overrides.items():
+            self.command += ["--override", f"{name}={value}"]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(one.getsockname()[1]) for one in taken]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Iterator[Kafka]:
+    java()
+    if shutil.which("mvn") is None:
+        pytest.skip("Apache Kafka is brought by Maven (mvn), which is not installed")
+    classpath()
+    one = Kafka(tmp_path_factory.mktemp("kafka"), broker.port)
+    process = subprocess.Popen(one.command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("READY ")
+        yield one
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("listener", "code", "verdict"),
+    [
+        ("PLAINTEXT", 0, "A client on this machine works with 127.0.0.1:{port}."),
+        (
+            "NAMED",
+            1,
+            (
+                "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
+                " Set the broker's advertised.listeners to 127.0.0.1:{port}, which works from here;"
+            ),
+        ),
+        ("WRONG", 1, "The broker tells clients to use 127.0.0.1:{wrong}, but another cluster responds there ("),
+        ("LOGIN", 1, "There is a broker that wants a login (SASL) at 127.0.0.1:{port}."),
+        ("SECRET", 1, "There is a server that speaks TLS at 127.0.0.1:{port}."),
+    ],
+)
+def test_apache_kafka(kafka: Kafka, broker: BrokerProcess, listener: str, code: int, verdict: str) -> None:
+    port = kafka.ports[listener]
+    found, lines = doctor(f"127.0.0.1:{port}")
+    assert found == code
+    assert lines[-1].startswith(verdict.format(port=port, wrong=broker.port))
+    if listener == "PLAINTEXT":
+        assert "Apache Kafka responds" in cluster_line(lines)
+        assert ", broker 1," in cluster_line(lines)

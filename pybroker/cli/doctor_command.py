@@ -1,0 +1,38 @@
+"""`pybroker doctor`."""
+
+from __future__ import annotations
+
+import functools
+
+import click
+
+PORT_MAX = 65535
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not bare or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT")
+    if ":" in bare and not (host.startswith("[") and host.endswith("]")):
+        raise click.BadParameter(f"{text!r} is not HOST:PORT; an IPv6 address stands in brackets")
+    if "," in bare or "/" in bare:
+        raise click.BadParameter(f"{text!r} is not one HOST:PORT")
+    return bare, int(port)
+
+
+@click.command("doctor")
+@click.argument("address", metavar="HOST:PORT", callback=_address)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for each step."
+)
+def command(address: tuple[str, int], timeout_s: float) -> None:
+    """Say why a client on this machine can or cannot use the broker at HOST:PORT.
+
+    The broker may be pybroker or Apache Kafka. The exit code is 0 when a client would work, 1 when not.
+    """
+    from pybroker.doctor.examine import examine  # noqa: PLC0415  (only when it runs)
+    from pybroker.doctor.look import look  # noqa: PLC0415
+
+    if not examine(*address, functools.partial(look, timeout_s=timeout_s), click.echo):
+        raise click.exceptions.Exit(1)

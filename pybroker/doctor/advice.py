@@ -1,0 +1,127 @@
+"""What was found, in words: a line for each fact, then what to change, and whether a client would work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.doctor.findings import Failure, Instead, Software
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pybroker.doctor.findings import Answer, Broker, Look
+
+
+def facts(found: Look) -> Iterator[str]:
+    """A line for each fact about an address."""
+    if found.unresolved:
+        yield f"does not resolve on this machine: {found.unresolved}"
+        return
+    for address, failure in found.attempts:
+        yield f"{address} connects" if failure is None else f"{address} {failure.value}"
+    if found.instead is not None:
+        login = f": {', '.join(found.mechanisms)}" if found.mechanisms else ""
+        yield f"there is {found.instead.value}{login}"
+    if (answer := found.answer) is not None:
+        node = "" if answer.node_id is None else f", broker {answer.node_id}"
+        yield f"{answer.software.value} responds: cluster {answer.cluster_id or 'without an id'}{node}, {answer.apis} APIs"
+
+
+def bootstrap_problem(found: Look) -> str | None:
+    """Why a client gets no metadata there, and what to do; None when it does."""
+    if found.unresolved:
+        return f"The name {found.host} does not resolve on this machine. {_OWN_NAMES}"
+    if not found.connects:
+        return f"{found} {_why(found)}. {_NO_CONNECTION[_failure(found)]}"
+    if found.instead is not None:
+        return f"There is {found.instead.value} at {found}. {_THERE_IS[found.instead]}"
+    assert found.answer is not None
+    if not found.answer.brokers:
+        return f"The broker at {found} tells of no brokers that its clients can reach: it may still be starting."
+    return None
+
+
+def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
+    """Why a client cannot use an advertised broker, and what to change; None when it can."""
+    answer = bootstrap.answer
+    assert answer is not None
+    wrong = _wrong(answer, broker, found)
+    if wrong is None:
+        return None
+    told = f"The broker tells clients to use {broker}" if len(answer.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
+    return f"{told}, {wrong}. {_remedy(bootstrap, broker, answer)}"
+
+
+def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
+    """What to change, or that a client works."""
+    yield from problems
+    if not problems:
+        assert bootstrap.answer is not None
+        several = f" and all {len(bootstrap.answer.brokers)} brokers" if len(bootstrap.answer.brokers) > 1 else ""
+        yield f"A client on this machine works with {bootstrap}{several}."
+
+
+def _wrong(answer: Answer, broker: Broker, found: Look) -> str | None:
+    """What is wrong with an advertised address, to follow "and"-less behind it."""
+    if found.unresolved:
+        return f"and the name {found.host} does not resolve on this machine"
+    if not found.connects:
+        return f"and that {_why(found)}"
+    if found.instead is not None:
+        return f"and there is {found.instead.value}"
+    there = found.answer
+    assert there is not None
+    if there.cluster_id != answer.cluster_id:
+        return f"but another cluster responds there ({there.cluster_id}, not {answer.cluster_id}): clients would use that one"
+    if there.node_id is not None and there.node_id != broker.node_id:
+        return f"but broker {there.node_id} responds there: each broker needs an address of its own"
+    return None
+
+
+def _remedy(bootstrap: Look, broker: Broker, answer: Answer) -> str:
+    is_same = (bootstrap.host, bootstrap.port) == (broker.host, broker.port)
+    if is_same or len(answer.brokers) > 1:
+        value = "an address by which this machine reaches it"
+    else:
+        value = f"{bootstrap}, which works from here"
+    if answer.software is Software.PYBROKER:
+        return (
+            f"Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to {value};"
+            " or run the client on the broker's own network."
+        )
+    return f"Set the broker's advertised.listeners to {value}; or run the client where the advertised address works."
+
+
+def _failure(found: Look) -> Failure:
+    """The failure that says most: who refuses is there."""
+    failures = [failure for _, failure in found.attempts if failure is not None]
+    return min(failures, key=list(Failure).index)
+
+
+def _why(found: Look) -> str:
+    return _failure(found).value
+
+
+_OWN_NAMES = (
+    "A container's name is known only in the networks of that container: from the host use localhost and the published port."
+)
+
+_NO_CONNECTION = {
+    Failure.REFUSED: (
+        "Nothing listens at that port: start the broker, or, if it runs in a container, publish its port (-p 9092:9092)."
+    ),
+    Failure.TIMEOUT: "A firewall is in the way, or the address is one of a network that this machine is not on.",
+    Failure.UNREACHABLE: "There is no route from this machine to that address.",
+}
+
+_THERE_IS = {
+    Instead.TLS: "Set security.protocol=SSL in the client, or use a listener with PLAINTEXT.",
+    Instead.HTTP: "Use the broker's port instead; it is 9092 unless it was changed.",
+    Instead.LOGIN: "Set security.protocol=SASL_PLAINTEXT and a login in the client, or use a listener with PLAINTEXT.",
+    Instead.CLOSED: (
+        "If the port is a container's, the engine has taken the connection and nothing listens inside: the broker is not up yet,"
+        " or another port of it was published."
+    ),
+    Instead.SILENT: "It may be a broker that is overloaded or still starting, or no broker at all.",
+    Instead.OTHER: "Use the broker's port instead; it is 9092 unless it was changed.",
+}

@@ -1,0 +1,93 @@
+"""What was found at an address, as plain data: `look` fills it, `advice` puts it into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pybroker.network.limits import host_and_port
+
+
+class Instead(Enum):
+    """What is at a port that gives no answer in Kafka's protocol; the text goes on "there is"."""
+
+    TLS = "a server that speaks TLS"
+    HTTP = "a web server"
+    LOGIN = "a broker that wants a login (SASL)"
+    CLOSED = "something that closes the connection at once"
+    SILENT = "something that takes the connection and sends nothing"
+    OTHER = "a server that does not speak Kafka's protocol"
+
+
+class Failure(Enum):
+    """Why there is no connection; the text follows the address."""
+
+    REFUSED = "refuses the connection"
+    TIMEOUT = "gives no response"
+    UNREACHABLE = "cannot be reached"
+
+
+class Software(Enum):
+    """Which broker it is, by the settings that it has."""
+
+    PYBROKER = "pybroker"
+    KAFKA = "Apache Kafka"
+    UNKNOWN = "a broker with Kafka's protocol"
+
+
+@dataclass(slots=True, frozen=True)
+class Broker:
+    """A broker as the cluster tells it."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return host_and_port(self.host, self.port)
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What a broker says of itself and of its cluster.
+
+    Attributes:
+        node_id: of the broker that answered, None where it does not tell.
+        cluster_id: None where it has none: Kafka before 0.10.1.
+        apis: how many APIs it serves.
+    """
+
+    software: Software
+    cluster_id: str | None
+    node_id: int | None
+    apis: int
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(slots=True)
+class Look:
+    """What was found at host:port.
+
+    Attributes:
+        unresolved: why the name has no address, empty when it has.
+        attempts: each of its addresses with why there is no connection, None when there is.
+        answer: of the first address with a connection.
+        instead: what is there, where there is no answer.
+        mechanisms: of the login that is wanted.
+    """
+
+    host: str
+    port: int
+    unresolved: str = ""
+    attempts: list[tuple[str, Failure | None]] = field(default_factory=list)
+    answer: Answer | None = None
+    instead: Instead | None = None
+    mechanisms: tuple[str, ...] = ()
+
+    @property
+    def connects(self) -> bool:
+        """Whether one of the addresses does."""
+        return any(failure is None for _, failure in self.attempts)
+
+    def __str__(self) -> str:
+        return host_and_port(self.host, self.port)

@@ -1,0 +1,156 @@
+"""Looks at one address: does its name resolve, does it connect, and what answers there."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, Final
+
+from pybroker.doctor.conversation import ClosedError, Conversation, ConversationError, SilentError
+from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pybroker.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BROKER_RESOURCE: Final = 4
+_OURS: Final = "metadata.store"
+_KAFKAS: Final = "num.io.threads"
+_NODES_MAX: Final = 100  # that are asked about: the broker at hand is most often among the first
+_TLS_ALERT: Final = b"\x15\x03"
+_HTTP: Final = b"HTTP"
+
+
+def look(host: str, port: int, timeout_s: float) -> Look:
+    """What is at host:port. Blocks; each step takes at most `timeout_s`."""
+    found = Look(host, port)
+    try:
+        addresses = list(dict.fromkeys(_addresses(host, port)))
+    except (OSError, UnicodeError) as error:
+        found.unresolved = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return found
+    for family, address in addresses:
+        try:
+            connected = _connect(family, address, timeout_s)
+        except OSError as error:
+            found.attempts.append((address[0], failure_of(error)))
+            continue
+        found.attempts.append((address[0], None))
+        with connected:
+            if found.answer is None and found.instead is None:
+                _converse(found, connected, family, address, timeout_s)
+    return found
+
+
+def failure_of(error: OSError) -> Failure:
+    """What an attempt to connect failed of."""
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return Failure.TIMEOUT
+    return Failure.REFUSED if error.errno == errno.ECONNREFUSED else Failure.UNREACHABLE
+
+
+def instead_of(error: ConversationError) -> Instead:
+    """What is there, going by what came instead of a response."""
+    if error.received.startswith(_TLS_ALERT):
+        return Instead.TLS
+    if error.received.startswith(_HTTP):
+        return Instead.HTTP
+    if isinstance(error, SilentError):
+        return Instead.SILENT
+    return Instead.CLOSED if isinstance(error, ClosedError) and not error.received else Instead.OTHER
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, (str(address[0]), port)) for family, _, _, _, address in found]
+
+
+def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.socket:
+    connected = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connected.settimeout(timeout_s)
+        connected.connect(address)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _converse(found: Look, connected: socket.socket, family: int, address: tuple[str, int], timeout_s: float) -> None:
+    conversation = Conversation(connected)
+    try:
+        conversation.ask_versions()
+    except ConversationError as error:
+        found.instead = instead_of(error)
+        if found.instead in (Instead.CLOSED, Instead.SILENT, Instead.OTHER):
+            found.instead = _probe(family, address, timeout_s) or found.instead
+        return
+    try:
+        found.answer = _answer(conversation)
+    except ConversationError as error:
+        found.mechanisms = _mechanisms(family, address, timeout_s)
+        found.instead = Instead.LOGIN if found.mechanisms else instead_of(error)
+
+
+def _answer(conversation: Conversation) -> Answer | None:
+    metadata = conversation.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    if metadata is None:
+        raise ConversationError("there is no common version of Metadata")
+    brokers = tuple(sorted((Broker(one.node_id, one.host, one.port) for one in metadata.brokers), key=lambda one: one.node_id))
+    node_id, software = _who(conversation, [broker.node_id for broker in brokers])
+    return Answer(
+        software=software,
+        cluster_id=metadata.cluster_id,
+        node_id=node_id,
+        apis=len(conversation.versions),
+        brokers=brokers,
+    )
+
+
+def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | None, Software]:
+    """Which of the nodes the broker at hand is, and what software: a broker tells settings of no other than itself."""
+    resources = [
+        DescribeConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[_OURS, _KAFKAS])
+        for node_id in node_ids[:_NODES_MAX]
+    ]
+    try:
+        answer = conversation.ask(DescribeConfigsRequest(resources=resources))
+    except ConversationError:  # it may be forbidden, in some broker's way; all else is known
+        return None, Software.UNKNOWN
+    for result in () if answer is None else answer.results:
+        names = {config.name for config in result.configs}
+        if result.error_code == ErrorCode.NONE and names:
+            return int(result.resource_name), Software.PYBROKER if _OURS in names else Software.KAFKA
+    return None, Software.UNKNOWN
+
+
+def _mechanisms(family: int, address: tuple[str, int], timeout_s: float) -> tuple[str, ...]:
+    try:
+        with Conversation(_connect(family, address, timeout_s)) as conversation:
+            return conversation.ask_mechanisms()
+    except (OSError, ConversationError):
+        return ()
+
+
+def _probe(family: int, address: tuple[str, int], timeout_s: float) -> Instead | None:
+    """Greets in TLS and in HTTP what did not understand Kafka's protocol."""
+    import ssl  # noqa: PLC0415  (dear, and needed by few)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is asked for its language, not trusted
+    try:
+        with _connect(family, address, timeout_s) as plain, context.wrap_socket(plain):
+            return Instead.TLS
+    except ssl.SSLError as error:
+        if "ALERT" in (error.reason or ""):  # it refuses this client, in TLS
+            return Instead.TLS
+    except OSError:
+        pass  # closed or silent: not TLS
+    try:
+        with _connect(family, address, timeout_s) as plain:
+            plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return Instead.HTTP if plain.recv(len(_HTTP)) == _HTTP else None
+    except OSError:
+        return None

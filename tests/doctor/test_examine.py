@@ -1,0 +1,184 @@
+"""What is said about what was found; each case has its own cluster, as the looks at its addresses show it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.doctor.examine import examine
+from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
+
+CLUSTER = "wn5OPu3oTQSRIInEHe2aBQ"
+
+
+def answer(
+    *brokers: Broker, software: Software = Software.PYBROKER, cluster_id: str = CLUSTER, node_id: int | None = 1
+) -> Answer:
+    return Answer(software=software, cluster_id=cluster_id, node_id=node_id, apis=39, brokers=brokers)
+
+
+def fine(host: str, port: int, *brokers: Broker, **of: object) -> Look:
+    return Look(host, port, attempts=[("10.0.0.7", None)], answer=answer(*brokers, **of))  # type: ignore[arg-type]
+
+
+def failing(host: str, port: int, failure: Failure) -> Look:
+    return Look(host, port, attempts=[("10.0.0.7", failure)])
+
+
+class Machine:
+    """Looks that were prepared, by host and port."""
+
+    def __init__(self, *looks: Look) -> None:
+        self._looks = {(look.host, look.port): look for look in looks}
+        self.lines: list[str] = []
+
+    def examine(self, host: str = "localhost", port: int = 9092) -> bool:
+        return examine(host, port, lambda *address: self._looks[address], self.lines.append)
+
+    @property
+    def verdict(self) -> list[str]:
+        return self.lines[self.lines.index("") + 1 :]
+
+
+LOCAL = Broker(1, "localhost", 9092)
+
+
+def test_a_cluster_that_works() -> None:
+    machine = Machine(fine("localhost", 9092, LOCAL))
+    assert machine.examine()
+    assert machine.lines == [
+        "Bootstrap localhost:9092",
+        "  10.0.0.7 connects",
+        f"  pybroker responds: cluster {CLUSTER}, broker 1, 39 APIs",
+        "Broker 1 is advertised as localhost:9092",
+        "  10.0.0.7 connects",
+        f"  pybroker responds: cluster {CLUSTER}, broker 1, 39 APIs",
+        "",
+        "A client on this machine works with localhost:9092.",
+    ]
+
+
+def test_an_address_that_refuses_beside_one_that_connects_is_no_problem() -> None:
+    found = fine("localhost", 9092, LOCAL)
+    found.attempts = [("::1", Failure.REFUSED), ("127.0.0.1", None)]
+    machine = Machine(found)
+    assert machine.examine()
+    assert machine.lines[1:3] == ["  ::1 refuses the connection", "  127.0.0.1 connects"]
+
+
+def test_a_broker_that_does_not_tell_who_it_is_may_be_the_right_one() -> None:
+    found = fine("localhost", 9092, LOCAL, software=Software.UNKNOWN, node_id=None)
+    machine = Machine(found)
+    assert machine.examine()
+    assert machine.lines[2] == f"  a broker with Kafka's protocol responds: cluster {CLUSTER}, 39 APIs"
+
+
+PUBLISHED = fine("localhost", 19092, LOCAL)
+NAMED = Broker(1, "kafka", 9092)
+OURS = (
+    "Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to localhost:19092, which works from"
+    " here; or run the client on the broker's own network."
+)
+KAFKAS = (
+    "Set the broker's advertised.listeners to localhost:19092, which works from here;"
+    " or run the client where the advertised address works."
+)
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict"),
+    [
+        (
+            [PUBLISHED, failing("localhost", 9092, Failure.REFUSED)],
+            f"The broker tells clients to use localhost:9092, and that refuses the connection. {OURS}",
+        ),
+        (
+            [fine("localhost", 19092, NAMED), Look("kafka", 9092, unresolved="Name or service not known")],
+            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + OURS,
+        ),
+        (
+            [
+                fine("localhost", 19092, NAMED, software=Software.KAFKA),
+                Look("kafka", 9092, unresolved="Name or service not known"),
+            ],
+            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + KAFKAS,
+        ),
+        (
+            [fine("localhost", 19092, NAMED), failing("kafka", 9092, Failure.TIMEOUT)],
+            f"The broker tells clients to use kafka:9092, and that gives no response. {OURS}",
+        ),
+        (
+            [PUBLISHED, fine("localhost", 9092, LOCAL, cluster_id="another")],
+            (
+                "The broker tells clients to use localhost:9092, but another cluster responds there"
+                f" (another, not {CLUSTER}): clients would use that one. {OURS}"
+            ),
+        ),
+        (
+            [PUBLISHED, Look("localhost", 9092, attempts=[("127.0.0.1", None)], instead=Instead.HTTP)],
+            f"The broker tells clients to use localhost:9092, and there is a web server. {OURS}",
+        ),
+    ],
+)
+def test_an_advertised_address_that_does_not_work(looks: list[Look], verdict: str) -> None:
+    machine = Machine(*looks)
+    assert not machine.examine(port=19092)
+    assert machine.verdict == [verdict]
+
+
+def test_each_of_several_brokers_is_looked_at() -> None:
+    one, two, three = Broker(1, "a", 9092), Broker(2, "b", 9092), Broker(3, "c", 9092)
+    brokers = (one, two, three)
+    machine = Machine(fine("a", 9092, *brokers), fine("b", 9092, *brokers, node_id=1), failing("c", 9092, Failure.UNREACHABLE))
+    assert not machine.examine("a")
+    remedy = (
+        "Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to an address by which this machine"
+        " reaches it; or run the client on the broker's own network."
+    )
+    assert machine.verdict == [
+        f"Broker 2 is b:9092, but broker 1 responds there: each broker needs an address of its own. {remedy}",
+        f"Broker 3 is c:9092, and that cannot be reached. {remedy}",
+    ]
+    machine = Machine(*(fine(broker.host, 9092, *brokers, node_id=broker.node_id) for broker in brokers))
+    assert machine.examine("a")
+    assert machine.verdict == ["A client on this machine works with a:9092 and all 3 brokers."]
+
+
+@pytest.mark.parametrize(
+    ("look", "beginning"),
+    [
+        (
+            Look("localhost", 9092, unresolved="No address"),
+            "The name localhost does not resolve on this machine. A container's name",
+        ),
+        (failing("localhost", 9092, Failure.REFUSED), "localhost:9092 refuses the connection. Nothing listens at that port"),
+        (failing("localhost", 9092, Failure.TIMEOUT), "localhost:9092 gives no response. A firewall is in the way"),
+        (failing("localhost", 9092, Failure.UNREACHABLE), "localhost:9092 cannot be reached. There is no route"),
+        (fine("localhost", 9092), "The broker at localhost:9092 tells of no brokers"),
+        *(
+            (
+                Look("localhost", 9092, attempts=[("127.0.0.1", None)], instead=instead),
+                f"There is {instead.value} at localhost:9092.",
+            )
+            for instead in Instead
+        ),
+    ],
+)
+def test_a_bootstrap_address_that_does_not_work(look: Look, beginning: str) -> None:
+    machine = Machine(look)
+    assert not machine.examine()
+    [verdict] = machine.verdict
+    assert verdict.startswith(beginning)
+
+
+def test_the_failure_that_says_most_is_named() -> None:
+    found = Look("localhost", 9092, attempts=[("::1", Failure.UNREACHABLE), ("127.0.0.1", Failure.REFUSED)])
+    machine = Machine(found)
+    assert not machine.examine()
+    assert machine.verdict[0].startswith("localhost:9092 refuses the connection.")
+
+
+def test_the_mechanisms_of_a_login_are_named() -> None:
+    found = Look("h", 1, attempts=[("10.0.0.7", None)], instead=Instead.LOGIN, mechanisms=("PLAIN", "SCRAM-SHA-512"))
+    machine = Machine(found)
+    assert not machine.examine("h", 1)
+    assert "  there is a broker that wants a login (SASL): PLAIN, SCRAM-SHA-512" in machine.lines
