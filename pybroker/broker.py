@@ -17,7 +17,6 @@ import errno
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +31,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.disk_thread import DiskThread
 from pybroker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.leadership import renew_leader_epochs
+from pybroker.lifecycle import Lifecycle
 from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
@@ -85,9 +85,16 @@ class StartError(Exception):
 class BrokerServer:
     """One broker. `start` and `stop` once each, on a running event loop."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None, filesystem: Filesystem | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        filesystem: Filesystem | None = None,
+        lifecycle: Lifecycle | None = None,
+    ) -> None:
         """`filesystem` is where the log directories lie, for tests; the machine's by default."""
         self.config = config
+        self.lifecycle = lifecycle or Lifecycle()
         self.filesystem = filesystem or Filesystem()
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
@@ -150,7 +157,7 @@ class BrokerServer:
         try:
             self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
             bound = await self._open_sockets()
-        except OSError:  # an address in use is no reason to recover the logs at the next start
+        except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
             if self._metrics_server is not None:
                 self._metrics_server.stop()
             await self._close_disks()
@@ -159,6 +166,13 @@ class BrokerServer:
         self._schedule_passes()
         self._register_gauges()
         return bound
+
+    async def groups_loaded(self) -> None:
+        """Wait until the groups of all partitions are loaded, or given up."""
+        if self._groups is not None:
+            loaded = asyncio.Event()
+            self._groups.when_loaded(loaded.set)
+            await loaded.wait()
 
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable.
@@ -287,6 +301,8 @@ class BrokerServer:
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         await self.controller.register_broker(self._registration([]))
+        if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
+            raise StartError(reason)
         bound = await self.server.start()
         await self.controller.register_broker(self._registration(bound))
         for line in () if by_peer is None else by_peer.lines(bound):
@@ -403,7 +419,7 @@ class BrokerServer:
             self.failed.set()
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
     try:
         import uvloop  # noqa: PLC0415  not there on every system
@@ -413,28 +429,31 @@ def run(config: BrokerConfig) -> int:
         loop_factory = uvloop.new_event_loop
     descriptors.allow_many()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        broker, code = runner.run(_serve(config))
+        broker, code = runner.run(_serve(config, lifecycle or Lifecycle()))
         if broker.has_hung_disk:  # the threads that wait for it would be waited for
             logging.shutdown()
             os._exit(1)
         return code
 
 
-async def _serve(config: BrokerConfig) -> tuple[BrokerServer, int]:
-    broker = BrokerServer(config)
+async def _serve(config: BrokerConfig, lifecycle: Lifecycle) -> tuple[BrokerServer, int]:
+    broker = BrokerServer(config, lifecycle=lifecycle)
     bound = await broker.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    first = bound[0]
-    host = "127.0.0.1" if first.host in ("::", "0.0.0.0") else first.host  # noqa: S104  compared, not bound
-    sys.stdout.write(f"READY {f'[{host}]' if ':' in host else host}:{first.port}\n")
-    sys.stdout.flush()
+    announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
     waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
+    await asyncio.wait([announcing, *waiting], return_when=asyncio.FIRST_COMPLETED)
+    bug = announcing.exception() if announcing.done() else None
+    if announcing.done() and bug is None:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in (announcing, *waiting):
         task.cancel()
     logger.info("Stopping")
+    lifecycle.stopping()
     await broker.stop()
+    if bug is not None:
+        raise bug
     return broker, 1 if broker.failed.is_set() else 0

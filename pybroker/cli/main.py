@@ -13,6 +13,7 @@ from pybroker.cli.lazy_group import LazyGroup
 _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
     "config": "pybroker.cli.config_command",
+    "container": "pybroker.cli.container_command",
     "directories": "pybroker.cli.directories_command",
     "doctor": "pybroker.cli.doctor_command",
     "spark": "pybroker.cli.spark_command",

@@ -13,10 +13,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
+
+if TYPE_CHECKING:
+    from pybroker.config.load import Loaded
+    from pybroker.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +51,7 @@ def command(
     CONFIG is a properties file; without one, all properties have their defaults. Properties also come from KAFKA_* environment
     variables, which win over the file, and from the options, which win over both.
     """
-    gc.disable()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop_while_starting)  # until the broker runs and has its own
+    prepare()
     properties = properties_of(overrides, "--override")
     if data_dir is not None:
         if not data_dir.strip():
@@ -59,6 +62,15 @@ def command(
     exit_code = _run(file=config, port=port, properties=properties, levels=levels, log_format=log_format, log_config=log_config)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
+
+
+def prepare() -> None:
+    """First of all: importing is fast, and a signal ends the process, until the broker runs and has handlers of its own."""
+    gc.disable()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop_while_starting)
+    # Looking for pydantic's plugins opens the metadata of every installed package; the broker has none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _stop_while_starting(_number: int, _frame: object) -> None:
@@ -75,8 +87,6 @@ def _run(
     log_format: str | None,
     log_config: Path | None,
 ) -> int:
-    # Looking for pydantic's plugins opens the metadata of every installed package; the broker has none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
     from pybroker.config.load import ConfigFileError, load, read_properties  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
@@ -86,6 +96,11 @@ def _run(
         loaded = load(file=file, environment=os.environ, overrides=properties, port=port)
     except (ConfigError, ConfigFileError) as error:
         raise ConfigurationError(str(error)) from error
+    return serve(loaded)
+
+
+def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
+    """Run a broker with this configuration until a signal, and return the exit code. Raises RunError."""
     for line in loaded.warnings:
         logger.warning("%s", line)
     for line in loaded.notices:
@@ -96,7 +111,7 @@ def _run(
     gc.freeze()
     gc.enable()
     try:
-        return pybroker.broker.run(loaded.config)
+        return pybroker.broker.run(loaded.config, lifecycle)
     except pybroker.broker.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:

@@ -53,14 +53,20 @@ def load(
 
     Raises ConfigFileError for a file that cannot be read, ConfigError for a value that cannot be used.
     """
-    sources = [
-        _without_nulls({name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()}),
-        _without_nulls(properties_of_environment(environment or {})),
-        _without_nulls(_of_file(file) if file is not None else {}),
-    ]
-    merged: dict[str, tuple[str, str]] = {}
-    for source in reversed(sources):
-        merged.update(source)
+    return load_texts(
+        [
+            {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
+            properties_of_environment(environment or {}),
+            texts_of_file(file) if file is not None else {},
+        ],
+        port=port,
+    )
+
+
+def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
+    """The configuration from these properties, strongest first. Raises ConfigError."""
+    sources = [_without_nulls(source) for source in texts]
+    merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
     layers = [_values(source) for source in sources]
     if port is not None:
@@ -71,6 +77,14 @@ def load(
         raise _with_origin(error, origins.get(error.key)) from None
     warnings, notices = _remarks(merged, config)
     return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices))
+
+
+def merge(texts: Iterable[Texts]) -> Texts:
+    """What these sources say together, strongest first."""
+    merged: dict[str, tuple[str, str]] = {}
+    for source in reversed([_without_nulls(source) for source in texts]):
+        merged.update(source)
+    return merged
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -89,7 +103,8 @@ def read_properties(path: Path) -> dict[str, str]:
         raise ConfigFileError(f"{path}: {error}") from error
 
 
-def _of_file(path: Path) -> Texts:
+def texts_of_file(path: Path) -> Texts:
+    """The properties of a file. Raises ConfigFileError."""
     return {name: (str(path), text) for name, text in read_properties(path).items()}
 
 

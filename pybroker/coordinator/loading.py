@@ -56,6 +56,7 @@ class Loader:
         self._queue: deque[tuple[int, GroupShard, Loading]] = deque()
         self._replayed = 0  # since the collector was told
         self._loaded: Callable[[GroupShard, int], CoordinatorResult] | None = None
+        self._waiting: list[Callable[[], None]] = []
 
     def start(self, partition: int, log: Log, loaded: Callable[[GroupShard, int], CoordinatorResult]) -> None:
         """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is done at once."""
@@ -67,6 +68,13 @@ class Loader:
         self._queue.append((partition, shard, replay_log(shard, log, self._bytes_max)))
         if len(self._queue) == 1:
             self._call_soon(self._slice)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back as soon as nothing is left to load: at once if that is so."""
+        if self._queue:
+            self._waiting.append(callback)
+        else:
+            callback()
 
     def _slice(self) -> None:
         done = 0
@@ -91,6 +99,10 @@ class Loader:
             self._replayed = 0
         if self._queue:
             self._call_soon(self._slice)
+            return
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
 
     def _end(self, partition: int) -> None:
         assert self._loaded is not None

@@ -143,6 +143,10 @@ class GroupCoordinator:
         """Load the groups of the partitions that this broker leads."""
         self._follow_leadership()
 
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Call back as soon as no partition is being loaded: at once if that is so."""
+        self._loader.when_done(callback)
+
     def stop(self) -> None:
         """Send those who wait away; they find the coordinator that comes next."""
         for partition in self.runtime.partitions():

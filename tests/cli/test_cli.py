@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pybroker.config.broker import BrokerConfig
+    from pybroker.lifecycle import Lifecycle
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
@@ -36,7 +37,8 @@ class FakeBroker(ModuleType):
         self.exit_code = 0
         self.error: Exception | None = None
 
-    def run(self, config: BrokerConfig) -> int:
+    def run(self, config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
+        self.lifecycle = lifecycle
         self.config = config
         if self.error is not None:
             raise self.error

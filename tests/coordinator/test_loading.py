@@ -201,3 +201,20 @@ async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> No
     turns.pop()()
     assert turns == []
     assert not whole.groups.runtime.partitions()
+
+
+async def test_who_waits_for_the_loading_is_called_when_the_last_partition_is_there(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    called: list[int] = []
+    whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
+    assert called == [0]  # nothing to load: at once
+    await whole.ask(commit_request(offset=4), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
+    assert called == [0]
+    while turns:
+        turns.pop()()
+    assert called == [0, 0]

@@ -1,0 +1,3 @@
+#!/bin/sh
+# The entry point of Bitnami's image: runs what it is given.
+exec "$@"

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Where files written for Bitnami's image start the broker.
+exec pybroker container "$@"

@@ -1,0 +1,74 @@
+"""`pybroker container`: the entry point of the container image.
+
+Whatever it cannot do is one line and exit code 1, since who starts a container sees nothing but its log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import click
+
+from pybroker.cli.main import RunError
+from pybroker.cli.start import prepare, properties_of, serve
+
+logger = logging.getLogger(__name__)
+
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@click.command("container", context_settings={"allow_interspersed_args": False})
+@click.option("--config", type=click.Path(path_type=Path), help="A properties file, in place of one that is mounted.")
+@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """Run a broker as its environment says, as other images of Kafka do; docs/containers.md has the variables.
+
+    WORDS are variables, as NAME=VALUE, or a command with its arguments, which then runs in place of the broker.
+    """
+    prepare()
+    assignments = [_ASSIGNMENT.fullmatch(word) for word in words]
+    if words and not all(assignments):
+        _become(words)
+    os.environ.update({match[1]: match[2] for match in assignments if match is not None})
+    exit_code = _run(config, properties_of(overrides, "--override"))
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
+
+
+def _become(words: tuple[str, ...]) -> None:
+    """Run another command in place of this one."""
+    try:
+        os.execvp(words[0], words)  # noqa: S606  what the user of the image asks for
+    except OSError as error:
+        raise RunError(f"{words[0]}: {error.strerror}") from error
+
+
+def _run(file: Path | None, properties: dict[str, str]) -> int:
+    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
+    from pybroker.config.load import ConfigFileError  # noqa: PLC0415
+    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+    from pybroker.container.directories import make_usable  # noqa: PLC0415
+    from pybroker.container.entry import read_entry  # noqa: PLC0415
+    from pybroker.container.lifecycle import READY_FILE, READY_FILE_VARIABLE, ContainerLifecycle  # noqa: PLC0415
+
+    ready_file = Path(os.environ.get(READY_FILE_VARIABLE) or READY_FILE)
+    try:
+        set_up_logging({}, _levels(), os.environ.get("PYBROKER_LOG_FORMAT") or None)
+        ContainerLifecycle({}, ready_file).forget()
+        entry = read_entry(os.environ, file=file, overrides=properties)
+    except (ConfigError, ConfigFileError) as error:
+        raise RunError(str(error)) from error
+    for line in entry.remarks:
+        logger.info("%s", line)
+    if (reason := make_usable(entry.loaded.config.log_dirs)) is not None:
+        raise RunError(reason)
+    return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file))
+
+
+def _levels() -> list[str]:
+    return [level for level in os.environ.get("PYBROKER_LOG_LEVEL", "").split(",") if level.strip()]

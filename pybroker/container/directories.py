@@ -1,0 +1,64 @@
+"""Where a container's data lie, and in one line why they cannot.
+
+A volume belongs to whoever made it. A broker that runs as another user could only say "permission denied"; here the line names
+both users and the path, and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+DATA_DIRECTORY: Final = "/var/lib/kafka/data"
+
+_OTHER_IMAGES: Final = (  # where they keep data when nothing is said, by where a volume is mounted
+    ("/bitnami/kafka", "/bitnami/kafka/data"),
+    ("/bitnami/kafka/data", "/bitnami/kafka/data"),
+    ("/bitnami", "/bitnami/kafka/data"),
+    ("/tmp/kraft-combined-logs", "/tmp/kraft-combined-logs"),  # noqa: S108  as apache/kafka has it
+    ("/tmp/kafka-logs", "/tmp/kafka-logs"),  # noqa: S108
+    ("/kafka", "/kafka/kafka-logs"),
+)
+_NOT_OURS: Final = frozenset({"lost+found"})
+
+
+def default_directory(is_mount: Callable[[str], bool] = os.path.ismount) -> str:
+    """Where the data lie when nothing is said: the volume that a file for another image mounts, else the image's own."""
+    return next((directory for mount, directory in _OTHER_IMAGES if is_mount(mount)), DATA_DIRECTORY)
+
+
+def make_usable(directories: Iterable[str]) -> str | None:
+    """Make what is missing. Returns why a directory cannot be used, None when all can."""
+    for directory in directories:
+        path = Path(directory)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+            for entry in sorted(path.iterdir()):
+                if entry.name not in _NOT_OURS and not os.access(entry, os.R_OK | os.W_OK):
+                    return _explanation(directory, entry, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        except OSError as error:
+            return _explanation(directory, path, error)
+    return None
+
+
+def _explanation(directory: str, path: Path, error: OSError) -> str:
+    """One line about `path`, a part of the log directory or above it when that is not there."""
+    user = f"uid {os.getuid()}"
+    line = f"log.dirs={directory}: {user} cannot write to {path}: {error.strerror or error}"
+    if error.errno == errno.EROFS:
+        return f"{line}; mount a volume there"
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return line
+    while not os.path.lexists(path):
+        path = path.parent
+    owner = path.stat()
+    return (
+        f"{line}; {path} belongs to uid {owner.st_uid} (mode {owner.st_mode & 0o7777:03o}):"
+        f' give it to the container\'s user (chown -R {os.getuid()}), or run the container with user: "{owner.st_uid}"'
+    )

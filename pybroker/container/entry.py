@@ -1,0 +1,69 @@
+"""From a container's environment and files to what is to be started.
+
+Strongest first: the command line, the environment, a properties file that is mounted where another image looks for one, the
+image's own defaults and Kafka's. Only the first file that is there is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
+from pybroker.container import refusals
+from pybroker.container.directories import default_directory
+from pybroker.container.topics import wanted_topics
+from pybroker.container.variables import SEPARATOR_VARIABLE, read_variables
+
+if TYPE_CHECKING:
+    from pybroker.config.load import Loaded
+    from pybroker.metadata.new_topic import NewTopic
+
+FILES: Final = (
+    "/mnt/shared/config/server.properties",  # apache/kafka
+    "/opt/kafka/config/server.properties",
+    "/opt/kafka/config/kraft/server.properties",
+    "/etc/kafka/server.properties",  # confluentinc
+    "/etc/kafka/kafka.properties",
+    "/bitnami/kafka/config/server.properties",
+    "/opt/bitnami/kafka/config/server.properties",
+)
+DEFAULT: Final = "the image's default"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Entry:
+    """A configuration, the topics to make, and what to tell the user about both."""
+
+    loaded: Loaded
+    topics: Mapping[str, tuple[str, NewTopic]]
+    remarks: tuple[str, ...]
+
+
+def read_entry(
+    environment: Mapping[str, str], *, file: Path | None = None, overrides: Mapping[str, str] | None = None, root: str = "/"
+) -> Entry:
+    """What this environment asks for. `root` is where other images' files would lie.
+
+    Raises ConfigError for what cannot be, ConfigFileError for a file that cannot be read.
+    """
+    variables = read_variables(environment)
+    remarks = list(variables.remarks)
+    if file is None:
+        file = next((path for path in (Path(root, name.lstrip("/")) for name in FILES) if path.is_file()), None)
+        if file is not None:
+            remarks.append(f"properties are read from {file}")
+    said = [
+        {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
+        variables.properties,
+        texts_of_file(file) if file is not None else {},
+    ]
+    merged = merge(said)
+    refusals.check(merged)
+    has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
+    defaults = {} if has_directory else {"log.dirs": (DEFAULT, default_directory())}
+    loaded = load_texts([*said, defaults])
+    topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
+    return Entry(loaded=loaded, topics=topics, remarks=(*remarks, f"data directories: {', '.join(loaded.config.log_dirs)}"))

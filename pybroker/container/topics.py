@@ -1,0 +1,67 @@
+"""The topics that a variable asks for.
+
+    PYBROKER_TOPICS=orders:6,payments:3:1:compact
+    KAFKA_CREATE_TOPICS=orders:6:1,payments:3:1:compact         as wurstmeister's image has it
+
+    name[:partitions[:replicas[:cleanup policy]]][:setting=value ...]
+
+Commas and line ends separate topics, and what stands in KAFKA_CREATE_TOPICS_SEPARATOR. A policy of two words is `compact,delete`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pybroker.config.setting import ConfigError
+from pybroker.metadata.names import INTERNAL_TOPICS, invalid_name_reason
+from pybroker.metadata.new_topic import BROKER_DEFAULT, NewTopic
+
+_SEPARATOR: Final = re.compile(r"[\r\n]+|,(?!\s*(?:compact|delete)\s*(?::[^:,\r\n]*=|[,\r\n]|$))")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+def wanted_topics(variables: Mapping[str, str], separator: str = "") -> dict[str, tuple[str, NewTopic]]:
+    """By topic the variable that asks for it, and how it is created. Raises ConfigError that names variable and entry."""
+    wanted: dict[str, tuple[str, NewTopic]] = {}
+    for variable, text in variables.items():
+        for mark in set(separator) - set(" ,$'\\n\n") if variable == "KAFKA_CREATE_TOPICS" else ():
+            text = text.replace(mark, "\n")
+        for entry in _SEPARATOR.split(text):
+            if not entry.strip():
+                continue
+            topic = _topic(variable, entry.strip())
+            if topic.name in wanted:
+                raise ConfigError(variable, entry.strip(), f"asks for the topic {topic.name} a second time")
+            wanted[topic.name] = (variable, topic)
+    return wanted
+
+
+def _topic(variable: str, entry: str) -> NewTopic:
+    name, *rest = (part.strip() for part in entry.split(":"))
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise ConfigError(variable, entry, f"is not name:partitions:replicas:policy: {reason}")
+    if name in INTERNAL_TOPICS:
+        raise ConfigError(variable, entry, f"{name} is the broker's own")
+    plain = [part for part in rest if "=" not in part]
+    settings = [part.partition("=") for part in rest if "=" in part]
+    if len(plain) > 3:
+        raise ConfigError(variable, entry, "is not name:partitions:replicas:policy")
+    partitions, replicas, policy = [*plain, "", "", ""][:3]
+    configs: dict[str, str | None] = {key.strip(): value.strip() for key, _, value in settings}
+    if policy:
+        configs["cleanup.policy"] = re.sub(r"\s", "", policy)
+    if _count(variable, entry, "replicas", replicas) > 1:
+        raise ConfigError(variable, entry, f"{replicas} replicas need {replicas} brokers, and this container is a cluster of one")
+    return NewTopic(name=name, partition_count=_count(variable, entry, "partitions", partitions), configs=configs)
+
+
+def _count(variable: str, entry: str, what: str, text: str) -> int:
+    """A number of the entry; the broker's default where there is none."""
+    if not text:
+        return BROKER_DEFAULT
+    if _NUMBER.fullmatch(text) is None or int(text) == 0:
+        raise ConfigError(variable, entry, f"{text!r} is not a number of {what}")
+    return int(text)

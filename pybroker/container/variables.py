@@ -1,0 +1,120 @@
+"""The environment of a container, written for another image of Kafka, as properties.
+
+    KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs: of apache/kafka and confluentinc/cp-kafka, of Bitnami
+    CLUSTER_ID, KAFKA_KRAFT_CLUSTER_ID      cluster.id; the second is Bitnami's
+    KAFKA_ADVERTISED_HOST_NAME, ..._PORT    advertised.listeners, from before Kafka 3, as wurstmeister's image has them
+    PYBROKER_ADVERTISED                     pybroker.advertised
+
+What the other images' scripts take for themselves is no property and is left out; a line says so where somebody would wonder.
+
+Source: KafkaDockerWrapper of Apache Kafka; kafka.properties.template of confluentinc's image; libkafka.sh of Bitnami's;
+start-kafka.sh of wurstmeister's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pybroker.config.environment import PREFIX, is_for_scripts, properties_of_environment
+
+BITNAMI_PREFIX: Final = "KAFKA_CFG_"
+OWN_PREFIX: Final = "PYBROKER_"
+OWN_PROPERTIES: Final = {"PYBROKER_ADVERTISED": "pybroker.advertised"}
+TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
+SEPARATOR_VARIABLE: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"
+OWN_OTHERS: Final = frozenset({"PYBROKER_TOPICS", "PYBROKER_READY_FILE", "PYBROKER_LOG_LEVEL", "PYBROKER_LOG_FORMAT"})
+
+_SILENT: Final = re.compile(  # what images set for themselves, and what Kubernetes and links put into every container
+    r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
+    r"|SKIP_KRAFT_STORAGE_INIT|EXTRA_FLAGS|CREATE_TOPICS(_SEPARATOR)?|(ADVERTISED_)?(HOST_NAME|PORT|PROTOCOL_NAME)"
+    r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP)(_\w+)?)"
+)
+_OF_IMAGES: Final = re.compile(  # users, certificates and the REST proxy of other images
+    r"KAFKA_((INTER_BROKER|CONTROLLER)_(USER|PASSWORD)|(CLIENT|BROKER)_(USERS?|PASSWORDS?|LISTENER(_NAME)?)"
+    r"|CERTIFICATE_PASSWORD|TLS_\w+|KRAFT_\w+|INITIAL_CONTROLLERS|REST_\w+|CONFLUENT_\w+|METRIC_REPORTERS)"
+)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Variables:
+    """What an environment says. `properties` have the variable that says so; `topics` are of `TOPIC_VARIABLES`."""
+
+    properties: Mapping[str, tuple[str, str]]
+    topics: Mapping[str, str]
+    remarks: tuple[str, ...]
+
+
+def read_variables(environment: Mapping[str, str]) -> Variables:
+    """Sort the environment's variables. Nothing is refused here."""
+    remarks: list[str] = []
+    plain, origins = _without_bitnami_prefix(environment, remarks)
+    taken, left_out = _without_scripts_own(plain)
+    properties = {
+        name: (origins.get(variable, variable), text)
+        for name, (variable, text) in properties_of_environment(taken).items()
+        if not name.startswith("zookeeper.")
+    }
+    if "cluster.id" not in properties and (cluster_id := plain.get("KAFKA_KRAFT_CLUSTER_ID")):
+        properties["cluster.id"] = ("KAFKA_KRAFT_CLUSTER_ID", cluster_id)
+    properties |= _advertised_host(plain, properties)
+    properties |= {
+        name: (variable, environment[variable]) for variable, name in OWN_PROPERTIES.items() if variable in environment
+    }
+    if connect := plain.get("KAFKA_ZOOKEEPER_CONNECT"):
+        remarks.append(f"zookeeper.connect={connect} is ignored: pybroker needs no ZooKeeper")
+    if left_out:
+        names = ", ".join(sorted(origins.get(variable, variable) for variable in left_out))
+        remarks.append(f"without effect, as they are for Java or for parts of other images: {names}")
+    known = {*OWN_PROPERTIES, *OWN_OTHERS}
+    unknown = sorted(variable for variable in environment if variable.startswith(OWN_PREFIX) and variable not in known)
+    remarks += [f"unknown variable {variable}" for variable in unknown]
+    return Variables(
+        properties=properties,
+        topics={name: environment[name] for name in TOPIC_VARIABLES if environment.get(name, "").strip()},
+        remarks=tuple(remarks),
+    )
+
+
+def _without_bitnami_prefix(environment: Mapping[str, str], remarks: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables by the names that they have without `CFG_`, and for these the names that they really have."""
+    plain = {name: text for name, text in environment.items() if not name.startswith(BITNAMI_PREFIX)}
+    origins: dict[str, str] = {}
+    for name, text in environment.items():
+        if not name.startswith(BITNAMI_PREFIX) or name == BITNAMI_PREFIX:
+            continue
+        short = PREFIX + name.removeprefix(BITNAMI_PREFIX)
+        if short not in environment:
+            plain[short], origins[short] = text, name
+        elif environment[short] != text:
+            remarks.append(f"{name} is ignored: {short} says otherwise")
+    return plain, origins
+
+
+def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The variables that can be properties, and those of the others whose lack of effect somebody would wonder at."""
+    taken, left_out = {}, []
+    for name, text in plain.items():
+        if _SILENT.fullmatch(name):
+            continue
+        if name.startswith(PREFIX) and (is_for_scripts(name) or _OF_IMAGES.fullmatch(name)):
+            if text:
+                left_out.append(name)
+            continue
+        taken[name] = text
+    return taken, left_out
+
+
+def _advertised_host(plain: Mapping[str, str], properties: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """advertised.listeners from the host and port that Kafka had for it before version 3."""
+    host = plain.get("KAFKA_ADVERTISED_HOST_NAME", "").strip()
+    if not host or "advertised.listeners" in properties:
+        return {}
+    inner, outer = (plain.get(name, "").strip() for name in ("KAFKA_PORT", "KAFKA_ADVERTISED_PORT"))
+    inner = inner if inner.isdigit() else "9092"  # a link's KAFKA_PORT is a URL
+    found = {"advertised.listeners": ("KAFKA_ADVERTISED_HOST_NAME", f"PLAINTEXT://{host}:{outer or inner}")}
+    if "listeners" not in properties:
+        found["listeners"] = ("KAFKA_PORT", f"PLAINTEXT://:{inner}")
+    return found

@@ -1,0 +1,91 @@
+"""From environment and files to a configuration; directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pybroker.config.setting import ConfigError
+from pybroker.container.directories import DATA_DIRECTORY, default_directory, make_usable
+from pybroker.container.entry import FILES, read_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_nothing_said(tmp_path: Path) -> None:
+    entry = read_entry({}, root=str(tmp_path))
+    assert entry.loaded.config.log_dirs == (DATA_DIRECTORY,)
+    assert (entry.loaded.warnings, entry.loaded.notices, dict(entry.topics)) == ((), (), {})
+    assert entry.remarks == (f"data directories: {DATA_DIRECTORY}",)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_mounted_file_is_read_and_the_environment_wins_over_it(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name.lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.write_text("num.partitions=2\nnode.id=5\nlog.dirs=/of-the-file\n")
+    entry = read_entry({"KAFKA_NODE_ID": "6"}, overrides={"broker.rack": "r"}, root=str(tmp_path))
+    config = entry.loaded.config
+    assert (config.num_partitions, config.node_id, config.log_dirs, config.broker_rack) == (2, 6, ("/of-the-file",), "r")
+    assert f"properties are read from {file}" in entry.remarks
+
+
+def test_a_file_is_checked_as_the_environment_is(tmp_path: Path) -> None:
+    file = tmp_path / "f.properties"
+    file.write_text("process.roles=controller\n")
+    with pytest.raises(ConfigError, match=r"process\.roles=controller: .*f\.properties"):
+        read_entry({}, file=file)
+
+
+def test_the_controllers_listener_is_not_opened() -> None:
+    environment = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    assert [endpoint.port for endpoint in read_entry(environment).loaded.config.endpoints] == [9092]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "directory"),
+    [
+        ((), DATA_DIRECTORY),
+        ((DATA_DIRECTORY,), DATA_DIRECTORY),
+        (("/bitnami/kafka", DATA_DIRECTORY), "/bitnami/kafka/data"),
+        (("/bitnami",), "/bitnami/kafka/data"),
+        (("/tmp/kraft-combined-logs",), "/tmp/kraft-combined-logs"),
+        (("/kafka",), "/kafka/kafka-logs"),
+    ],
+)
+def test_data_lie_on_the_volume_that_a_file_for_another_image_mounts(mounts: tuple[str, ...], directory: str) -> None:
+    assert default_directory(lambda path: path in mounts) == directory
+
+
+def test_directories_are_made(tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a" / "b"), str(tmp_path / "c")]
+    assert make_usable(directories) is None
+    assert (tmp_path / "a" / "b").is_dir()
+    assert list((tmp_path / "c").iterdir()) == []
+    assert make_usable(directories) is None
+
+
+def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    reason = make_usable([str(tmp_path / "file" / "data")])
+    assert reason is not None
+    assert reason.startswith(f"log.dirs={tmp_path}/file/data: uid ")
+    assert "\n" not in reason
+
+
+def test_who_owns_what_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meta.properties").write_text("")
+    monkeypatch.setattr("os.access", lambda path, _mode: path.name != "meta.properties")
+    reason = make_usable([str(tmp_path)])
+    assert reason is not None
+    assert f"cannot write to {tmp_path}/meta.properties: Permission denied" in reason
+    assert f"belongs to uid {tmp_path.stat().st_uid} (mode 6" in reason

@@ -1,0 +1,85 @@
+"""The environment of a container, as the files of other images set it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.container.variables import read_variables
+
+
+def properties(**environment: str) -> dict[str, tuple[str, str]]:
+    return dict(read_variables(environment).properties)
+
+
+def test_bitnamis_prefix_names_the_same_property_and_stays_the_origin() -> None:
+    assert properties(KAFKA_CFG_LOG_DIRS="/d") == {"log.dirs": ("KAFKA_CFG_LOG_DIRS", "/d")}
+    found = properties(KAFKA_CFG_ADVERTISED_LISTENERS="PLAINTEXT://h:1")
+    assert found["listeners"] == ("KAFKA_CFG_ADVERTISED_LISTENERS", "PLAINTEXT://0.0.0.0:1")
+
+
+def test_without_the_prefix_wins_as_in_bitnamis_image() -> None:
+    read = read_variables({"KAFKA_CFG_NODE_ID": "1", "KAFKA_NODE_ID": "2"})
+    assert read.properties["node.id"] == ("KAFKA_NODE_ID", "2")
+    assert read.remarks == ("KAFKA_CFG_NODE_ID is ignored: KAFKA_NODE_ID says otherwise",)
+    assert read_variables({"KAFKA_CFG_NODE_ID": "1", "KAFKA_NODE_ID": "1"}).remarks == ()
+
+
+@pytest.mark.parametrize("variable", ["CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_CFG_CLUSTER_ID"])
+def test_the_cluster_id_has_many_names(variable: str) -> None:
+    assert properties(**{variable: "abc"}) == {"cluster.id": (variable, "abc")}
+
+
+def test_of_two_cluster_ids_kafkas_wins() -> None:
+    assert properties(KAFKA_KRAFT_CLUSTER_ID="a", CLUSTER_ID="b")["cluster.id"] == ("CLUSTER_ID", "b")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("KAFKA_HOME", "KAFKA_VERSION", "KAFKA_ENABLE_KRAFT", "KAFKA_DATA_DIRS", "ALLOW_PLAINTEXT_LISTENER", "BITNAMI_DEBUG"),
+        *("KAFKA_PORT", "KAFKA_PORT_9092_TCP", "KAFKA_PORT_9092_TCP_ADDR", "KAFKA_SERVICE_HOST", "KAFKA_SERVICE_PORT_CLIENT"),
+        *("KAFKA_BROKER_SERVICE_HOST", "KAFKA_CREATE_TOPICS_SEPARATOR", "KAFKA_CONNECT_PORT_8083_TCP_PROTO", "PATH"),
+    ],
+)
+def test_what_nobody_wonders_at(variable: str) -> None:
+    read = read_variables({variable: "x"})
+    assert (dict(read.properties), read.remarks) == ({}, ())
+
+
+def test_what_somebody_could_wonder_at_is_one_line() -> None:
+    environment = {
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_JMX_PORT": "9101",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+        "KAFKA_CFG_CLIENT_USERS": "user",
+        "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_OPTS": "",
+    }
+    read = read_variables(environment)
+    assert dict(read.properties) == {}
+    names = sorted(environment.keys() - {"KAFKA_OPTS"})
+    assert read.remarks == (f"without effect, as they are for Java or for parts of other images: {', '.join(names)}",)
+
+
+def test_zookeeper_is_one_line() -> None:
+    read = read_variables({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_ZOOKEEPER_CONNECTION_TIMEOUT_MS": "6000"})
+    assert dict(read.properties) == {}
+    assert read.remarks == ("zookeeper.connect=zk:2181 is ignored: pybroker needs no ZooKeeper",)
+
+
+def test_the_advertised_host_of_older_images() -> None:
+    found = properties(KAFKA_ADVERTISED_HOST_NAME="localhost", KAFKA_PORT="tcp://10.0.0.1:9092")
+    assert found["advertised.listeners"][1] == "PLAINTEXT://localhost:9092"
+    assert found["listeners"][1] == "PLAINTEXT://:9092"
+    found = properties(KAFKA_ADVERTISED_HOST_NAME="h", KAFKA_PORT="9093", KAFKA_ADVERTISED_PORT="19093")
+    assert (found["advertised.listeners"][1], found["listeners"][1]) == ("PLAINTEXT://h:19093", "PLAINTEXT://:9093")
+    found = properties(KAFKA_ADVERTISED_HOST_NAME="h", KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://other:1")
+    assert found["advertised.listeners"] == ("KAFKA_ADVERTISED_LISTENERS", "PLAINTEXT://other:1")
+
+
+def test_our_own_variables() -> None:
+    environment = {"PYBROKER_ADVERTISED": "h:1", "PYBROKER_LOG_LEVEL": "WARN", "PYBROKER_TOPICS": "a", "PYBROKER_TOPIC": "b"}
+    read = read_variables(environment)
+    assert dict(read.properties) == {"pybroker.advertised": ("PYBROKER_ADVERTISED", "h:1")}
+    assert dict(read.topics) == {"PYBROKER_TOPICS": "a"}
+    assert read.remarks == ("unknown variable PYBROKER_TOPIC",)
