@@ -67,7 +67,7 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
         logger.info("%s", line)
     if (reason := make_usable(entry.loaded.config.log_dirs)) is not None:
         raise RunError(reason)
-    return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file))
+    return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file, entry.cluster_id))
 
 
 def _levels() -> list[str]:

@@ -35,10 +35,11 @@ DEFAULT: Final = "the image's default"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Entry:
-    """A configuration, the topics to make, and what to tell the user about both."""
+    """A configuration, the topics to make, the cluster id with where it was set, and what to tell the user about all this."""
 
     loaded: Loaded
     topics: Mapping[str, tuple[str, NewTopic]]
+    cluster_id: tuple[str, str] | None
     remarks: tuple[str, ...]
 
 
@@ -66,4 +67,5 @@ def read_entry(
     defaults = {} if has_directory else {"log.dirs": (DEFAULT, default_directory())}
     loaded = load_texts([*said, defaults])
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
-    return Entry(loaded=loaded, topics=topics, remarks=(*remarks, f"data directories: {', '.join(loaded.config.log_dirs)}"))
+    remarks.append(f"data directories: {', '.join(loaded.config.log_dirs)}")
+    return Entry(loaded=loaded, topics=topics, cluster_id=merged.get("cluster.id"), remarks=tuple(remarks))

@@ -37,12 +37,18 @@ READY_FILE_VARIABLE: Final = "PYBROKER_READY_FILE"
 class ContainerLifecycle(Lifecycle):
     """Makes `topics`, which have the variable that asks for them, and keeps `ready_file`."""
 
-    def __init__(self, topics: Mapping[str, tuple[str, NewTopic]], ready_file: Path) -> None:
+    def __init__(
+        self, topics: Mapping[str, tuple[str, NewTopic]], ready_file: Path, cluster_id: tuple[str, str] | None = None
+    ) -> None:
+        """`cluster_id` is the variable that asks for one, and its text."""
         self._topics = topics
+        self._cluster_id = cluster_id
         self._ready_file = ready_file
 
     async def before_sockets(self, controller: Controller) -> str | None:
         """Create the wanted topics that are not there. Returns why one cannot be."""
+        if self._cluster_id is not None and self._cluster_id[1] != controller.image.cluster_id:
+            logger.warning("%s=%s: the data are of the cluster %s and stay so", *self._cluster_id, controller.image.cluster_id)
         missing = []
         for name, (variable, topic) in self._topics.items():
             there = controller.image.topics.get(name)

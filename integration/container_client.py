@@ -1,0 +1,44 @@
+"""A client of a toy container, run inside it: `topics BOOTSTRAP` or `records BOOTSTRAP TOPIC`. One line of output per fact."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+TIMEOUT_S = 60
+
+
+def topics(bootstrap: str) -> None:
+    """Names and partitions, without the coordinators' own."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
+    for name in sorted(found):
+        if not name.startswith("__"):
+            sys.stdout.write(f"{name}={len(found[name].partitions)}\n")
+
+
+def records(bootstrap: str, topic: str) -> None:
+    """Produce a record and read it in a group; says by which address the broker wants to be reached."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    value = uuid.uuid4().hex.encode()
+    producer.produce(topic, value)
+    assert producer.flush(TIMEOUT_S) == 0, "the record was not acknowledged"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None and message.value() == value:
+            break
+    else:
+        raise AssertionError(f"the record did not come back from {bootstrap}")
+    consumer.close()
+    for broker in producer.list_topics(timeout=TIMEOUT_S).brokers.values():
+        sys.stdout.write(f"broker {broker.id} at {broker.host}:{broker.port}\n")
+
+
+if __name__ == "__main__":
+    {"topics": topics, "records": records}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,144 @@
+"""`pybroker container` as a process: ready, refused, stopped, as any user, on volumes of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.toy_container import USER, Container, toy_container
+
+READY = r"READY .*"
+OTHER_USER = 12345
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    with toy_container(tmp_path) as made:
+        yield made
+
+
+def test_without_any_variable_it_is_ready_and_stops_at_sigterm(container: Container) -> None:
+    broker = container.broker()
+    assert broker.wait_for(READY) == "READY 127.0.0.1:9092"
+    assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9092"]
+    assert container.seen("/var/lib/kafka/data/meta.properties").exists()
+    assert broker.stop() < 5
+    assert not container.seen("/tmp/pybroker-ready").exists()
+    assert "level=warning" not in broker.errors
+    assert "level=error" not in broker.errors
+
+
+def test_wanted_topics_are_there_before_it_is_ready_and_over_a_restart(container: Container) -> None:
+    environment = {"PYBROKER_TOPICS": "orders:6,payments:3:1:compact", "KAFKA_CREATE_TOPICS": "old:2:1"}
+    for _ in range(2):
+        broker = container.broker(environment)
+        broker.wait_for(READY)
+        code, output, error = container.python("-m", "integration.container_client", "topics", "127.0.0.1:9092")
+        assert (code, output.split()) == (0, ["old=2", "orders=6", "payments=3"]), error
+        broker.stop()
+
+
+@pytest.mark.parametrize("user", [0, OTHER_USER])
+def test_any_user(container: Container, user: int) -> None:
+    environment = {"KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs", "PYBROKER_READY_FILE": "/tmp/elsewhere"}
+    broker = container.broker(environment, user=user)
+    broker.wait_for(READY)
+    assert container.seen("/tmp/elsewhere").exists()
+    broker.stop()
+
+
+def test_a_volume_of_another_owner_is_one_line(container: Container) -> None:
+    broker = container.broker(user=OTHER_USER)
+    assert broker.ended() == 1
+    assert broker.errors.splitlines()[-1] == (
+        f"Error: log.dirs=/var/lib/kafka/data: uid {OTHER_USER} cannot write to /var/lib/kafka/data: Permission denied;"
+        f" /var/lib/kafka/data belongs to uid {USER} (mode 755): give it to the container's user (chown -R {OTHER_USER}),"
+        f' or run the container with user: "{USER}"'
+    )
+    assert broker.text == ""
+
+
+def test_files_of_another_owner_in_a_volume_are_one_line(container: Container) -> None:
+    volume = container.seen("/var/lib/kafka/data")
+    broker = container.broker(user=0)
+    broker.wait_for(READY)
+    broker.stop()
+    broker = container.broker()
+    assert broker.ended() == 1
+    line = broker.errors.splitlines()[-1]
+    assert f"uid {USER} cannot write to /var/lib/kafka/data/" in line
+    assert "belongs to uid 0" in line
+    assert (volume / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "line"),
+    [
+        ({"KAFKA_PROCESS_ROLES": "controller"}, "Error: process.roles=controller: "),
+        (
+            {"KAFKA_CFG_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093,3@c:9093"},
+            "Error: controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093: ",
+        ),
+        ({"KAFKA_LISTENERS": "SASL_PLAINTEXT://:9092"}, "Error: listeners=SASL_PLAINTEXT://:9092: "),
+        ({"KAFKA_LISTENERS": "SSL://:9092"}, "Error: listeners=SSL://:9092: "),
+        (
+            {"KAFKA_LISTENERS": "A://:9092", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"},
+            "Error: listener.security.protocol.map=A:SASL_SSL: ",
+        ),
+        ({"KAFKA_NUM_PARTITIONS": "many"}, "Error: num.partitions=many: must be a whole number (from KAFKA_NUM_PARTITIONS)"),
+        ({"KAFKA_CREATE_TOPICS": "a:1:3"}, "Error: KAFKA_CREATE_TOPICS=a:1:3: "),
+        ({"PYBROKER_TOPICS": "a:cleanup.policy=shred"}, "Error: PYBROKER_TOPICS: the topic a cannot be created: "),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_1(container: Container, environment: dict[str, str], line: str) -> None:
+    broker = container.broker(environment)
+    assert broker.ended() == 1
+    assert broker.text == ""
+    assert [said.startswith(line) for said in broker.errors.splitlines()][-1]
+    assert sum(said.startswith("Error: ") for said in broker.errors.splitlines()) == 1
+    assert "Traceback" not in broker.errors
+    assert not container.seen("/tmp/pybroker-ready").exists()
+
+
+def test_another_cluster_id_than_the_volumes_is_one_line_and_the_volumes_stays(container: Container) -> None:
+    first, other = "4L6g3nShT-eMCtK--X86sw", "MkU3OEVBNTcwNTJENDM2Qk"
+    for cluster_id in (first, other):
+        broker = container.broker({"CLUSTER_ID": cluster_id})
+        broker.wait_for(READY)
+        broker.stop()
+        assert f"cluster.id={first}" in container.seen("/var/lib/kafka/data/meta.properties").read_text()
+    assert broker.errors.count(f"CLUSTER_ID={other}: the data are of the cluster {first} and stay so") == 1
+
+
+def test_zookeeper_and_java_are_left_out_with_a_line_each(container: Container) -> None:
+    broker = container.broker(
+        {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181", "KAFKA_HEAP_OPTS": "-Xmx512m", "KAFKA_BROKER_ID": "0"}
+    )
+    broker.wait_for(r"\[KafkaServer id=0\] started")
+    assert broker.errors.count("zookeeper.connect=zookeeper:2181 is ignored: pybroker needs no ZooKeeper") == 1
+    assert broker.errors.count("KAFKA_HEAP_OPTS") == 1
+
+
+def test_a_command_runs_in_place_of_the_broker(container: Container) -> None:
+    assert container.run(["pybroker", "container", "sh", "-c", "echo $0 $1", "a", "b"])[:2] == (0, "a b\n")
+    code, _, error = container.run(["pybroker", "container", "no-such-command"])
+    assert (code, error) == (1, "Error: no-such-command: No such file or directory\n")
+
+
+def test_start_scripts_of_other_images(container: Container) -> None:
+    container.seen("/tmp/my.properties").write_text("listeners=PLAINTEXT://:9099\nlog.dirs=/tmp/d\n")
+    commands = [
+        (["/etc/kafka/docker/run", "KAFKA_NODE_ID=3"], r"\[KafkaServer id=3\] started"),
+        (["/etc/confluent/docker/run", "KAFKA_BROKER_ID=3"], r"\[KafkaServer id=3\] started"),
+        (["/opt/bitnami/scripts/kafka/entrypoint.sh", "/opt/bitnami/scripts/kafka/run.sh"], r"\[KafkaServer id=\d+\] started"),
+        (["kafka-server-start.sh", "/tmp/my.properties", "--override", "node.id=5"], r"READY 127\.0\.0\.1:9099"),
+        (["sh", "-c", "kafka-storage format -t $(kafka-storage random-uuid) -c x && /etc/kafka/docker/launch"], READY),
+    ]
+    for number, (command, line) in enumerate(commands):
+        process = container.start(command, {"KAFKA_LOG_DIRS": f"/tmp/{number}"})
+        process.wait_for(line)
+        process.close()
+    code, output, _ = container.run(["kafka-storage.sh", "random-uuid"])
+    assert (code, len(output.strip())) == (0, 22)
