@@ -76,9 +76,13 @@ COPY container/healthcheck.py /opt/pybroker/
 COPY container/root/ /
 ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
-RUN python -c "import pybroker.cli.start, pybroker.broker, pybroker.config.load, pybroker.cli.logging_setup, pybroker.metrics.exporter"
+RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker, \
+               pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service"
 # Writable for whatever `user:` a container gets: nobody else sees this folder, and a new volume takes its mode over.
-RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/lib/kafka/data
+# Those are where files for other images mount their volumes. Test libraries change the scripts of the last folder.
+RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/lib/kafka/data /bitnami /bitnami/kafka /kafka \
+      /tmp/kafka-logs /tmp/kraft-combined-logs /etc/confluent/docker \
+ && chmod 0777 /etc/confluent/docker/*
 USER 1000:0
 WORKDIR /home/appuser
 VOLUME /var/lib/kafka/data
@@ -86,4 +90,4 @@ EXPOSE 9092
 HEALTHCHECK --interval=2s --timeout=3s --start-period=120s --start-interval=250ms --retries=3 \
   CMD ["/usr/local/bin/python3", "-I", "-S", "/opt/pybroker/healthcheck.py"]
 # A command and no entry point, as the images have it that this one takes the place of: `command: kafka-topics ...` works.
-CMD ["pybroker", "start", "--data-dir", "/var/lib/kafka/data"]
+CMD ["pybroker", "container"]

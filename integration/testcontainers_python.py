@@ -2,8 +2,8 @@
 
     python testcontainers_python.py IMAGE MODE HOST PORT
 
-The package's own `start` runs, with an engine's client and the container's start replaced by notes of what they were asked for; HOST
-and PORT are what an engine would have published the broker's port at. Prints what a container would get, as JSON.
+The package's own `start` runs, with an engine's client and the container's start replaced by notes of what they were asked for;
+HOST and PORT are what an engine would have published the broker's port at. Prints what a container would get, as JSON.
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ def read_entry(
     merged = merge(said)
     refusals.check(merged)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
-    defaults = {} if has_directory else {"log.dirs": (DEFAULT, default_directory())}
+    defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true")}
+    if not has_directory:
+        defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*said, defaults])
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
     remarks.append(f"data directories: {', '.join(loaded.config.log_dirs)}")

@@ -3,7 +3,7 @@
     KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs: of apache/kafka and confluentinc/cp-kafka, of Bitnami
     CLUSTER_ID, KAFKA_KRAFT_CLUSTER_ID      cluster.id; the second is Bitnami's
     KAFKA_ADVERTISED_HOST_NAME, ..._PORT    advertised.listeners, from before Kafka 3, as wurstmeister's image has them
-    PYBROKER_ADVERTISED                     pybroker.advertised
+    PYBROKER_ADVERTISED                     pybroker.advertised.outside, as without a container
 
 What the other images' scripts take for themselves is no property and is left out; a line says so where somebody would wonder.
 
@@ -18,14 +18,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pybroker.config.environment import PREFIX, is_for_scripts, properties_of_environment
+from pybroker.config.environment import ADVERTISED, PREFIX, is_for_scripts, properties_of_environment
 
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 OWN_PREFIX: Final = "PYBROKER_"
-OWN_PROPERTIES: Final = {"PYBROKER_ADVERTISED": "pybroker.advertised"}
 TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
 SEPARATOR_VARIABLE: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"
-OWN_OTHERS: Final = frozenset({"PYBROKER_TOPICS", "PYBROKER_READY_FILE", "PYBROKER_LOG_LEVEL", "PYBROKER_LOG_FORMAT"})
+OWN: Final = frozenset({ADVERTISED, "PYBROKER_TOPICS", "PYBROKER_READY_FILE", "PYBROKER_LOG_LEVEL", "PYBROKER_LOG_FORMAT"})
 
 _SILENT: Final = re.compile(  # what images set for themselves, and what Kubernetes and links put into every container
     r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
@@ -60,16 +59,12 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     if "cluster.id" not in properties and (cluster_id := plain.get("KAFKA_KRAFT_CLUSTER_ID")):
         properties["cluster.id"] = ("KAFKA_KRAFT_CLUSTER_ID", cluster_id)
     properties |= _advertised_host(plain, properties)
-    properties |= {
-        name: (variable, environment[variable]) for variable, name in OWN_PROPERTIES.items() if variable in environment
-    }
     if connect := plain.get("KAFKA_ZOOKEEPER_CONNECT"):
         remarks.append(f"zookeeper.connect={connect} is ignored: pybroker needs no ZooKeeper")
     if left_out:
         names = ", ".join(sorted(origins.get(variable, variable) for variable in left_out))
         remarks.append(f"without effect, as they are for Java or for parts of other images: {names}")
-    known = {*OWN_PROPERTIES, *OWN_OTHERS}
-    unknown = sorted(variable for variable in environment if variable.startswith(OWN_PREFIX) and variable not in known)
+    unknown = sorted(variable for variable in environment if variable.startswith(OWN_PREFIX) and variable not in OWN)
     remarks += [f"unknown variable {variable}" for variable in unknown]
     return Variables(
         properties=properties,

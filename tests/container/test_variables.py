@@ -80,6 +80,6 @@ def test_the_advertised_host_of_older_images() -> None:
 def test_our_own_variables() -> None:
     environment = {"PYBROKER_ADVERTISED": "h:1", "PYBROKER_LOG_LEVEL": "WARN", "PYBROKER_TOPICS": "a", "PYBROKER_TOPIC": "b"}
     read = read_variables(environment)
-    assert dict(read.properties) == {"pybroker.advertised": ("PYBROKER_ADVERTISED", "h:1")}
+    assert dict(read.properties) == {"pybroker.advertised.outside": ("PYBROKER_ADVERTISED", "h:1")}
     assert dict(read.topics) == {"PYBROKER_TOPICS": "a"}
     assert read.remarks == ("unknown variable PYBROKER_TOPIC",)
