@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.network.limits import host_and_port
+from pybroker.network.local_peer import is_process_here
 from pybroker.network.origin import LOCALHOST, Origin, Surroundings, Telling, is_loopback, origin_of
 from pybroker.network.routes import NOWHERE, packed, read_routes
 
@@ -42,11 +43,13 @@ class Advertised:
         tellings: Mapping[str, Telling],
         surroundings: Surroundings,
         routes: Callable[[bool], Routes] = lambda ipv6: read_routes(ipv6=ipv6),
+        is_process_here: Callable[[int, int], bool] = is_process_here,
     ) -> None:
-        """`tellings` is by listener name; `routes` reads those of IPv6 or of IPv4."""
+        """`tellings` is by listener name; `routes` reads those of IPv6 or of IPv4; `is_process_here` is given two ports."""
         self._tellings = tellings
         self._surroundings = surroundings
         self._read_routes = routes
+        self._is_process_here = is_process_here
         self._said: set[str] = set()
 
     def tell(self, connection: ConnectionContext) -> tuple[str, int]:
@@ -59,7 +62,14 @@ class Advertised:
             return telling.everyone(local)
         routes = NOWHERE if is_loopback(packed(connection.peer_host)) else self._routes(":" in connection.peer_host)
         origin = origin_of(connection.peer_host, connection.local_host, routes, self._surroundings)
-        told = telling.address(origin, local, self._surroundings)
+        if (
+            origin is Origin.OWN
+            and self._surroundings.forwards_as_own
+            and telling.differs_inside
+            and not self._is_here(connection)
+        ):
+            origin = Origin.PUBLISHED
+        told = telling.address(origin, local)
         if origin is Origin.ELSEWHERE and telling.outside is None:
             self._say_once(
                 "elsewhere",
@@ -97,6 +107,13 @@ class Advertised:
         except OSError as error:
             self._say_once("routes", f"Cannot read the routes, so that no gateway is known: {error}")
             return NOWHERE
+
+    def _is_here(self, connection: ConnectionContext) -> bool:
+        try:
+            return self._is_process_here(connection.peer_port, connection.local_port)
+        except OSError as error:
+            self._say_once("processes", f"Cannot look which process a client is, so that none is in this container: {error}")
+            return False
 
     def _say_once(self, kind: str, line: str) -> None:
         if kind not in self._said:

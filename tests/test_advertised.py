@@ -56,6 +56,45 @@ def test_loopback_needs_no_routes() -> None:
     assert one.tell(client("127.0.0.1", local="127.0.0.1")) == ("localhost", 9092)
 
 
+ROOTLESS = Surroundings(forwards_as_own=True)
+OUTSIDE = Telling(("localhost", 19092))
+
+
+@pytest.mark.parametrize(
+    ("telling", "surroundings", "is_here", "told"),
+    [
+        (OUTSIDE, ROOTLESS, False, ("localhost", 19092)),
+        (OUTSIDE, ROOTLESS, True, ("localhost", 9092)),
+        (OUTSIDE, Surroundings(), None, ("localhost", 9092)),
+        (Telling(), ROOTLESS, None, ("localhost", 9092)),
+        (Telling(is_everywhere=False), ROOTLESS, False, ("localhost", 9092)),
+        (Telling(is_everywhere=False), ROOTLESS, True, ("172.17.0.2", 9092)),
+        (Telling(is_everywhere=False), Surroundings(), None, ("172.17.0.2", 9092)),
+    ],
+)
+def test_commands_in_the_container_are_told_from_rootless_forwarding(
+    telling: Telling, surroundings: Surroundings, is_here: bool | None, told: tuple[str, int]
+) -> None:
+    asked = []
+
+    def look(peer_port: int, local_port: int) -> bool:
+        asked.append((peer_port, local_port))
+        return bool(is_here)
+
+    one = Advertised({"PLAINTEXT": telling}, surroundings, lambda _: BRIDGE, look)
+    assert one.tell(client("172.17.0.2")) == told
+    assert asked == ([] if is_here is None else [(40000, 9092)])
+
+
+def test_processes_that_cannot_be_seen_are_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def refused(_peer_port: int, _local_port: int) -> bool:
+        raise PermissionError(13, "Permission denied", "/proc")
+
+    one = Advertised({"PLAINTEXT": OUTSIDE}, ROOTLESS, lambda _: BRIDGE, refused)
+    assert one.tell(client("127.0.0.1")) == one.tell(client("127.0.0.1")) == ("localhost", 19092)
+    assert len(caplog.records) == 1
+
+
 def test_on_the_network_of_the_host_all_are_told_the_same() -> None:
     shared = Surroundings(has_own_network=False)
     assert teller(surroundings=shared).tell(client("172.17.0.1")) == ("172.17.0.2", 9092)

@@ -2,6 +2,7 @@
 
     peer                                    origin       told
     loopback, or our own address            OWN          localhost; our own address where only that is listened at
+        and no process in the container     PUBLISHED    localhost
     a default gateway of the container      PUBLISHED    localhost
     on one of the container's networks      NEAR         the address that it connected to
     a known address of a virtual machine    PUBLISHED    localhost
@@ -46,7 +47,7 @@ class Surroundings(NamedTuple):
         has_neighbours: whether other containers can be on its networks. Not so where the only way out is a tunnel to the host,
             which may bear the addresses of the host's network.
         is_desktop: whether all that is not near has come through a forwarder, whatever its address.
-        forwards_as_own: whether a published port may arrive from the container's own address.
+        forwards_as_own: whether clients of a published port, too, may come from the container's own address.
     """
 
     has_own_network: bool = True
@@ -78,7 +79,12 @@ class Telling(NamedTuple):
     outside: tuple[str, int] | None = None
     is_everywhere: bool = True
 
-    def address(self, origin: Origin, local: tuple[str, int], surroundings: Surroundings) -> tuple[str, int]:
+    @property
+    def differs_inside(self) -> bool:
+        """Whether clients in the container are told another address than those that come through a published port."""
+        return self.outside is not None or not self.is_everywhere
+
+    def address(self, origin: Origin, local: tuple[str, int]) -> tuple[str, int]:
         """The host and port for a client that has connected to `local`."""
         if origin is Origin.NEAR:
             return local
@@ -87,8 +93,6 @@ class Telling(NamedTuple):
             return outside or local
         if origin is Origin.PUBLISHED:
             return outside or (LOCALHOST, local[1])
-        if outside is not None and surroundings.forwards_as_own:
-            return outside
         return (LOCALHOST, local[1]) if self.is_everywhere or is_loopback(packed(local[0])) else local
 
     def everyone(self, local: tuple[str, int]) -> tuple[str, int]:

@@ -1,0 +1,127 @@
+"""What clients of real containers are told, and that they can use it. Run by an ordinary user, podman shows rootless networks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from benchmarks.kafka_peer import free_port
+from integration.containers.containers import Container, network, running
+from integration.containers.engine import ROOT, Engine
+
+READY_TIMEOUT_S = 60
+START = ("pybroker", "start", "--data-dir", "/var/lib/kafka/data", "--override", "pybroker.advertised.by.peer=true")
+
+
+def doctor(address: str, within: Sequence[str] = (sys.executable, "-m", "pybroker")) -> list[str]:
+    """The lines of a run that finds nothing wrong."""
+    done = subprocess.run([*within, "doctor", address], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def doctor_in(container: Container, address: str) -> list[str]:
+    return container.execute("pybroker", "doctor", address).splitlines()
+
+
+def stock_client(bootstrap: str) -> str:
+    """What a stock client of this machine is told; it has sent a record there and got it back."""
+    command = [sys.executable, "-m", "integration.told", bootstrap, "orders"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def wait_listening(container: Container) -> None:
+    log = subprocess.Popen(
+        [container.engine.name, "logs", "--follow", container.name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **container.engine.environment},
+    )
+    assert log.stdout is not None
+    try:
+        for line in log.stdout:
+            if line.startswith("READY "):
+                return
+    finally:
+        log.kill()
+        log.communicate()
+    raise AssertionError(f"it ended before it was ready:\n{container.log}")
+
+
+@pytest.fixture
+def net(engine: Engine) -> Iterator[str]:
+    with network(engine) as name:
+        yield name
+
+
+def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine, image: str, net: str) -> None:
+    port = free_port()
+    listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://:{port}")
+    publish = ("--publish", f"127.0.0.1:{port}:{port}")
+    with running(engine, image, "--network", net, "--hostname", "broker", *listen, *publish, command=START) as broker:
+        wait_listening(broker)
+        assert stock_client(f"localhost:{port}") == f"localhost:{port}"
+        assert f"Broker 1 is advertised as localhost:{port}" in doctor(f"127.0.0.1:{port}")
+        assert f"Broker 1 is advertised as localhost:{port}" in doctor_in(broker, f"localhost:{port}")
+        with running(engine, image, "--network", net, command=["sleep", "600"]) as neighbour:
+            own = broker.engine.inspect("container", broker.name)["NetworkSettings"]["Networks"][net]["IPAddress"]
+            assert f"Broker 1 is advertised as {own}:{port}" in doctor_in(neighbour, f"{broker.name}:{port}")
+        assert f"clients that come through a published port are told localhost:{port}" in broker.log
+
+
+def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, net: str) -> None:
+    port = free_port()
+    publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
+    with running(engine, image, "--network", net, *publish, command=START) as broker:
+        wait_listening(broker)
+        assert stock_client(f"localhost:{port}") == f"localhost:{port}"
+        assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
+        with running(engine, image, "--network", net, command=["sleep", "600"]) as neighbour:
+            lines = doctor_in(neighbour, f"{broker.name}:9092")
+            assert lines[-1] == f"A client on this machine works with {broker.name}:9092."
+
+
+def test_two_networks_one_of_them_connected_while_it_runs(engine: Engine, image: str, net: str) -> None:
+    port = free_port()
+    publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
+    with network(engine) as second, running(engine, image, "--network", net, *publish, command=START) as broker:
+        wait_listening(broker)
+        engine.run("network", "connect", second, broker.name)
+        for name in (net, second):
+            with running(engine, image, "--network", name, command=["sleep", "600"]) as neighbour:
+                own = engine.inspect("container", broker.name)["NetworkSettings"]["Networks"][name]["IPAddress"]
+                assert f"Broker 1 is advertised as {own}:9092" in doctor_in(neighbour, f"{own}:9092")
+        assert stock_client(f"localhost:{port}") == f"localhost:{port}"
+
+
+def test_the_default_network(engine: Engine, image: str) -> None:
+    port = free_port()
+    publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=127.0.0.1:{port}")
+    with running(engine, image, *publish, command=START) as broker:
+        wait_listening(broker)
+        assert stock_client(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
+        assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
+
+
+def test_the_network_of_the_host(engine: Engine, image: str) -> None:
+    port = free_port()
+    listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://127.0.0.1:{port}")
+    with running(engine, image, "--network", "host", *listen, command=START) as broker:
+        wait_listening(broker)
+        assert stock_client(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
+        assert "all clients are told the address that they connected to" in broker.log
+
+
+@pytest.mark.parametrize("text", ["http://localhost:19092", "localhost:0", "0.0.0.0:9092", "a,b"])
+def test_an_address_that_cannot_be_keeps_it_from_starting(engine: Engine, image: str, text: str) -> None:
+    done = engine.call("run", "--rm", "--env", f"PYBROKER_ADVERTISED={text}", image, *START)
+    assert done.returncode == 2
+    assert f"{text}: " in done.stderr
+    assert "PYBROKER_ADVERTISED" in done.stderr
