@@ -1,5 +1,3 @@
 """A Kafka-compatible broker in asyncio Python."""
 
-from typing import Final
-
-__version__: Final = "0.1.0"
+__version__ = "0.1.0"  # not Final: `typing` costs a command that a health check starts as much as all else that it imports

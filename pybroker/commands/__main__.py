@@ -1,0 +1,13 @@
+"""Run one command: `python -m pybroker.commands kafka-topics --list ...`, or this file itself, also under `python -I -S`.
+
+As a file it finds the package that it is part of by its own path, because `-I -S` leaves out where packages are installed.
+"""
+
+import sys
+
+if not __package__:
+    sys.path.insert(0, __file__.rpartition("/pybroker/")[0])
+
+from pybroker.commands.run import main
+
+main(sys.argv[1:])

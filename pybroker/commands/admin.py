@@ -1,0 +1,61 @@
+"""Requests of administrators through the broker's own codec, one at a time, to any broker of the cluster.
+
+Their errors come with the sentences that Kafka's tools print; a client library keeps some of those to itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pybroker.commands.connection import CLIENT_ID
+from pybroker.commands.errors import UnreachableError
+from pybroker.commands.kafka_errors import sentence_of
+from pybroker.protocol.codec import DecodeError, decode_response, encode_request
+from pybroker.protocol.messages import message_classes
+
+if TYPE_CHECKING:
+    from pybroker.commands.target import Target
+
+
+class RefusedError(Exception):
+    """What a broker answers instead of doing it: its code, and the sentence for a person."""
+
+    def __init__(self, code: int, message: str | None) -> None:
+        super().__init__(message or sentence_of(code))
+        self.code = code
+
+
+class Admin:
+    """Asks one broker. Close it; it connects when it is first asked."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._connection = target.connect()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def ask(self, request: object, version: int) -> Any:
+        """The response. Raises UnreachableError."""
+        frame = b"".join(bytes(part) for part in encode_request(request, version, 1, CLIENT_ID.decode()))  # type: ignore[arg-type]  # no late parts
+        _, response_class = message_classes(request.__schema__.api_key)  # type: ignore[attr-defined]
+        try:
+            _, response = decode_response(response_class, version, memoryview(self._connection.exchange(frame)))
+        except DecodeError as error:
+            raise UnreachableError(f"the response cannot be read: {error}") from error
+        return response
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raises RefusedError for a code that is not 0."""
+    if code:
+        raise RefusedError(code, message)
+
+
+def shown_id(value: uuid.UUID | bytes) -> str:
+    """An id as Kafka prints it: 22 characters of URL-safe base64."""
+    raw = value.bytes if isinstance(value, uuid.UUID) else bytes(value)
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

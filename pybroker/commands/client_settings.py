@@ -1,0 +1,91 @@
+"""A Java client's settings as librdkafka's, on which the console producer and consumer stand.
+
+Most names are the same in both. Those that mean nothing to librdkafka are left out, and a line on stderr says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pybroker.commands.errors import NOT_SUPPORTED, CommandError
+from pybroker.commands.target import check_security
+
+RENAMED: Final = {
+    "buffer.memory": ("queue.buffering.max.kbytes", 1024),
+    "fetch.max.wait.ms": ("fetch.wait.max.ms", 1),
+    "max.request.size": ("message.max.bytes", 1),
+    "receive.buffer.bytes": ("socket.receive.buffer.bytes", 1),
+    "send.buffer.bytes": ("socket.send.buffer.bytes", 1),
+}
+"""librdkafka's name, and how many of Java's units are one of its own."""
+
+WITHOUT_MEANING: Final = {
+    "default.api.timeout.ms", "interceptor.classes", "key.deserializer", "key.serializer", "max.block.ms", "max.poll.records",
+    "metadata.max.idle.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.ignore.keys",
+    "value.deserializer", "value.serializer",
+}  # fmt: skip
+"""Settings of the Java client's own machinery."""
+
+CLASSES: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+    "StickyAssignor": "cooperative-sticky",
+}
+
+
+def pairs(given: Iterable[str]) -> dict[str, str]:
+    """What `--property name=value` says, the last of each name; no value is an empty one."""
+    found = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        found[name] = value
+    return found
+
+
+def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings for librdkafka. Raises CommandError for a client that would not speak plainly."""
+    check_security(dict(properties))
+    settings: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name in WITHOUT_MEANING:
+            print(f"WARN {tool}: {name} has no meaning here and is left out", file=sys.stderr)
+        elif name in RENAMED:
+            renamed, units = RENAMED[name]
+            settings[renamed] = _scaled(name, value, units)
+        elif name == "partition.assignment.strategy":
+            settings[name] = ",".join(CLASSES.get(one.strip().rpartition(".")[2], one.strip()) for one in value.split(","))
+        else:
+            settings[name] = value
+    return settings
+
+
+def _scaled(name: str, value: str, units: int) -> int:
+    try:
+        return max(1, int(value) // units)
+    except ValueError:
+        raise CommandError(f"Invalid value {value} for configuration {name}: Not a number of type INT") from None
+
+
+def library() -> Any:
+    """confluent_kafka, found where packages are installed. Raises CommandError when it is not."""
+    import site  # noqa: PLC0415  a command runs without it until it needs a package
+
+    if sys.flags.no_site:
+        site.main()
+    try:
+        import confluent_kafka  # noqa: PLC0415
+    except ImportError as error:
+        raise CommandError(f"confluent-kafka is not installed: pip install 'pybroker[container]' ({error})", NOT_SUPPORTED) from None
+    return confluent_kafka
+
+
+def made(kind: Any, settings: Mapping[str, Any]) -> Any:
+    """A producer or consumer. Raises CommandError for settings that it does not take."""
+    try:
+        return kind(dict(settings))
+    except library().KafkaException as error:
+        raise CommandError(f"the client cannot be made: {error.args[0].str()}", NOT_SUPPORTED) from error

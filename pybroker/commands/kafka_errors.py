@@ -1,0 +1,53 @@
+"""Errors in the words of Kafka's Java client, which scripts look for: the exception's class, and the sentence of a response without one.
+
+Source: `org.apache.kafka.common.protocol.Errors` of Kafka 3.9.2.
+"""
+
+from __future__ import annotations
+
+PACKAGE = "org.apache.kafka.common.errors"
+
+_KNOWN = {
+    3: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
+    7: ("TimeoutException", "The request timed out."),
+    15: ("CoordinatorNotAvailableException", "The coordinator is not available."),
+    16: ("NotCoordinatorException", "This is not the correct coordinator."),
+    17: ("InvalidTopicException", "The request attempted to perform an operation on an invalid topic."),
+    24: ("InvalidGroupIdException", "The configured groupId is invalid."),
+    25: ("UnknownMemberIdException", "The coordinator is not aware of this member."),
+    36: ("TopicExistsException", "Topic with this name already exists."),
+    37: ("InvalidPartitionsException", "Number of partitions is below 1."),
+    38: ("InvalidReplicationFactorException", "Replication factor is below 1 or larger than the number of available brokers."),
+    39: ("InvalidReplicaAssignmentException", "Replica assignment is invalid."),
+    40: ("InvalidConfigurationException", "Configuration is invalid."),
+    44: ("PolicyViolationException", "Request parameters do not satisfy the configured policy."),
+    68: ("GroupNotEmptyException", "The group is not empty."),
+    69: ("GroupIdNotFoundException", "The group id does not exist."),
+    73: ("TopicDeletionDisabledException", "Topic deletion is disabled."),
+    86: (
+        "GroupSubscribedToTopicException",
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it.",
+    ),
+}
+TOPIC_ALREADY_EXISTS, GROUP_ID_NOT_FOUND = 36, 69
+
+
+def exception_of(code: int) -> str:
+    """The class, with its package."""
+    name, _ = _KNOWN.get(code) or (_derived(code)[0], "")
+    return f"{PACKAGE}.{name}"
+
+
+def sentence_of(code: int) -> str:
+    """What the class says when nothing else is said."""
+    return (_KNOWN.get(code) or _derived(code))[1]
+
+
+def _derived(code: int) -> tuple[str, str]:
+    from pybroker.protocol.error_codes import ErrorCode  # noqa: PLC0415  only for rare errors
+
+    try:
+        error = ErrorCode(code)
+    except ValueError:
+        return "UnknownServerException", f"The broker answers with the error {code}, which is not known here."
+    return f"{error.name.title().replace('_', '')}Exception", error.message

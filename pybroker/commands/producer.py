@@ -1,0 +1,152 @@
+"""kafka-console-producer: each line of standard input is a record.
+
+Source: kafka.tools.ConsoleProducer of Kafka 3.9. Unlike there, the exit code is 1 when a record was not delivered.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any, Final
+
+from pybroker.commands.client_settings import librdkafka_of, library, made, pairs
+from pybroker.commands.errors import FAILED, CommandError, not_supported
+from pybroker.commands.line_reader import LineReader
+from pybroker.commands.options import FLAG, MAYBE, VALUE, Options, parse
+from pybroker.commands.target import instead_of_bootstrap, properties_of
+
+MERGED: Final = {
+    "timeout": ("linger.ms", "1000"),
+    "request-required-acks": ("acks", "-1"),
+    "request-timeout-ms": ("request.timeout.ms", "1500"),
+    "message-send-max-retries": ("retries", "3"),
+    "retry-backoff-ms": ("retry.backoff.ms", "100"),
+    "socket-buffer-size": ("send.buffer.bytes", "102400"),
+    "max-memory-bytes": ("buffer.memory", "33554432"),
+    "batch-size": ("batch.size", "16384"),
+    "max-partition-memory-bytes": ("batch.size", "16384"),
+    "metadata-expiry-ms": ("metadata.max.age.ms", "300000"),
+    "max-block-ms": ("message.timeout.ms", "60000"),
+}
+"""Options that are settings: the setting, and its value when neither is given."""
+
+KINDS: Final = {
+    **dict.fromkeys(("topic", "bootstrap-server", "broker-list", "property", "reader-property", "reader-config"), VALUE),
+    **dict.fromkeys(("producer-property", "command-property", "producer.config", "command-config", "line-reader", *MERGED), VALUE),
+    **dict.fromkeys(("sync", "version", "help"), FLAG),
+    "compression-codec": MAYBE,
+}
+READERS: Final = {"kafka.tools.ConsoleProducer$LineMessageReader", "org.apache.kafka.tools.LineMessageReader"}
+
+HELP = """This tool helps to read data from standard input and publish it to Kafka.
+--bootstrap-server HOST:PORT  the brokers to connect to; --broker-list is the same
+--topic NAME                  where the records go
+--property NAME=VALUE         parse.key, key.separator, parse.headers, headers.delimiter, headers.separator,
+                              headers.key.separator, ignore.error, null.marker; --reader-config FILE
+--producer-property NAME=VALUE, --producer.config FILE  settings of the producer
+--compression-codec [CODEC]   none, gzip, snappy, lz4 or zstd; without a value gzip
+--sync                        wait for each record
+--request-required-acks, --timeout (linger), --request-timeout-ms, --batch-size, --message-send-max-retries, ...
+"""
+
+
+def main(tool: str, arguments: list[str]) -> int:
+    """Run it and return the exit code. Raises CommandError."""
+    options = parse(tool, KINDS, arguments)
+    options.require("topic")
+    topic = options.value("topic") or ""
+    reader_class = options.value("line-reader")
+    if reader_class is not None and reader_class not in READERS:
+        raise not_supported(f"--line-reader {reader_class}")
+    reader = LineReader(_reader_properties(options))
+    producer = made(library().Producer, settings_of(tool, options))
+    failed = Failures(topic)
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline=None)
+    is_prompted = sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        while True:
+            if is_prompted:
+                print(">", end="", flush=True)
+            line = lines.readline()
+            if not line:
+                break
+            _send(producer, topic, reader.record(line.removesuffix("\n")), failed)
+            if options.has("sync"):
+                producer.flush()
+                if failed.count:
+                    return FAILED
+    finally:
+        producer.flush()
+    return FAILED if failed.count else 0
+
+
+def settings_of(tool: str, options: Options) -> dict[str, Any]:
+    """What librdkafka is given. Raises CommandError."""
+    file = options.value("producer.config") or options.value("command-config")
+    properties = properties_of(file) if file is not None else {}
+    properties |= pairs(options.values("producer-property") + options.values("command-property"))
+    codec = "none"
+    if options.has("compression-codec"):
+        codec = options.value("compression-codec") or "gzip"
+    properties["compression.type"] = codec
+    properties.setdefault("client.id", "console-producer")
+    properties.setdefault("partitioner", "murmur2_random")  # as the Java client's, so that a key has the same partition
+    for option, (setting, default) in MERGED.items():
+        given = options.value(option)
+        if given is not None:
+            properties[setting] = given
+        elif setting not in ("batch.size",) or option == "batch-size":
+            properties.setdefault(setting, default)
+    settings = librdkafka_of(tool, properties)
+    settings["bootstrap.servers"] = bootstrap_of(tool, options)
+    return settings
+
+
+def bootstrap_of(tool: str, options: Options) -> str:
+    """The brokers. Raises CommandError."""
+    given = options.value("bootstrap-server") or options.value("broker-list")
+    if given is not None:
+        return given
+    return instead_of_bootstrap(tool, options)
+
+
+def _reader_properties(options: Options) -> dict[str, str]:
+    file = options.value("reader-config")
+    properties = properties_of(file) if file is not None else {}
+    return properties | pairs(options.values("property") + options.values("reader-property"))
+
+
+class Failures:
+    """Counts the records that were not delivered, and tells of each."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self.count = 0
+
+    def delivered(self, error: Any, message: Any) -> None:
+        """librdkafka's call at the end of each record."""
+        if error is not None:
+            self.count += 1
+            key, value = message.key(), message.value()
+            print(
+                f"ERROR Error when sending message to topic {self._topic} with key: {_size(key)}, value: {_size(value)} "
+                f"with error: {error.str()}",
+                file=sys.stderr,
+            )
+
+
+def _size(data: bytes | None) -> str:
+    return "null" if data is None else f"{len(data)} bytes"
+
+
+def _send(producer: Any, topic: str, record: Any, failed: Failures) -> None:
+    while True:
+        try:
+            producer.produce(topic, key=record.key, value=record.value, headers=record.headers, on_delivery=failed.delivered)
+        except BufferError:  # the queue is full: let some of it go
+            producer.poll(1)
+        except library().KafkaException as error:
+            raise CommandError(f"the record cannot be sent: {error.args[0].str()}") from error
+        else:
+            producer.poll(0)
+            return
