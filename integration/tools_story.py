@@ -17,12 +17,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer
 
 from integration.broker import BrokerProcess
-from integration.tool_runner import ToolRunner
+from integration.tool_runner import Ran, ToolRunner
 
 FOLDER: Final = Path(__file__).parent / "golden"
 STORY: Final = FOLDER / "tools_story.txt"
@@ -94,15 +94,23 @@ def steps(release: str) -> Iterator[Step]:
         yield Step(line, "".join(given))
 
 
+class Runner(Protocol):
+    """What runs the tools."""
+
+    def run(self, tool: str, *arguments: str, given: str = "") -> Ran: ...
+
+    def close(self) -> None: ...
+
+
 class Story:
-    """Tells it to one broker. Owns the JVM of the tools and the clients.
+    """Tells it to one broker. Owns the tools and the clients.
 
     `settle_s` is waited after every change: Kafka's broker learns of one from its controller a little later.
     """
 
-    def __init__(self, release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> None:
+    def __init__(self, tools: Runner, bootstrap: str, folder: Path, settle_s: float = 0) -> None:
         self._bootstrap, self._folder, self._settle_s = bootstrap, folder, settle_s
-        self._tools = ToolRunner(release, folder)
+        self._tools = tools
         self._members: dict[str, Consumer] = {}
         self._deeds: dict[str, Callable[..., list[str] | None]] = {
             "produce": self._produce,
@@ -172,7 +180,7 @@ class Story:
 
 def told(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
     """Tell the whole story with the tools of a release: each step with its lines."""
-    story = Story(release, bootstrap, folder, settle_s)
+    story = Story(ToolRunner(release, folder), bootstrap, folder, settle_s)
     try:
         for step in steps(release):
             yield step, story.tell(step)

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "doctor": "pybroker.cli.doctor_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
+    "tool": "pybroker.cli.tool_command",
 }
 
 

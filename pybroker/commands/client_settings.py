@@ -79,7 +79,9 @@ def library() -> Any:
     try:
         import confluent_kafka  # noqa: PLC0415
     except ImportError as error:
-        raise CommandError(f"confluent-kafka is not installed: pip install 'pybroker[container]' ({error})", NOT_SUPPORTED) from None
+        raise CommandError(
+            f"confluent-kafka is not installed: pip install 'pybroker[container]' ({error})", NOT_SUPPORTED
+        ) from None
     return confluent_kafka
 
 

@@ -13,7 +13,14 @@ from pybroker.commands.target import OPTIONS, target_of
 
 TYPES = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
 NOT_SERVED = ("clients", "users", "ips")
-SHORT = {"topic": "topics", "client": "clients", "user": "users", "broker": "brokers", "broker-logger": "broker-loggers", "ip": "ips"}
+SHORT = {
+    "topic": "topics",
+    "client": "clients",
+    "user": "users",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "ip": "ips",
+}
 DEFAULTS = {"client-defaults": "clients", "user-defaults": "users", "broker-defaults": "brokers", "ip-defaults": "ips"}
 
 KINDS = {
@@ -80,7 +87,9 @@ def _entity(tool: str, options: Options) -> tuple[str, str | None]:
         raise CommandError("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     refused = [kind for kind in kinds if kind in NOT_SERVED]
     if refused:
-        raise CommandError(f"{tool}: --entity-type {refused[0]} is not supported: there are no quotas and no users", NOT_SUPPORTED)
+        raise CommandError(
+            f"{tool}: --entity-type {refused[0]} is not supported: there are no quotas and no users", NOT_SUPPORTED
+        )
     if len(kinds) > 1:
         raise CommandError("Only 'users' and 'clients' entity types may be specified together")
     names = options.values("entity-name") + [value for option in SHORT for value in options.values(option)]
@@ -104,6 +113,4 @@ def _check_name(kind: str, name: str | None, options: Options) -> None:
     if options.has("add-config") and options.has("add-config-file"):
         raise CommandError("Only one of --add-config or --add-config-file must be specified")
     if not options.has("add-config", "add-config-file", "delete-config"):
-        raise CommandError(
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
-        )
+        raise CommandError("At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.commands.admin import Admin, check
 from pybroker.commands.errors import CommandError
-from pybroker.commands.options import Options
 from pybroker.commands.target import Target, properties_of
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.incremental_alter_configs import (
@@ -18,6 +17,9 @@ from pybroker.protocol.messages.incremental_alter_configs import (
 )
 from pybroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from pybroker.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from pybroker.commands.options import Options
 
 TOPIC: Final = 2
 RESOURCES: Final = {"topics": TOPIC, "brokers": 4, "broker-loggers": 8, "client-metrics": 16}
@@ -37,7 +39,9 @@ OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonyms: bool = False) -> dict[str, list[Any]]:
     """All settings of each resource, in the broker's order. Raises RefusedError."""
     request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None) for name in names],
+        resources=[
+            DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None) for name in names
+        ],
         include_synonyms=has_synonyms,
         include_documentation=False,
     )
@@ -128,7 +132,5 @@ def added_configs(text: str | None) -> dict[str, str]:
         return {}
     pairs = [re.split(rf"\s*=\s*{OUTSIDE_BRACKETS}", one) for one in re.split(f",{OUTSIDE_BRACKETS}", text)]
     if any(len(pair) != 2 for pair in pairs):
-        raise CommandError(
-            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
-        )
+        raise CommandError('requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".')
     return {key.strip(): re.sub(r"[\[\]]", "", value).strip() for key, value in pairs}

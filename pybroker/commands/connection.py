@@ -86,7 +86,7 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         is_resolved = False
         for host, port in bootstrap:
             try:
-                connected = socket.create_connection((_encoded(host), port), attempt_s)
+                connected = socket.create_connection((_encoded(host), port), attempt_s)  # type: ignore[arg-type]  # bytes do
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
             except OSError as error:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pybroker.commands.client_settings import librdkafka_of, library, made, pairs
+from pybroker.commands.client_settings import library, librdkafka_of, made, pairs
 from pybroker.commands.errors import FAILED, CommandError
 from pybroker.commands.formatter import Formatter, NoFormatter, formatter_of
 from pybroker.commands.options import FLAG, VALUE, Options, parse
@@ -24,7 +24,9 @@ KINDS: Final = {
     **dict.fromkeys(("consumer-property", "command-property", "consumer.config", "command-config", "formatter"), VALUE),
     **dict.fromkeys(("property", "formatter-property", "formatter-config", "max-messages", "timeout-ms"), VALUE),
     **dict.fromkeys(("key-deserializer", "value-deserializer", "isolation-level"), VALUE),
-    **dict.fromkeys(("from-beginning", "skip-message-on-error", "enable-systest-events", "new-consumer", "version", "help"), FLAG),
+    **dict.fromkeys(
+        ("from-beginning", "skip-message-on-error", "enable-systest-events", "new-consumer", "version", "help"), FLAG
+    ),
 }
 
 HELP = """This tool helps to read data from Kafka topics and outputs it to standard output.

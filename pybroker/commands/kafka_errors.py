@@ -1,4 +1,4 @@
-"""Errors in the words of Kafka's Java client, which scripts look for: the exception's class, and the sentence of a response without one.
+"""Errors in the words of Kafka's Java client, which scripts look for: the exception's class, and what it says by itself.
 
 Source: `org.apache.kafka.common.protocol.Errors` of Kafka 3.9.2.
 """
@@ -46,8 +46,7 @@ def sentence_of(code: int) -> str:
 def _derived(code: int) -> tuple[str, str]:
     from pybroker.protocol.error_codes import ErrorCode  # noqa: PLC0415  only for rare errors
 
-    try:
-        error = ErrorCode(code)
-    except ValueError:
+    error = next((one for one in ErrorCode if one == code), None)
+    if error is None:
         return "UnknownServerException", f"The broker answers with the error {code}, which is not known here."
     return f"{error.name.title().replace('_', '')}Exception", error.message

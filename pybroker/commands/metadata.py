@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
-from pybroker.commands.connection import Connection
+if TYPE_CHECKING:
+    from pybroker.commands.connection import Connection
 
 METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)
@@ -80,9 +82,7 @@ def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
 def parsed(response: bytes) -> Metadata:
     """What a response v2 says. Raises struct.error."""
     reader = Reader(response)
-    brokers = [
-        Broker(reader.int32(), reader.string() or "", reader.int32(), reader.string()) for _ in range(reader.int32())
-    ]
+    brokers = [Broker(reader.int32(), reader.string() or "", reader.int32(), reader.string()) for _ in range(reader.int32())]
     cluster_id = reader.string()
     reader.int32()  # the controller
     topics = []

@@ -1,5 +1,5 @@
-"""The command line as Kafka's tools read it (jopt-simple): `--topic t`, `--topic=t`, `-topic t`, and `--part 3` for `--partitions 3`
-as long as one option only begins so. Not argparse, whose import is half of what `kafka-topics --list` costs.
+"""The command line as Kafka's tools read it (jopt-simple): `--topic t`, `--topic=t`, `-topic t`, and `--repl 3` for
+`--replication-factor 3` where no other option begins so. Not argparse, whose import is half of what `kafka-topics --list` costs.
 """
 
 from __future__ import annotations

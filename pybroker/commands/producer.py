@@ -9,7 +9,7 @@ import io
 import sys
 from typing import Any, Final
 
-from pybroker.commands.client_settings import librdkafka_of, library, made, pairs
+from pybroker.commands.client_settings import library, librdkafka_of, made, pairs
 from pybroker.commands.errors import FAILED, CommandError, not_supported
 from pybroker.commands.line_reader import LineReader
 from pybroker.commands.options import FLAG, MAYBE, VALUE, Options, parse
@@ -32,7 +32,9 @@ MERGED: Final = {
 
 KINDS: Final = {
     **dict.fromkeys(("topic", "bootstrap-server", "broker-list", "property", "reader-property", "reader-config"), VALUE),
-    **dict.fromkeys(("producer-property", "command-property", "producer.config", "command-config", "line-reader", *MERGED), VALUE),
+    **dict.fromkeys(
+        ("producer-property", "command-property", "producer.config", "command-config", "line-reader", *MERGED), VALUE
+    ),
     **dict.fromkeys(("sync", "version", "help"), FLAG),
     "compression-codec": MAYBE,
 }
@@ -95,7 +97,7 @@ def settings_of(tool: str, options: Options) -> dict[str, Any]:
         given = options.value(option)
         if given is not None:
             properties[setting] = given
-        elif setting not in ("batch.size",) or option == "batch-size":
+        elif setting != "batch.size" or option == "batch-size":
             properties.setdefault(setting, default)
     settings = librdkafka_of(tool, properties)
     settings["bootstrap.servers"] = bootstrap_of(tool, options)

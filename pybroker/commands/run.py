@@ -8,11 +8,18 @@ from pybroker.commands.errors import FAILED, NOT_SUPPORTED, CommandError
 from pybroker.commands.kafka_apis import RELEASE
 
 COMMANDS = {
+    "cub": "ready",
     "kafka-broker-api-versions": "versions",
+    "kafka-cluster": "cluster",
     "kafka-configs": "configs",
     "kafka-console-consumer": "consumer",
     "kafka-console-producer": "producer",
+    "kafka-consumer-groups": "groups",
+    "kafka-get-offsets": "offsets",
+    "kafka-run-class": "classes",
+    "kafka-storage": "storage",
     "kafka-topics": "topics",
+    "ub": "ready",
 }
 """The modules, each with HELP and main(name, arguments)."""
 

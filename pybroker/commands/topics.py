@@ -104,9 +104,8 @@ def _check(options: Options) -> None:
         options.require("topic")
     if options.has("alter"):
         options.require("partitions")
-    if options.has("describe", "if-exists") and options.has("describe") and options.has("if-exists"):
-        if not options.has("topic", "topic-id"):
-            raise CommandError("--topic or --topic-id is required to describe a topic")
+    if options.has("describe") and options.has("if-exists") and not options.has("topic", "topic-id"):
+        raise CommandError("--topic or --topic-id is required to describe a topic")
     for name, verbs in _BELONGS.items():
         options.forbid(name, tuple(verb for verb in VERBS if verb not in verbs))
     options.forbid("delete-config", ("bootstrap-server", "zookeeper"))

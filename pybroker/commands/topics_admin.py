@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.commands.admin import Admin, RefusedError, check, shown_id
 from pybroker.commands.configs_admin import TOPIC, configs_of
 from pybroker.commands.kafka_errors import TOPIC_ALREADY_EXISTS, exception_of
-from pybroker.commands.options import Options
-from pybroker.commands.target import Target
 from pybroker.commands.topics import REPORTS, TopicError, listed, wanted
 from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -25,6 +23,10 @@ from pybroker.protocol.messages.create_topics import (
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pybroker.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from pybroker.commands.options import Options
+    from pybroker.commands.target import Target
 
 TIMEOUT_MS: Final = 30_000
 DEFAULT_CONFIG: Final = 5
@@ -98,9 +100,7 @@ def new_configs(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not value.strip() or "=" in value:
-            raise TopicError(
-                'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
-            )
+            raise TopicError('requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".')
         configs[name.strip()] = value.strip()
     return configs
 
@@ -118,7 +118,7 @@ def _found(target: Target, options: Options) -> list[str]:
 
 
 def _alter(target: Target, options: Options) -> None:
-    count = options.number("partitions")
+    count = options.number("partitions") or 0
     assigned = assignment(options.value("replica-assignment") or "")
     names = _found(target, options)
     if not names:

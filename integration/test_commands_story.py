@@ -1,0 +1,121 @@
+"""Our commands print what the tools of Kafka 3.9.2 print about Apache Kafka, told the same story (`golden/tools_story.txt`).
+
+Standard output and exit codes are compared byte for byte but for the order of lines, which is that of Java's hashes there, and
+ours is sorted. Of standard error each line of ours must be one of Kafka's, but for what Kafka's tools would log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from integration.broker import BrokerProcess
+from integration.our_commands import OurCommands
+from integration.tool_runner import Ran
+from integration.tools_story import GOLDEN, OVERRIDES, WAIT_S, Story, steps
+from pybroker.commands.run import COMMANDS
+
+LAST = "## Deletion of records"
+"""From here on the story is about tools that are not among the commands."""
+
+ROW = 88
+"""Kafka 3.9 prints the rows of a reset without line ends, each so wide."""
+
+DIFFERENT = {
+    "$ configs --describe --entity-type client-metrics --entity-name mine": "was set by kafka-client-metrics, which is not here",
+}
+
+
+class Commands(OurCommands):
+    """Our commands, and in place of Kafka's verifiable clients, which are not among them, clients that do the same."""
+
+    def __init__(self, folder: Path, bootstrap: str, produce: Callable[..., None]) -> None:
+        super().__init__(folder)
+        self._bootstrap, self._produce = bootstrap, produce
+
+    def run(self, tool: str, *arguments: str, given: str = "") -> Ran:
+        if tool == "verifiable-producer":
+            self._produce(arguments[1], "0", arguments[3], "1704067200000", "0")
+        elif tool == "verifiable-consumer" and "--group-instance-id" in arguments:
+            self._consume_as_static_member()
+        elif f"kafka-{tool}" in COMMANDS:
+            ran = super().run(tool, *arguments, given=given)
+            if "counted" in arguments and tool == "console-consumer":
+                self._commit_what_was_empty()
+            return ran
+        return Ran(0, "", "")
+
+    def _commit_what_was_empty(self) -> None:
+        """The Java client commits where it stands in every partition, librdkafka only where it has read something."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "counted"})
+        consumer.commit(offsets=[TopicPartition("pears", 1, 0)], asynchronous=False)
+        consumer.close()
+
+    def _consume_as_static_member(self) -> None:
+        settings = {
+            "group.id": "verified",
+            "group.instance.id": "one",
+            "session.timeout.ms": "600000",
+            "client.id": "consumer-verified-one",
+        }
+        more = {"max.poll.interval.ms": "600000", "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, **settings, **more})
+        consumer.subscribe(["plums"])
+        left = 25
+        while left:
+            messages = consumer.consume(left, WAIT_S)
+            assert messages, "nothing came"
+            left -= len(messages)
+        consumer.commit(asynchronous=False)
+        consumer.close()  # a static member stays in its group
+
+
+def comparable(page: list[str]) -> tuple[list[str], set[str]]:
+    """What was printed, in an order of its own, and what was said on stderr."""
+    lines: list[str] = []
+    for line in page:
+        if line.startswith("GROUP ") and line.rstrip().find("NEW-OFFSET") > 0:
+            line += " " * (-len(line) % ROW)
+            lines += [line[at : at + ROW].rstrip() for at in range(0, len(line), ROW)]
+        elif not line.startswith("! "):
+            lines.append(line)
+    return sorted(lines), {line[2:] for line in page if line.startswith("! ")}
+
+
+def ours_alone(said: set[str], theirs: set[str]) -> set[str]:
+    """Lines of stderr that Kafka's tools do not print; their log, which is switched off in the golden file, would."""
+    return {line for line in said - theirs if not re.match(r"(WARN|ERROR) |java\.util\.concurrent\.ExecutionException: ", line)}
+
+
+@pytest.mark.timeout(300)
+def test_commands_print_what_kafkas_tools_print(start_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
+    (golden,) = (golden for golden in GOLDEN if golden.tools == golden.broker == "3.9.2")
+    broker = start_broker(OVERRIDES)
+
+    def produce(*words: str) -> None:
+        story._produce(*words)
+
+    commands = Commands(tmp_path, broker.bootstrap, produce)
+    story = Story(commands, broker.bootstrap, tmp_path)
+    differences, compared = [], 0
+    try:
+        for step, page in zip(steps("3.9.2"), golden.pages(), strict=False):
+            if step.line == LAST:
+                break
+            assert page[0] == step.line
+            ours = story.tell(step)
+            tool = step.line.split()[1] if step.line.startswith("$") else ""
+            if f"kafka-{tool}" not in COMMANDS or step.line in DIFFERENT:
+                continue
+            compared += 1
+            (printed, said), (theirs, theirs_said) = comparable(ours), comparable(page)
+            if printed != theirs or ours_alone(said, theirs_said):
+                differences.append("\n".join([*ours, "--- Kafka:", *page[1:]]))
+    finally:
+        story.close()
+    assert not differences, f"{len(differences)} of {compared}:\n\n" + "\n\n".join(differences)
+    assert compared > 150

@@ -1,0 +1,43 @@
+"""`pybroker tool`: Kafka's command line tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from pybroker.cli.main import RunError
+
+
+@click.command("tool", context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("name", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(context: click.Context, *, name: str | None, arguments: tuple[str, ...]) -> None:
+    """Run one of Kafka's tools, such as kafka-topics.
+
+    `pybroker tool kafka-topics --help` says what it takes. `pybroker tool install DIR` writes a script for each, named as
+    Kafka's are.
+    """
+    if name is None or name in ("-h", "--help"):
+        click.echo(context.get_help())
+    elif name == "install":
+        _install(arguments)
+    else:
+        from pybroker.commands.run import main  # noqa: PLC0415  only when it runs
+
+        main([name, *arguments])
+
+
+def _install(arguments: tuple[str, ...]) -> None:
+    from pybroker.commands.install import install  # noqa: PLC0415
+
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        raise click.UsageError("pybroker tool install takes one directory")
+    try:
+        names = install(Path(arguments[0]))
+    except OSError as error:
+        raise RunError(f"{error.filename}: {error.strerror}") from error
+    click.echo(f"{len(names)} scripts in {arguments[0]}")
+    sys.stdout.flush()
