@@ -2,7 +2,7 @@
 
 On only with pybroker.advertised.by.peer, which `pybroker container` sets: the entry command of an image knows where it is. What a
 client is told is settled once, when its connection is accepted. The routes are read then, since networks come and go while the
-container runs; that takes about 20 us and no request pays for it.
+container runs; no request pays for it.
 """
 
 from __future__ import annotations

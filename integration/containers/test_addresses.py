@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,9 +11,6 @@ import pytest
 from benchmarks.kafka_peer import free_port
 from integration.containers.containers import Container, network, running
 from integration.containers.engine import ROOT, Engine
-
-READY_TIMEOUT_S = 60
-START = ("pybroker", "start", "--data-dir", "/var/lib/kafka/data", "--override", "pybroker.advertised.by.peer=true")
 
 
 def doctor(address: str, within: Sequence[str] = (sys.executable, "-m", "pybroker")) -> list[str]:
@@ -36,25 +32,6 @@ def stock_client(bootstrap: str) -> str:
     return done.stdout.strip()
 
 
-def wait_listening(container: Container) -> None:
-    log = subprocess.Popen(
-        [container.engine.name, "logs", "--follow", container.name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **container.engine.environment},
-    )
-    assert log.stdout is not None
-    try:
-        for line in log.stdout:
-            if line.startswith("READY "):
-                return
-    finally:
-        log.kill()
-        log.communicate()
-    raise AssertionError(f"it ended before it was ready:\n{container.log}")
-
-
 @pytest.fixture
 def net(engine: Engine) -> Iterator[str]:
     with network(engine) as name:
@@ -65,8 +42,8 @@ def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine,
     port = free_port()
     listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://:{port}")
     publish = ("--publish", f"127.0.0.1:{port}:{port}")
-    with running(engine, image, "--network", net, "--hostname", "broker", *listen, *publish, command=START) as broker:
-        wait_listening(broker)
+    with running(engine, image, "--network", net, "--hostname", "broker", *listen, *publish) as broker:
+        broker.wait_healthy()
         assert stock_client(f"localhost:{port}") == f"localhost:{port}"
         assert f"Broker 1 is advertised as localhost:{port}" in doctor(f"127.0.0.1:{port}")
         assert f"Broker 1 is advertised as localhost:{port}" in doctor_in(broker, f"localhost:{port}")
@@ -79,8 +56,8 @@ def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine,
 def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, net: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
-    with running(engine, image, "--network", net, *publish, command=START) as broker:
-        wait_listening(broker)
+    with running(engine, image, "--network", net, *publish) as broker:
+        broker.wait_healthy()
         assert stock_client(f"localhost:{port}") == f"localhost:{port}"
         assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
         with running(engine, image, "--network", net, command=["sleep", "600"]) as neighbour:
@@ -91,8 +68,8 @@ def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, ne
 def test_two_networks_one_of_them_connected_while_it_runs(engine: Engine, image: str, net: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
-    with network(engine) as second, running(engine, image, "--network", net, *publish, command=START) as broker:
-        wait_listening(broker)
+    with network(engine) as second, running(engine, image, "--network", net, *publish) as broker:
+        broker.wait_healthy()
         engine.run("network", "connect", second, broker.name)
         for name in (net, second):
             with running(engine, image, "--network", name, command=["sleep", "600"]) as neighbour:
@@ -104,8 +81,8 @@ def test_two_networks_one_of_them_connected_while_it_runs(engine: Engine, image:
 def test_the_default_network(engine: Engine, image: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=127.0.0.1:{port}")
-    with running(engine, image, *publish, command=START) as broker:
-        wait_listening(broker)
+    with running(engine, image, *publish) as broker:
+        broker.wait_healthy()
         assert stock_client(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
         assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
 
@@ -113,15 +90,15 @@ def test_the_default_network(engine: Engine, image: str) -> None:
 def test_the_network_of_the_host(engine: Engine, image: str) -> None:
     port = free_port()
     listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://127.0.0.1:{port}")
-    with running(engine, image, "--network", "host", *listen, command=START) as broker:
-        wait_listening(broker)
+    with running(engine, image, "--network", "host", *listen) as broker:
+        broker.wait_healthy()
         assert stock_client(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
         assert "all clients are told the address that they connected to" in broker.log
 
 
 @pytest.mark.parametrize("text", ["http://localhost:19092", "localhost:0", "0.0.0.0:9092", "a,b"])
 def test_an_address_that_cannot_be_keeps_it_from_starting(engine: Engine, image: str, text: str) -> None:
-    done = engine.call("run", "--rm", "--env", f"PYBROKER_ADVERTISED={text}", image, *START)
-    assert done.returncode == 2
+    done = engine.call("run", "--rm", "--env", f"PYBROKER_ADVERTISED={text}", image)
+    assert done.returncode != 0
     assert f"{text}: " in done.stderr
     assert "PYBROKER_ADVERTISED" in done.stderr
