@@ -95,6 +95,7 @@ def _recover_from(log: Log, recovery_point: int, durable_below: int, *, may_be_c
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
+        next_offset = max(next_offset, log.log_start_offset)  # below it segments go, and a crash may bring any of them back
         if next_offset < segment.base_offset and not may_be_compacted:
             why = f"no file has them, and {segment.path} comes next"
             if next_offset >= durable_below:

@@ -298,6 +298,19 @@ def test_a_log_ends_before_a_hole_that_a_loss_of_power_has_left(tmp_path: Path, 
     assert append(recovered, batch()) == first_lost
 
 
+def test_a_segment_that_a_crash_brings_back_below_the_start_offset_makes_no_hole(tmp_path: Path) -> None:
+    """Retention has removed the first two segments, and the power failed before the name of the first was durably gone."""
+    disk = Disk(tmp_path, segment_bytes=2000)
+    log = disk.create()
+    fill(log, 40)
+    start, second, end = log.segments[2].base_offset, log.segments[1].base_offset, log.log_end_offset
+    log.release()
+    for path in disk.log_path.glob(f"{second:020d}.*"):
+        path.unlink()
+    recovered = disk.open(log_start_offset=start)
+    assert (recovered.log_start_offset, recovered.log_end_offset, recovered.lost) == (start, end, [])
+
+
 def test_a_sealed_segment_that_lost_its_end_refuses_what_was_there(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=4000, index_interval_bytes=300)
     log = disk.create()
