@@ -1,9 +1,13 @@
-"""A client of a toy container, run inside it: `topics BOOTSTRAP` or `records BOOTSTRAP TOPIC`. One line of output per fact."""
+"""A client of a toy container, run inside it. One line of output per fact.
+
+topics BOOTSTRAP, records BOOTSTRAP TOPIC, http METHOD URL [JSON]
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+import urllib.request
 import uuid
 
 from confluent_kafka import Consumer, Producer
@@ -40,5 +44,20 @@ def records(bootstrap: str, topic: str) -> None:
         sys.stdout.write(f"broker {broker.id} at {broker.host}:{broker.port}\n")
 
 
+def http(method: str, url: str, body: str = "") -> None:
+    """The body of the response, as soon as there is one: a service that starts refuses connections, and then says 404 or 5xx."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        request = urllib.request.Request(url, body.encode() or None, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                sys.stdout.write(response.read().decode() + "\n")
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{method} {url}: {error}") from error
+            time.sleep(0.2)
+
+
 if __name__ == "__main__":
-    {"topics": topics, "records": records}[sys.argv[1]](*sys.argv[2:])
+    {"topics": topics, "records": records, "http": http}[sys.argv[1]](*sys.argv[2:])

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path
+
+import pytest
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 TIMEOUT_S = 120
@@ -41,6 +44,72 @@ def jar(group: str, artifact: str, version: str) -> Path:
             raise RuntimeError(f"what was downloaded as {name} is not a jar")
         fresh.replace(target)  # whole or not at all, also when several tests download at once
     return target
+
+
+def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
+    """The folder `name` of the cache, with the jars of these artifacts and all that they need at run time.
+
+    Raises RuntimeError where Maven cannot get them; skips the test where there is no Maven.
+    """
+    folder = cache_dir() / name
+    if folder.exists():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip(f"{name} is brought by Maven (mvn), which is not installed")
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in artifacts
+    )
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
+        fresh, pom = Path(work) / "jars", Path(work) / "pom.xml"
+        pom.write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>pybroker</groupId>'
+            f"<artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+            f"<dependencies>{dependencies}</dependencies></project>"
+        )
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=work, check=False)
+        if run.returncode != 0 or not any(fresh.glob("*.jar")):
+            raise RuntimeError(f"Maven cannot get {name}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if not folder.exists():  # another test was faster
+                raise
+    return folder
+
+
+def unpacked(name: str, artifact: str) -> Path:
+    """The folder `name` of the cache, with what is in a tar.gz of Maven Central, `group:artifact:version:tar.gz:classifier`.
+
+    Raises RuntimeError where Maven cannot get it; skips the test where there is no Maven.
+    """
+    folder = cache_dir() / name
+    if folder.exists():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip(f"{name} is brought by Maven (mvn), which is not installed")
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
+        command = [maven, "--batch-mode", "--quiet", "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"]
+        command += [f"-Dartifact={artifact}", f"-DoutputDirectory={work}"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=work, check=False)
+        archives = list(Path(work).glob("*.tar.gz"))
+        if run.returncode != 0 or not archives:
+            raise RuntimeError(f"Maven cannot get {artifact}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
+        fresh = Path(work) / "unpacked"
+        with tarfile.open(archives[0]) as archive:
+            archive.extractall(fresh, filter="data")
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if not folder.exists():  # another test was faster
+                raise
+    return folder
 
 
 def cache_dir() -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from integration.kafka_tools import java
-from integration.maven import cache_dir
+from integration.maven import folder_of_jars
 from integration.venvs import python_with
 
 PYTHON_PACKAGES = ("testcontainers==4.15.0", "packaging")
@@ -51,7 +51,7 @@ def python_run(mode: str, host: str, port: int) -> Run:
 
 def java_run(container: str, host: str, port: int) -> Run:
     """That of one of Java's containers; skips the test where there is no Java or no Maven."""
-    classpath = f"{_java_libraries()}/*"
+    classpath = f"{folder_of_jars('testcontainers-java', JAVA_ARTIFACT)}/*"
     output = _output([java(), "-cp", classpath, str(HERE / "TestcontainersJava.java"), container, host, str(port)])
     facts: dict[str, list[str]] = {}
     for line in output.splitlines():
@@ -92,32 +92,6 @@ def go_run(host: str, port: int, host_name: str) -> Run:
         pattern=re.findall(r'wait\.ForLog\("([^"]+)"\)\.AsRegexp', source)[0],
         port=int(re.findall(r'publicPort\s*=[^"]*"(\d+)/tcp"', source)[0]),
     )
-
-
-def _java_libraries() -> Path:
-    group, artifact, version = JAVA_ARTIFACT
-    folder = cache_dir() / f"{artifact}-{version}"
-    if folder.exists():
-        return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.skip("Testcontainers for Java is brought by Maven (mvn), which is not installed")
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>pybroker</groupId><artifactId>testcontainers</artifactId><version>1</version><packaging>pom</packaging>"
-            f"<dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-            "</dependency></dependencies></project>"
-        )
-        fresh = Path(work) / "jars"
-        _output(
-            [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]
-        )
-        if not folder.exists():  # else another test was faster
-            fresh.rename(folder)
-    return folder
 
 
 def _output(command: list[str], folder: str | None = None) -> str:
