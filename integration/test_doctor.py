@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import shutil
 import socket
 import subprocess
@@ -145,6 +146,23 @@ def test_a_port_that_says_nothing() -> None:
         code, lines = doctor(f"127.0.0.1:{port}")
     for connection in kept:
         connection.close()
+    assert code == 1
+    assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
+
+
+def _trickle(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the doctor hangs up
+        connection.sendall(b"\0\x10\0\0")
+        while True:
+            connection.sendall(b"\0")
+            if select.select([connection], [], [], 0.1)[0] and not connection.recv(1024):
+                break
+    connection.close()
+
+
+def test_a_response_that_never_ends() -> None:
+    with accepting(_trickle) as port:
+        code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
     assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
 

@@ -44,8 +44,13 @@ class Advertised:
         surroundings: Surroundings,
         routes: Callable[[bool], Routes] = lambda ipv6: read_routes(ipv6=ipv6),
         is_process_here: Callable[[int, int], bool] = is_process_here,
+        fixed: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
-        """`tellings` is by listener name; `routes` reads those of IPv6 or of IPv4; `is_process_here` is given two ports."""
+        """`routes` reads those of IPv6 or of IPv4; `is_process_here` is given two ports.
+
+        `tellings` is by listener name, and so is `fixed`: the addresses of the others, which all clients are told.
+        """
+        self._fixed = fixed or {}
         self._tellings = tellings
         self._surroundings = surroundings
         self._read_routes = routes
@@ -85,6 +90,9 @@ class Advertised:
             if telling is not None:
                 for line in self._lines(telling, listener.port):
                     yield f"{listener.name}: {line}"
+            elif listener.name in self._fixed:
+                host, port = self._fixed[listener.name]
+                yield f"{listener.name}: all clients are told {host_and_port(host, port or listener.port)}"
 
     def _lines(self, telling: Telling, port: int) -> Iterator[str]:
         outside = None if telling.outside is None else host_and_port(telling.outside[0], telling.outside[1] or port)
@@ -128,7 +136,12 @@ def advertised(config: BrokerConfig) -> Advertised:
         for endpoint in config.endpoints
         if endpoint.listener_name in config.told_listeners
     }
-    return Advertised(tellings, look_around(os.environ, os.uname().release))
+    fixed = {
+        endpoint.listener_name: (endpoint.host, endpoint.port)
+        for endpoint in config.advertised_endpoints
+        if endpoint.listener_name not in config.told_listeners
+    }
+    return Advertised(tellings, look_around(os.environ, os.uname().release), fixed=fixed)
 
 
 def look_around(environment: Mapping[str, str], kernel: str, root: Path = Path("/")) -> Surroundings:

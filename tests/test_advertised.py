@@ -162,6 +162,12 @@ def test_the_start_says_what_is_told_to_whom(telling: Telling, surroundings: Sur
     assert list(teller(telling, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
 
 
+def test_the_start_says_which_addresses_are_fixed() -> None:
+    bound = [BoundListener(name=name, host="::", port=9092) for name in ("A", "B")]
+    one = Advertised({}, Surroundings(), fixed={"A": ("kafka", 19092), "B": ("fd00::5", 0)})
+    assert list(one.lines(bound)) == ["A: all clients are told kafka:19092", "B: all clients are told [fd00::5]:9092"]
+
+
 def test_only_listeners_without_an_address_are_asked_about() -> None:
     config = BrokerConfig(
         pybroker_advertised_by_peer=True,
@@ -171,7 +177,9 @@ def test_only_listeners_without_an_address_are_asked_about() -> None:
         inter_broker_listener_name="A",
         pybroker_advertised_outside="localhost",
     )
-    assert advertised(config)._tellings == {"B": Telling(("localhost", 0), False), "C": Telling(("localhost", 0), True)}
+    made = advertised(config)
+    assert made._tellings == {"B": Telling(("localhost", 0), False), "C": Telling(("localhost", 0), True)}
+    assert made._fixed == {"A": ("kafka", 9092)}
 
 
 def machine(root: Path, *, interfaces: dict[str, str | None], podman: bool = False, uid_map: str = "0 0 4294967295") -> Path:

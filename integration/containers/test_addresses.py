@@ -1,4 +1,4 @@
-"""What clients of real containers are told, and that they can use it. Run by an ordinary user, podman shows rootless networks."""
+"""What clients of real containers are told, and that they can use it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from benchmarks.kafka_peer import free_port
 from integration.containers.containers import Container, network, running
 from integration.containers.engine import ROOT, Engine
+from integration.containers.rootless import rootless
 
 
 def doctor(address: str, within: Sequence[str] = (sys.executable, "-m", "pybroker")) -> list[str]:
@@ -102,3 +103,35 @@ def test_an_address_that_cannot_be_keeps_it_from_starting(engine: Engine, image:
     assert done.returncode != 0
     assert f"{text}: " in done.stderr
     assert "PYBROKER_ADVERTISED" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def user_engine(engine: Engine, image: str) -> Iterator[Engine]:
+    with rootless(engine, image) as found:
+        yield found
+
+
+OWN_HANDLER = ("--network", "slirp4netns:port_handler=slirp4netns")
+
+
+@pytest.mark.parametrize("options", [(), OWN_HANDLER], ids=["rootlesskit", "slirp4netns"])
+def test_a_rootless_container_without_a_network_of_its_own(user_engine: Engine, image: str, options: tuple[str, ...]) -> None:
+    port = free_port()
+    listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://:{port}")
+    with running(user_engine, image, *options, *listen, "--publish", f"127.0.0.1:{port}:{port}") as broker:
+        broker.wait_healthy()
+        assert stock_client(f"localhost:{port}") == f"localhost:{port}"
+        assert f"Broker 1 is advertised as localhost:{port}" in doctor_in(broker, f"localhost:{port}")
+        assert "clients on the container's networks" not in broker.log
+
+
+def test_a_rootless_container_on_a_network_with_a_neighbour(user_engine: Engine, image: str) -> None:
+    port = free_port()
+    publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
+    with network(user_engine) as net, running(user_engine, image, "--network", net, *publish) as broker:
+        broker.wait_healthy()
+        assert stock_client(f"localhost:{port}") == f"localhost:{port}"
+        assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
+        with running(user_engine, image, "--network", net, command=["sleep", "600"]) as neighbour:
+            own = user_engine.inspect("container", broker.name)["NetworkSettings"]["Networks"][net]["IPAddress"]
+            assert f"Broker 1 is advertised as {own}:9092" in doctor_in(neighbour, f"{broker.name}:9092")

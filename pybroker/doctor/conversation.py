@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.protocol.api_keys import ApiKey
@@ -38,8 +39,9 @@ class SilentError(ConversationError):
 class Conversation:
     """Owns a connected socket; used in a `with` block. Every method raises ConversationError."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, connected: socket.socket, timeout_s: float) -> None:
+        """`timeout_s` is for each response as a whole."""
+        self._socket, self._timeout_s, self._deadline = connected, timeout_s, 0.0
         self._correlation_id = 0
         self.versions: dict[int, tuple[int, int]] = {}
 
@@ -102,7 +104,9 @@ class Conversation:
 
     def _exchange(self, pieces: list[bytes]) -> memoryview:
         request = b"".join(pieces)
+        self._deadline = time.monotonic() + self._timeout_s
         try:
+            self._socket.settimeout(self._timeout_s)
             self._socket.sendall(_SIZE.pack(len(request)) + request)
             head = self._receive(_SIZE.size)
             (size,) = _SIZE.unpack(head)
@@ -117,6 +121,10 @@ class Conversation:
     def _receive(self, size: int) -> memoryview:
         view, position = memoryview(bytearray(size)), 0
         while position < size:
+            left_s = self._deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
             count = self._socket.recv_into(view[position:])
             if not count:
                 raise ClosedError("the connection was closed", bytes(view[:position]))

@@ -79,7 +79,7 @@ def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.
 
 
 def _converse(found: Look, connected: socket.socket, family: int, address: tuple[str, int], timeout_s: float) -> None:
-    conversation = Conversation(connected)
+    conversation = Conversation(connected, timeout_s)
     try:
         conversation.ask_versions()
     except ConversationError as error:
@@ -128,7 +128,7 @@ def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | Non
 
 def _mechanisms(family: int, address: tuple[str, int], timeout_s: float) -> tuple[str, ...]:
     try:
-        with Conversation(_connect(family, address, timeout_s)) as conversation:
+        with Conversation(_connect(family, address, timeout_s), timeout_s) as conversation:
             return conversation.ask_mechanisms()
     except (OSError, ConversationError):
         return ()
