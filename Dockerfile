@@ -39,22 +39,34 @@ RUN for module in $(cd pybroker && find . -name '*.pyx' | sed 's|^\./||; s|/|.|g
     done \
  && find /opt/pybroker -name '*.so' -exec strip --strip-unneeded {} +
 
-FROM tools AS clients
+FROM tools AS clients-builder
 COPY container/requirements-clients.txt container/
-RUN tools/bin/pip install --quiet --require-hashes --only-binary :all: -r container/requirements-clients.txt
+RUN python -m venv --without-pip /opt/clients \
+ && tools/bin/pip --python /opt/clients/bin/python install --quiet --require-hashes --only-binary :all: \
+      -r container/requirements-clients.txt
+
+FROM python:3.13-slim-trixie AS clients
+COPY --from=clients-builder /opt/clients /opt/clients
 COPY container/examples /examples
-ENV PATH=/build/tools/bin:$PATH
+ENV PATH=/opt/clients/bin:$PATH
 USER 1000:0
 
-FROM builder AS spark
+FROM tools AS spark-builder
 COPY container/requirements-spark.txt container/
-# PySpark is published as source only, and needs no compiler.
-RUN tools/bin/pip wheel --quiet --require-hashes --no-deps --no-build-isolation --wheel-dir spark -r container/requirements-spark.txt \
+# PySpark is published as source only, and has nothing to compile.
+RUN python -m venv --without-pip /opt/pybroker \
+ && tools/bin/pip wheel --quiet --require-hashes --no-deps --no-build-isolation --wheel-dir spark \
+      -r container/requirements-spark.txt \
  && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index spark/*.whl \
  && rm -r spark
+COPY --from=builder /build/dist dist
+RUN tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index dist/*.whl
+
+FROM python:3.13-slim-trixie AS spark
 ENV PATH=/opt/pybroker/bin:$PATH PYBROKER_CACHE_DIR=/opt/pybroker/cache HOME=/tmp
+COPY --from=spark-builder /opt/pybroker /opt/pybroker
 RUN python -c "from pybroker.pipeline import connector, java; connector.connector_jars(); java.find_java().home()" \
- && mkdir --mode=0777 /lake
+ && install --directory --mode=0777 /lake
 COPY container/examples /examples
 WORKDIR /lake
 USER 1000:0

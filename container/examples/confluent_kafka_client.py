@@ -16,9 +16,9 @@ TOPIC = "parcels"
 
 def main(bootstrap: str) -> None:
     """Print how many records came back; an error ends it."""
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, num_partitions=3)])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
-        made[TOPIC].result(TIMEOUT_S)
+        admin.create_topics([NewTopic(TOPIC, num_partitions=3)])[TOPIC].result(TIMEOUT_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

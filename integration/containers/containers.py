@@ -79,13 +79,15 @@ class Container:
         self.engine.run("start", self.name)
 
     def remove(self) -> None:
+        """Whatever it does: what is asked to end may take its time."""
+        self.engine.call("kill", self.name)
         self.engine.call("rm", "--force", "--volumes", self.name)
 
 
 def published() -> tuple[list[str], str]:
     """Options that publish a broker's port to this machine, and host:port of it."""
     port = free_port()
-    options = ["--publish", f"127.0.0.1:{port}:{PORT}", "--env", f"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{port}"]
+    options = ["--publish", f"127.0.0.1:{port}:{PORT}", "--env", f"PYBROKER_ADVERTISED=127.0.0.1:{port}"]
     return options, f"127.0.0.1:{port}"
 
 

@@ -40,6 +40,11 @@ class Engine:
         return self.name == PODMAN
 
     @property
+    def full_environment(self) -> dict[str, str]:
+        """What a process gets that calls the engine itself."""
+        return {**os.environ, **self.environment}
+
+    @property
     def runs_health_checks(self) -> bool:
         """podman has them started by systemd."""
         return not self.is_podman or has_systemd()
@@ -60,7 +65,7 @@ class Engine:
             capture_output=True,
             text=True,
             timeout=timeout_s,
-            env={**os.environ, **self.environment},
+            env=self.full_environment,
             check=False,
         )
 

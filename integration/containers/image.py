@@ -48,8 +48,7 @@ def make_base(engine: Engine) -> None:
         return
     print(f"making the base image {name} of Debian's packages", flush=True)
     script = str(Path(__file__).with_name("base_image.sh"))
-    environment = {**engines.os.environ, **engine.environment}
-    subprocess.run([script, engine.name, name], check=True, env=environment, timeout=BUILD_TIMEOUT_S)
+    subprocess.run([script, engine.name, name], check=True, env=engine.full_environment, timeout=BUILD_TIMEOUT_S)
 
 
 def build(engine: Engine, stage: str = "broker") -> str:
@@ -81,8 +80,7 @@ def sizes(engine: Engine, name: str) -> tuple[int, int]:
     """Bytes of all layers as a registry keeps them (gzip), and unpacked."""
     with tempfile.TemporaryFile() as file:
         command = [engine.name, "save", name]
-        environment = {**engines.os.environ, **engine.environment}
-        subprocess.run(command, stdout=file, check=True, env=environment, timeout=BUILD_TIMEOUT_S)
+        subprocess.run(command, stdout=file, check=True, env=engine.full_environment, timeout=BUILD_TIMEOUT_S)
         file.seek(0)
         compressed = unpacked = 0
         with tarfile.open(fileobj=file) as archive:

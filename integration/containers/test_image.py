@@ -21,7 +21,8 @@ def test_it_says_what_it_is_and_runs_as_nobody_special(engine: Engine, image: st
     assert config["User"] == "1000:0"
     assert list(config["Volumes"]) == [DATA]
     assert "9092/tcp" in config["ExposedPorts"]
-    assert not config.get("Entrypoint"), "a command like kafka-topics would be taken for its arguments"
+    assert config["Cmd"] == ["pybroker", "container"]
+    assert not config.get("Entrypoint"), "`command: kafka-topics ...` would be taken for its arguments"
 
 
 def test_its_health_check_asks_every_two_seconds_and_starts_no_cli(engine: Engine, image: str) -> None:

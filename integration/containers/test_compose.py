@@ -1,0 +1,100 @@
+"""docker-compose.yml as it is: each profile's services start when the broker is healthy, which is enough for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.kafka_peer import free_port
+from integration.clients import KafkaPython, create_topic
+from integration.containers import compose
+from integration.containers.compose import Project
+from integration.containers.containers import Container, unique
+from integration.containers.engine import ROOT, Engine
+from integration.samples import varied
+
+SPARK_TIMEOUT_S = 900
+
+
+@pytest.fixture
+def project(engine: Engine, image: str) -> Iterator[Callable[[], tuple[Project, str]]]:
+    """Makes a project of docker-compose.yml on a port of its own: `project()` -> it, and host:port of its broker."""
+    if compose.command(engine) is None:
+        pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")
+    made: list[Project] = []
+
+    def make() -> tuple[Project, str]:
+        port = free_port()
+        made.append(Project(engine, unique("compose"), environment={"KAFKA_PORT": str(port)}))
+        return made[-1], f"localhost:{port}"
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.down()
+
+
+def file() -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def test_whatever_needs_the_broker_waits_until_it_is_healthy() -> None:
+    services = file()["services"]
+    needing = {name for name, service in services.items() if "kafka" in service.get("depends_on", {})}
+    assert needing == {"kafka-python", "confluent-kafka", "spark", "prometheus"}
+    assert all(services[name]["depends_on"]["kafka"] == {"condition": "service_healthy"} for name in needing)
+    assert "profiles" not in services["kafka"]
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    ports = [port for service in file()["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == 3
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_health_check_is_the_one_of_the_image() -> None:
+    check = file()["services"]["kafka"]["healthcheck"]
+    in_image = re.search(r"^HEALTHCHECK (.*) \\\n  CMD (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert in_image is not None
+    assert ["CMD", *yaml.safe_load(in_image[2])] == check["test"]
+    options = dict(option.removeprefix("--").split("=") for option in in_image[1].split())
+    assert options == {key.replace("_", "-"): str(value) for key, value in check.items() if key != "test"}
+
+
+def test_a_broker_is_used_from_this_machine_and_keeps_its_volume(
+    engine: Engine, project: Callable[[], tuple[Project, str]]
+) -> None:
+    samples, client = varied(20), KafkaPython()
+    cluster, bootstrap = project()
+    for turn in range(2):
+        cluster.run("up", "--detach", "--no-build")
+        Container(engine, cluster.container("kafka")).wait_healthy()
+        if turn == 0:
+            create_topic(bootstrap, "kept")
+            client.produce(bootstrap, "kept", samples)
+        assert [record.sample.value for record in client.consume(bootstrap, "kept", len(samples))] == [
+            sample.value for sample in samples
+        ]
+        cluster.run("down")
+
+
+def test_client_examples_run_as_soon_as_the_broker_is_healthy(
+    engine: Engine, clients_image: str, project: Callable[[], tuple[Project, str]]
+) -> None:
+    cluster, _ = project()
+    for service in ("kafka-python", "confluent-kafka"):
+        said = cluster.run("--profile", "clients", "run", "--rm", service)
+        assert f"{service}: 100 records produced and consumed at kafka:9092" in said
+
+
+def test_the_pipeline_runs_over_it(engine: Engine, spark_image: str, project: Callable[[], tuple[Project, str]]) -> None:
+    cluster, _ = project()
+    said = cluster.run("--profile", "spark", "run", "--rm", "spark", timeout_s=SPARK_TIMEOUT_S)
+    assert "10000" in said.replace(",", ""), said

@@ -1,0 +1,66 @@
+"""A container of the image: how it starts, says that it is ready, stops, and keeps what it was given."""
+
+from __future__ import annotations
+
+import re
+
+from integration.clients import KafkaPython, create_topic
+from integration.containers.containers import CHECK, DATA, published, running, volume
+from integration.containers.engine import Engine
+from integration.samples import varied
+
+STOP_S_MAX = 5
+CHECK_CPU_S_MAX = 0.050
+CHECKS = 20
+READ_ONLY = ("--read-only", "--tmpfs", "/tmp")
+
+
+def test_it_is_healthy_only_once_it_can_be_used(engine: Engine, image: str) -> None:
+    with running(engine, image, *READ_ONLY, command=["sleep", "60"]) as idle:
+        assert engine.call("exec", idle.name, *CHECK).returncode == 1, "no broker, and healthy nevertheless"
+    publish, bootstrap = published()
+    with running(engine, image, *READ_ONLY, *publish) as broker:
+        broker.wait_healthy()
+        create_topic(bootstrap, "first")
+        assert engine.call("exec", broker.name, *CHECK).returncode == 0
+
+
+def test_a_health_check_costs_next_to_nothing(engine: Engine, image: str) -> None:
+    publish, _ = published()
+    with running(engine, image, *publish) as broker:
+        broker.wait_healthy()
+        script = f"for _ in range({CHECKS}): subprocess.run({list(CHECK)}, check=True)\nprint(sum(os.times()[2:4]))"
+        cpu_s = float(broker.execute("/usr/local/bin/python3", "-c", f"import os, subprocess\n{script}")) / CHECKS
+    print(f"{cpu_s * 1000:.1f} ms of CPU for one health check")
+    assert cpu_s <= CHECK_CPU_S_MAX
+
+
+def test_it_stops_at_once_with_a_clean_log_and_keeps_its_data(engine: Engine, image: str) -> None:
+    samples, client = varied(50), KafkaPython()
+    with volume(engine) as data:
+        for turn in range(2):
+            publish, bootstrap = published()
+            with running(engine, image, *READ_ONLY, *publish, "--volume", f"{data}:{DATA}") as broker:
+                broker.wait_healthy()
+                if turn == 0:
+                    create_topic(bootstrap, "kept")
+                    client.produce(bootstrap, "kept", samples)
+                came = client.consume(bootstrap, "kept", len(samples))
+                assert [record.sample.value for record in came] == [sample.value for sample in samples]
+                assert broker.stop() < STOP_S_MAX
+                assert broker.exit_code == 0
+                assert_clean(broker.log)
+
+
+def test_it_takes_any_user(engine: Engine, image: str) -> None:
+    for user in ("0", "1234", "1234:5678"):
+        publish, bootstrap = published()
+        with running(engine, image, *READ_ONLY, *publish, "--user", user) as broker:
+            broker.wait_healthy()
+            create_topic(bootstrap, "mine")
+
+
+def assert_clean(log: str) -> None:
+    """No line of a broker's whole life is a warning or worse, and none a traceback."""
+    assert "Traceback" not in log, log
+    assert not re.search(r"\b(WARNING|WARN|ERROR|CRITICAL)\b", log), log

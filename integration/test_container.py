@@ -1,0 +1,31 @@
+"""One container of the image, where there is an engine: it gets healthy, is used, and stops. `make containers` has the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.broker import is_kafka
+from integration.clients import KafkaPython, create_topic
+from integration.containers import engine as engines
+from integration.containers import image as images
+from integration.containers.containers import published, running
+from integration.samples import varied
+
+pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own image")
+
+
+def test_a_container_gets_healthy_is_used_and_stops() -> None:
+    engine = engines.find()
+    if engine is None:
+        pytest.skip("no container engine: neither a Docker daemon nor podman is there (`make containers` installs podman)")
+    if engine.is_podman and not engine.has_image(images.base_name()):
+        pytest.skip(f"podman has no image {images.base_name()} (`make containers` makes it, and runs all container tests)")
+    image, samples, client = images.build(engine), varied(10), KafkaPython()
+    options, bootstrap = published()
+    with running(engine, image, "--read-only", "--tmpfs", "/tmp", *options) as broker:
+        broker.wait_healthy()
+        create_topic(bootstrap, "greetings")
+        client.produce(bootstrap, "greetings", samples)
+        assert len(client.consume(bootstrap, "greetings", len(samples))) == len(samples)
+        broker.stop()
+        assert broker.exit_code == 0
