@@ -89,7 +89,11 @@ COPY container/root/ /
 ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker, \
-               pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service"
+               pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service" \
+ && pybroker tool install /opt/kafka/bin \
+ && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \
+      kafka-$name --help >/dev/null 2>&1 || test $? -lt 3 || exit 1; \
+    done
 # Writable for whatever `user:` a container gets: nobody else sees this folder, and a new volume takes its mode over.
 # Those are where files for other images mount their volumes. Test libraries change the scripts of the last folder.
 RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/lib/kafka/data /bitnami /bitnami/kafka /kafka \

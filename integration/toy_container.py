@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.commands.install import install
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 IMAGE_ROOT = REPOSITORY / "container" / "root"
 START_TIMEOUT_S = 120
@@ -195,6 +197,7 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
             launcher.parent.mkdir(parents=True)
             launcher.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m pybroker "$@"\n')
             launcher.chmod(0o755)
+            install(container.seen("/opt/kafka/bin"))
             yield container
         finally:
             container.close()
