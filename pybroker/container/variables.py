@@ -24,7 +24,16 @@ BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 OWN_PREFIX: Final = "PYBROKER_"
 TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
 SEPARATOR_VARIABLE: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"
-OWN: Final = frozenset({ADVERTISED, "PYBROKER_TOPICS", "PYBROKER_READY_FILE", "PYBROKER_LOG_LEVEL", "PYBROKER_LOG_FORMAT"})
+OWN: Final = frozenset(
+    {
+        ADVERTISED,
+        "PYBROKER_BOOTSTRAP",  # of the commands
+        "PYBROKER_LOG_FORMAT",
+        "PYBROKER_LOG_LEVEL",
+        "PYBROKER_READY_FILE",
+        "PYBROKER_TOPICS",
+    }
+)
 
 _SILENT: Final = re.compile(  # what images set for themselves, and what Kubernetes and links put into every container
     r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
