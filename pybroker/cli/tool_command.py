@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -17,7 +16,7 @@ from pybroker.cli.main import RunError
 def command(context: click.Context, *, name: str | None, arguments: tuple[str, ...]) -> None:
     """Run one of Kafka's tools, such as kafka-topics.
 
-    `pybroker tool kafka-topics --help` says what it takes. `pybroker tool install DIR` writes a script for each, named as
+    `pybroker tool kafka-topics --help` says what it takes. `pybroker tool install DIR...` writes a script for each, named as
     Kafka's are.
     """
     if name is None or name in ("-h", "--help"):
@@ -33,11 +32,11 @@ def command(context: click.Context, *, name: str | None, arguments: tuple[str, .
 def _install(arguments: tuple[str, ...]) -> None:
     from pybroker.commands.install import install  # noqa: PLC0415
 
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        raise click.UsageError("pybroker tool install takes one directory")
-    try:
-        names = install(Path(arguments[0]))
-    except OSError as error:
-        raise RunError(f"{error.filename}: {error.strerror}") from error
-    click.echo(f"{len(names)} scripts in {arguments[0]}")
-    sys.stdout.flush()
+    if not arguments or any(one.startswith("-") for one in arguments):
+        raise click.UsageError("pybroker tool install takes directories")
+    for folder in arguments:
+        try:
+            names = install(Path(folder))
+        except OSError as error:
+            raise RunError(f"{error.filename}: {error.strerror}") from error
+        click.echo(f"{len(names)} scripts in {folder}")

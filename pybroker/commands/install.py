@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from pybroker.commands.run import COMMANDS, OTHERS
 
-WITHOUT_SUFFIX = ("cub", "ub")
-MODE = 0o755
+WITHOUT_SUFFIX: Final = ("cub", "ub")
+MODE: Final = 0o755
+MARK: Final = "pybroker/commands/__main__.py"
+"""Stands in every script of ours."""
+
+HERE: Final = Path(__file__).parent
 
 
 def install(folder: Path) -> list[str]:
-    """Write a script for each command into a folder and return their names. What is there under another content stays.
+    """Write a script for each command into a folder and return their names.
 
-    Raises OSError, and FileExistsError naming a file that is not ours.
+    Raises OSError, and FileExistsError naming a file that is there and not ours; then nothing is written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = [name for command in (*COMMANDS, *OTHERS) for name in spellings(command)]
@@ -27,6 +34,7 @@ def install(folder: Path) -> list[str]:
         path = folder / name
         path.write_text(script(name))
         path.chmod(MODE)
+    compile_imports()
     return names
 
 
@@ -35,11 +43,16 @@ def spellings(command: str) -> list[str]:
     return [command] if command in WITHOUT_SUFFIX else [command, f"{command}.sh"]
 
 
-MARK = "pybroker/commands/__main__.py"
-
-
 def script(name: str) -> str:
     """Starts this interpreter without `site`, which finds packages that most commands do not need."""
-    entry = Path(__file__).parent / "__main__.py"
-    command = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(entry))} {name.removesuffix('.sh')}"
+    command = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(HERE / '__main__.py'))} {name.removesuffix('.sh')}"
     return f'#!/bin/sh\nexec {command} "$@"\n'
+
+
+def compile_imports() -> None:
+    """Import all that the commands may import, so that it is compiled: who runs them may not be allowed to write that."""
+    for path in sorted(HERE.glob("[a-z]*.py")):
+        import_module(f"pybroker.commands.{path.stem}")
+    import_module("pybroker.config.properties")
+    with contextlib.suppress(ImportError):
+        import_module("confluent_kafka")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pybroker.commands.connection import Connection
+from pybroker.commands.connection import Connection  # noqa: TC001  `typing` is slow to import
 
 METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)

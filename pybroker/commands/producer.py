@@ -100,8 +100,16 @@ def settings_of(tool: str, options: Options) -> dict[str, Any]:
         elif setting != "batch.size" or option == "batch-size":
             properties.setdefault(setting, default)
     settings = librdkafka_of(tool, properties)
+    _let_linger(settings)
     settings["bootstrap.servers"] = bootstrap_of(tool, options)
     return settings
+
+
+def _let_linger(settings: dict[str, Any]) -> None:
+    """librdkafka wants a record to live longer than it lingers."""
+    lingers_ms, lives_ms = str(settings["linger.ms"]), str(settings["message.timeout.ms"])
+    if lingers_ms.isdecimal() and lives_ms.isdecimal() and 0 < int(lives_ms) <= int(lingers_ms):
+        settings["linger.ms"] = int(lives_ms) // 2
 
 
 def bootstrap_of(tool: str, options: Options) -> str:

@@ -1,0 +1,261 @@
+"""The commands as files written for other images call them: by name from a script, from init containers and health checks."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.broker import BrokerProcess
+from integration.our_commands import ENTRY, run_command
+
+WAIT_S = 120
+
+INIT = """
+set -e
+cub kafka-ready -b $KAFKA 1 40
+# blocks until kafka is reachable
+kafka-topics --bootstrap-server $KAFKA --list
+echo -e 'Creating kafka topics'
+kafka-topics --bootstrap-server $KAFKA --create --if-not-exists --topic my-topic-1 --replication-factor 1 --partitions 1
+kafka-topics --bootstrap-server $KAFKA --create --if-not-exists --topic my-topic-1 --replication-factor 1 --partitions 1
+kafka-topics.sh --create --topic my-topic-2 --bootstrap-server $KAFKA --partitions=2 --config cleanup.policy=compact
+ALTER="--alter --add-config retention.ms=7000"
+kafka-configs --bootstrap-server $KAFKA --entity-type topics --entity-name my-topic-2 $ALTER
+kafka-topics --bootstrap-server $KAFKA --alter --topic my-topic-2 --partitions 4
+echo -e 'Successfully created the following topics:'
+kafka-topics --bootstrap-server $KAFKA --list
+kafka-topics --bootstrap-server $KAFKA --describe --topic my-topic-2 | grep -q 'PartitionCount: 4'
+seq 3 | kafka-console-producer --broker-list $KAFKA --topic my-topic-1 --request-required-acks 1
+kafka-console-consumer --bootstrap-server $KAFKA --topic my-topic-1 --from-beginning --max-messages 3 --timeout-ms 60000
+kafka-run-class kafka.tools.GetOffsetShell --broker-list $KAFKA --topic my-topic-1 --time -1
+"""
+
+CREATED = """
+Creating kafka topics
+Created topic my-topic-1.
+Created topic my-topic-2.
+Completed updating config for topic my-topic-2.
+Successfully created the following topics:
+my-topic-1
+my-topic-2
+1
+2
+3
+my-topic-1:0:3
+"""
+
+HEALTH_CHECKS = [
+    "kafka-broker-api-versions --bootstrap-server $KAFKA",
+    "kafka-broker-api-versions.sh --bootstrap-server $KAFKA > /dev/null 2>&1 || exit 1",
+    "kafka-topics --bootstrap-server $KAFKA --list",
+    "kafka-topics.sh --list --bootstrap-server=$KAFKA",
+    "kafka-cluster cluster-id --bootstrap-server $KAFKA",
+    "cub kafka-ready -b $KAFKA 1 20",
+    "cub kafka-ready 1 5 -b $KAFKA || exit 1",
+    "kafka-consumer-groups --bootstrap-server $KAFKA --list",
+    "kafka-topics --describe --bootstrap-server $KAFKA --unavailable-partitions | grep -q . && exit 1 || exit 0",
+]
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bin")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pybroker", "tool", "install", folder], capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(r"\d+ scripts in .*\n", ran.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {"group.initial.rebalance.delay.ms": "0"})
+    broker.start()
+    yield broker
+    broker.close()
+
+
+def shell(script: str, scripts: Path, bootstrap: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    around = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "KAFKA": bootstrap, **environment}
+    command = ["bash", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False, env=around)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_init_container_waits_and_makes_topics(scripts: Path, tmp_path: Path) -> None:
+    """It begins before the broker does."""
+    broker = BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0"})
+    broker.port = free_port()
+    environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "KAFKA": broker.bootstrap}
+    process = subprocess.Popen(
+        ["bash", "-c", INIT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, process_group=0
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("WARN no broker is available yet (")
+        broker.start()
+        out, err = process.communicate(timeout=WAIT_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        broker.close()
+    assert (process.returncode, out, err) == (0, CREATED, "Processed a total of 3 messages\n")
+
+
+def test_the_commands_of_the_documentation_run(scripts: Path, broker: BrokerProcess) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "containers.md").read_text()
+    (section,) = re.findall(r"^## Kafka's commands\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert "localhost:9092" in block
+    ran = shell("set -e\n" + block.replace("localhost:9092", "$KAFKA"), scripts, broker.bootstrap)
+    assert ran.returncode == 0, ran.stderr
+    assert "Created topic orders.\n" in ran.stdout
+    assert "\none\n" in ran.stdout
+
+
+@pytest.mark.parametrize("check", HEALTH_CHECKS)
+def test_a_health_check_passes_while_the_broker_runs(check: str, scripts: Path, broker: BrokerProcess) -> None:
+    ran = shell(check, scripts, broker.bootstrap)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("check", ["kafka-broker-api-versions --bootstrap-server $KAFKA", "cub kafka-ready -b $KAFKA 1 0"])
+def test_a_health_check_fails_at_once_without_a_broker(check: str, scripts: Path) -> None:
+    ran = shell(check, scripts, f"127.0.0.1:{free_port()}")
+    assert ran.returncode == 1
+    assert "Connection refused" in ran.stderr
+
+
+def test_a_command_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
+    (tmp_path / "short.properties").write_text("default.api.timeout.ms=200\n")
+    at = ("--bootstrap-server", f"127.0.0.1:{free_port()}", "--command-config", "short.properties")
+    ran = run_command("kafka-topics", "--list", *at, folder=tmp_path)
+    assert ran.code == 1
+    assert ran.out == "Error while executing topic command : Timed out waiting for a node assignment. Call: listTopics\n"
+
+
+def test_a_name_that_does_not_resolve_is_not_waited_for() -> None:
+    ran = run_command("kafka-topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092")
+    assert ran.code == 1
+    assert ran.err.startswith("No resolvable bootstrap urls given in bootstrap.servers: no-such-host.invalid:9092: ")
+
+
+def test_zookeeper_means_the_only_broker(scripts: Path, broker: BrokerProcess, tmp_path: Path) -> None:
+    host, _, port = broker.bootstrap.rpartition(":")
+    (tmp_path / "ready").write_text(f"{host} {port}\n")
+    old = "kafka-topics --create --zookeeper zookeeper:2181 --topic old --replication-factor 1 --partitions 1"
+    ran = shell(old, scripts, "", PYBROKER_READY_FILE=str(tmp_path / "ready"))
+    assert (ran.returncode, ran.stdout) == (0, "Created topic old.\n")
+    assert "there is no ZooKeeper; --zookeeper is ignored" in ran.stderr
+    ran = shell("kafka-topics --list --zookeeper zookeeper:2181", scripts, "", PYBROKER_BOOTSTRAP=broker.bootstrap)
+    assert "old" in ran.stdout.splitlines()
+    ran = shell("kafka-topics --list --zookeeper zookeeper:2181", scripts, "", PYBROKER_READY_FILE=str(tmp_path / "none"))
+    assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kafka-acls --list --bootstrap-server $KAFKA",
+        "kafka-log-dirs.sh --describe --bootstrap-server $KAFKA",
+        "kafka-topics --bootstrap-server $KAFKA --frobnicate",
+        "kafka-configs --bootstrap-server $KAFKA --entity-type users --entity-name me --describe",
+        "kafka-console-consumer --bootstrap-server $KAFKA --topic t --formatter io.confluent.AvroMessageFormatter",
+        "kafka-console-consumer --bootstrap-server $KAFKA --topic t --consumer-property security.protocol=SSL",
+        "kafka-console-producer --bootstrap-server $KAFKA --topic t --producer-property nonsense=1 < /dev/null",
+        "kafka-run-class kafka.tools.DumpLogSegments --files x",
+        "kafka-storage info -c server.properties",
+        "cub sr-ready registry 8081 20",
+    ],
+)
+def test_what_is_not_here_is_one_line_and_exit_code_2(command: str, scripts: Path, broker: BrokerProcess) -> None:
+    ran = shell(command, scripts, broker.bootstrap)
+    assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1), ran.stderr
+
+
+@pytest.mark.parametrize("name", ["kafka-topics", "kafka-configs", "kafka-consumer-groups", "kafka-console-consumer.sh"])
+def test_help_and_version(name: str, scripts: Path) -> None:
+    ran = shell(f"{name} --help", scripts, "")
+    assert (ran.returncode, ran.stdout) == (1, "")  # as Kafka's tools have it
+    assert ran.stderr.startswith("This tool helps to ")
+    assert shell(name, scripts, "").stderr == ran.stderr
+    assert re.fullmatch(r"3\.9\.2 \(pybroker [\d.]+\)\n", shell(f"{name} --version", scripts, "").stdout)
+
+
+def test_a_reader_that_goes_ends_the_consumer(scripts: Path, broker: BrokerProcess) -> None:
+    many = "seq 20000 | kafka-console-producer --bootstrap-server $KAFKA --topic many"
+    assert shell(many, scripts, broker.bootstrap).returncode == 0
+    ran = shell(
+        "kafka-console-consumer --bootstrap-server $KAFKA --topic many --from-beginning | head -1", scripts, broker.bootstrap
+    )
+    assert ran.stdout == "1\n"
+    assert "Traceback" not in ran.stderr
+    ran = shell("kafka-broker-api-versions --bootstrap-server $KAFKA | head -1", scripts, broker.bootstrap)
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: BrokerProcess) -> None:
+    at = ("--bootstrap-server", broker.bootstrap, "--topic", "ended")
+    assert run_command("kafka-console-producer", *at, given="one\ntwo\n").code == 0
+    command = [scripts / "kafka-console-consumer", *at, "--from-beginning", "--group", "ended"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == ["one\n", "two\n"]
+    process.terminate()  # the script has become the command
+    _, err = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "Processed a total of 2 messages\n")
+    described = run_command("kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, "--describe", "--group", "ended").out
+    assert re.search(r"^ended +ended +0 +2 +2 +0 ", described, re.MULTILINE)
+
+
+def test_records_that_are_not_delivered_are_told_of() -> None:
+    at = ("--bootstrap-server", f"127.0.0.1:{free_port()}", "--topic", "lost", "--max-block-ms", "500")
+    ran = run_command("kafka-console-producer", *at, given="one\n")
+    assert ran.code == 1
+    assert "ERROR Error when sending message to topic lost with key: null, value: 3 bytes with error: " in ran.err
+
+
+def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "kafka-topics").write_text("#!/bin/sh\necho mine\n")
+    command = [sys.executable, "-m", "pybroker", "tool", "install", tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == f"Error: {tmp_path}/kafka-topics: is there already and not one of pybroker's scripts\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["kafka-topics"]
+
+
+def test_a_health_check_imports_little(broker: BrokerProcess) -> None:
+    """CPU is measured by `python -m benchmarks.commands`; what it depends on is checked here, as a loaded machine is slow."""
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(ENTRY), "kafka-topics", "--list"]
+    ran = subprocess.run([*command, "--bootstrap-server", broker.bootstrap], capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    ours = ("connection", "errors", "kafka_apis", "metadata", "options", "run", "target", "topics")
+    expected = {"pybroker", "pybroker.commands", *(f"pybroker.commands.{name}" for name in ours)}
+    assert {name for name in imported if name.startswith("pybroker")} == expected
+    assert "socket" in imported
+    assert not imported & {
+        "argparse",
+        "click",
+        "dataclasses",
+        "inspect",
+        "logging",
+        "pathlib",
+        "re",
+        "site",
+        "stringprep",
+        "typing",
+    }
