@@ -68,7 +68,7 @@ def test_a_name_that_only_a_containers_network_knows(tmp_path: Path) -> None:
     assert lines[-1].startswith(
         "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
     )
-    assert f"to {one.bootstrap}, which works from here" in lines[-1]
+    assert f"Set {one.bootstrap}, which works from here, in the broker's advertised.listeners;" in lines[-1]
 
 
 def test_an_advertised_address_of_another_cluster(tmp_path: Path, broker: BrokerProcess) -> None:
@@ -246,7 +246,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> It
             1,
             (
                 "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
-                " Set the broker's advertised.listeners to 127.0.0.1:{port}, which works from here;"
+                " Set 127.0.0.1:{port}, which works from here, in the broker's advertised.listeners;"
             ),
         ),
         ("WRONG", 1, "The broker tells clients to use 127.0.0.1:{wrong}, but another cluster responds there ("),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.doctor.findings import Failure, Instead, Software
+from pybroker.doctor.findings import Failure, Instead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,15 +81,17 @@ def _wrong(answer: Answer, broker: Broker, found: Look) -> str | None:
 def _remedy(bootstrap: Look, broker: Broker, answer: Answer) -> str:
     is_same = (bootstrap.host, bootstrap.port) == (broker.host, broker.port)
     if is_same or len(answer.brokers) > 1:
-        value = "an address by which this machine reaches it"
+        value, known = "HOST:PORT", ", an address by which this machine reaches it"
     else:
-        value = f"{bootstrap}, which works from here"
-    if answer.software is Software.PYBROKER:
+        value, known = str(bootstrap), ", which works from here"
+    if not answer.is_in_container:
+        return f"Set {value}{known}, in the broker's advertised.listeners; or run the client where the advertised address works."
+    if answer.has_advertised:
         return (
-            f"Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to {value};"
-            " or run the client on the broker's own network."
+            f"Put {value}{known}, into KAFKA_ADVERTISED_LISTENERS of the broker's container, or set PYBROKER_ADVERTISED={value}"
+            " there instead of it; or run the client on the container's network."
         )
-    return f"Set the broker's advertised.listeners to {value}; or run the client where the advertised address works."
+    return f"Set PYBROKER_ADVERTISED={value}{known}, for the broker's container; or run the client on the container's network."
 
 
 def _failure(found: Look) -> Failure:

@@ -55,6 +55,8 @@ class Answer:
         node_id: of the broker that answered, None where it does not tell.
         cluster_id: None where it has none: Kafka before 0.10.1.
         apis: how many APIs it serves.
+        has_advertised: whether advertised.listeners is set.
+        is_in_container: whether pybroker's entry command of an image has started it.
     """
 
     software: Software
@@ -62,6 +64,8 @@ class Answer:
     node_id: int | None
     apis: int
     brokers: tuple[Broker, ...]
+    has_advertised: bool = False
+    is_in_container: bool = False
 
 
 @dataclass(slots=True)

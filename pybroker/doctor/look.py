@@ -13,10 +13,12 @@ from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from pybroker.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _BROKER_RESOURCE: Final = 4
 _OURS: Final = "metadata.store"
+_BY_PEER: Final = "pybroker.advertised.by.peer"
+_ADVERTISED: Final = "advertised.listeners"
 _KAFKAS: Final = "num.io.threads"
 _NODES_MAX: Final = 100  # that are asked about: the broker at hand is most often among the first
 _TLS_ALERT: Final = b"\x15\x03"
@@ -99,31 +101,35 @@ def _answer(conversation: Conversation) -> Answer | None:
     if metadata is None:
         raise ConversationError("there is no common version of Metadata")
     brokers = tuple(sorted((Broker(one.node_id, one.host, one.port) for one in metadata.brokers), key=lambda one: one.node_id))
-    node_id, software = _who(conversation, [broker.node_id for broker in brokers])
+    node_id, settings = _who(conversation, [broker.node_id for broker in brokers])
+    software = Software.PYBROKER if _OURS in settings else Software.KAFKA if _KAFKAS in settings else Software.UNKNOWN
     return Answer(
         software=software,
         cluster_id=metadata.cluster_id,
         node_id=node_id,
         apis=len(conversation.versions),
         brokers=brokers,
+        has_advertised=bool(settings.get(_ADVERTISED)),
+        is_in_container=settings.get(_BY_PEER) == "true",
     )
 
 
-def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | None, Software]:
-    """Which of the nodes the broker at hand is, and what software: a broker tells settings of no other than itself."""
+def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | None, Mapping[str, str | None]]:
+    """Which of the nodes the broker at hand is, and some settings: a broker tells those of no other than itself."""
+    keys = [_OURS, _KAFKAS, _ADVERTISED, _BY_PEER]
     resources = [
-        DescribeConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[_OURS, _KAFKAS])
+        DescribeConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=keys)
         for node_id in node_ids[:_NODES_MAX]
     ]
     try:
         answer = conversation.ask(DescribeConfigsRequest(resources=resources))
     except ConversationError:  # it may be forbidden, in some broker's way; all else is known
-        return None, Software.UNKNOWN
+        return None, {}
     for result in () if answer is None else answer.results:
-        names = {config.name for config in result.configs}
-        if result.error_code == ErrorCode.NONE and names:
-            return int(result.resource_name), Software.PYBROKER if _OURS in names else Software.KAFKA
-    return None, Software.UNKNOWN
+        settings = {config.name: config.value for config in result.configs}
+        if result.error_code == ErrorCode.NONE and settings:
+            return int(result.resource_name), settings
+    return None, {}
 
 
 def _mechanisms(family: int, address: tuple[str, int], timeout_s: float) -> tuple[str, ...]:

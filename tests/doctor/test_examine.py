@@ -11,9 +11,21 @@ CLUSTER = "wn5OPu3oTQSRIInEHe2aBQ"
 
 
 def answer(
-    *brokers: Broker, software: Software = Software.PYBROKER, cluster_id: str = CLUSTER, node_id: int | None = 1
+    *brokers: Broker,
+    software: Software = Software.PYBROKER,
+    cluster_id: str = CLUSTER,
+    node_id: int | None = 1,
+    has_advertised: bool = False,
 ) -> Answer:
-    return Answer(software=software, cluster_id=cluster_id, node_id=node_id, apis=39, brokers=brokers)
+    return Answer(
+        software=software,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        apis=39,
+        brokers=brokers,
+        has_advertised=has_advertised,
+        is_in_container=software is Software.PYBROKER,
+    )
 
 
 def fine(host: str, port: int, *brokers: Broker, **of: object) -> Look:
@@ -75,11 +87,15 @@ def test_a_broker_that_does_not_tell_who_it_is_may_be_the_right_one() -> None:
 PUBLISHED = fine("localhost", 19092, LOCAL)
 NAMED = Broker(1, "kafka", 9092)
 OURS = (
-    "Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to localhost:19092, which works from"
-    " here; or run the client on the broker's own network."
+    "Set PYBROKER_ADVERTISED=localhost:19092, which works from here, for the broker's container;"
+    " or run the client on the container's network."
+)
+NAMED_OURS = (
+    "Put localhost:19092, which works from here, into KAFKA_ADVERTISED_LISTENERS of the broker's container, or set"
+    " PYBROKER_ADVERTISED=localhost:19092 there instead of it; or run the client on the container's network."
 )
 KAFKAS = (
-    "Set the broker's advertised.listeners to localhost:19092, which works from here;"
+    "Set localhost:19092, which works from here, in the broker's advertised.listeners;"
     " or run the client where the advertised address works."
 )
 
@@ -92,8 +108,11 @@ KAFKAS = (
             f"The broker tells clients to use localhost:9092, and that refuses the connection. {OURS}",
         ),
         (
-            [fine("localhost", 19092, NAMED), Look("kafka", 9092, unresolved="Name or service not known")],
-            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + OURS,
+            [
+                fine("localhost", 19092, NAMED, has_advertised=True),
+                Look("kafka", 9092, unresolved="Name or service not known"),
+            ],
+            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + NAMED_OURS,
         ),
         (
             [
@@ -131,8 +150,8 @@ def test_each_of_several_brokers_is_looked_at() -> None:
     machine = Machine(fine("a", 9092, *brokers), fine("b", 9092, *brokers, node_id=1), failing("c", 9092, Failure.UNREACHABLE))
     assert not machine.examine("a")
     remedy = (
-        "Set the broker's PYBROKER_ADVERTISED, in a container, or else advertised.listeners to an address by which this machine"
-        " reaches it; or run the client on the broker's own network."
+        "Set PYBROKER_ADVERTISED=HOST:PORT, an address by which this machine reaches it, for the broker's container;"
+        " or run the client on the container's network."
     )
     assert machine.verdict == [
         f"Broker 2 is b:9092, but broker 1 responds there: each broker needs an address of its own. {remedy}",
