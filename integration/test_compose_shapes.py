@@ -157,6 +157,13 @@ def test_a_published_shape_works_for_the_clients_of_each_listener(container: Con
     broker.wait_for(rf"\[KafkaServer id={shape.node_id}\] started")
     code, _, error = container.run([sys.executable, "-I", "-S", str(HEALTH_CHECK)])
     assert code == 0, error
+    inner = (shape.neighbours or shape.hosts)[0]
+    for check in (
+        "kafka-topics --bootstrap-server {} --list",
+        "/opt/kafka/bin/kafka-broker-api-versions.sh --bootstrap-server {}",
+    ):
+        code, _, error = container.run(["sh", "-c", check.format(inner)])
+        assert code == 0, error
     assert (container.seen(shape.data) / "meta.properties").exists()
     for port, inner in shape.published.items():
         forwarder = container.start(

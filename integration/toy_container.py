@@ -8,13 +8,17 @@ process that holds it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import re
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -165,6 +169,16 @@ class Container:
             process.close()
 
 
+@functools.cache
+def _commands() -> Path:
+    """A folder with Kafka's commands, as the image has them beside its own."""
+    folder = Path(tempfile.mkdtemp(prefix="commands-"))
+    atexit.register(shutil.rmtree, folder)
+    install = [sys.executable, "-m", "pybroker", "tool", "install", str(folder)]
+    subprocess.run(install, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
+    return folder
+
+
 @contextlib.contextmanager
 def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
     """A container whose own things are in `folder`; `more_paths` are bound in, to be read. Skips the test where it may not be."""
@@ -197,6 +211,8 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
             launcher.parent.mkdir(parents=True)
             launcher.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m pybroker "$@"\n')
             launcher.chmod(0o755)
+            for command in _commands().iterdir():
+                shutil.copy2(command, container.seen("/opt/kafka/bin") / command.name)
             install(container.seen("/opt/kafka/bin"))
             yield container
         finally:
