@@ -6,7 +6,8 @@ Most names are the same in both. Those that mean nothing to librdkafka are left 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pybroker.commands.errors import NOT_SUPPORTED, CommandError
@@ -35,6 +36,11 @@ CLASSES: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
     "StickyAssignor": "cooperative-sticky",
 }
+
+
+CRITICAL: Final = 2
+"""What librdkafka logs by itself; of the rest `Troubles` tells."""
+SILENCE_S: Final = 10.0
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
@@ -85,9 +91,25 @@ def library() -> Any:
     return confluent_kafka
 
 
+class Troubles:
+    """Tells of the client's troubles on stderr, of one kind only now and then: a connection is refused many times a second."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: dict[str, float] = {}
+
+    def __call__(self, error: Any) -> None:
+        """librdkafka's call for what concerns the client as a whole."""
+        name, now = error.name(), self._clock()
+        if now - self._told.get(name, now - SILENCE_S) >= SILENCE_S:
+            self._told[name] = now
+            print(f"WARN {name}: {error.str()}", file=sys.stderr)
+
+
 def made(kind: Any, settings: Mapping[str, Any]) -> Any:
     """A producer or consumer. Raises CommandError for settings that it does not take."""
+    log_level = {} if "debug" in settings else {"log_level": CRITICAL}
     try:
-        return kind(dict(settings))
+        return kind({**log_level, **settings, "error_cb": Troubles()})
     except library().KafkaException as error:
         raise CommandError(f"the client cannot be made: {error.args[0].str()}", NOT_SUPPORTED) from error

@@ -10,6 +10,7 @@ import sys
 from typing import Any, Final
 
 from pybroker.commands.client_settings import library, librdkafka_of, made, pairs
+from pybroker.commands.connection import servers
 from pybroker.commands.errors import FAILED, CommandError, not_supported
 from pybroker.commands.line_reader import LineReader
 from pybroker.commands.options import FLAG, MAYBE, VALUE, Options, parse
@@ -113,11 +114,9 @@ def _let_linger(settings: dict[str, Any]) -> None:
 
 
 def bootstrap_of(tool: str, options: Options) -> str:
-    """The brokers. Raises CommandError."""
-    given = options.value("bootstrap-server") or options.value("broker-list")
-    if given is not None:
-        return given
-    return instead_of_bootstrap(tool, options)
+    """The brokers as librdkafka knows them, which takes no protocol before a host. Raises CommandError."""
+    given = options.value("bootstrap-server") or options.value("broker-list") or instead_of_bootstrap(tool, options)
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in servers(given))
 
 
 def _reader_properties(options: Options) -> dict[str, str]:

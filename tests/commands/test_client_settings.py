@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pybroker.commands import consumer, producer
-from pybroker.commands.client_settings import library, librdkafka_of, pairs
+from pybroker.commands.client_settings import Troubles, library, librdkafka_of, pairs
 from pybroker.commands.errors import NOT_SUPPORTED, CommandError
 from pybroker.commands.options import parse
 
@@ -52,6 +52,34 @@ def test_a_producers_options_are_settings() -> None:
     assert produced("--producer-property", "acks=0", "--request-required-acks", "1")["acks"] == "1"
     assert produced("--max-partition-memory-bytes", "9")["batch.size"] == "9"
     assert produced("--max-block-ms", "500")["linger.ms"] == 250
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("http://localhost:9092", "localhost:9092"), ("a:1, PLAINTEXT://b:2", "a:1,b:2"), ("[::1]:3", "[::1]:3")]
+)
+def test_brokers_are_named_without_a_protocol(given: str, found: str) -> None:
+    options = parse("toy", producer.KINDS, ["--topic", "t", "--broker-list", given])
+    assert producer.settings_of("toy", options)["bootstrap.servers"] == found
+
+
+class Error:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return f"about {self._name}"
+
+
+def test_a_trouble_is_told_of_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 0.1, 0.2, 9.9, 10.0])
+    troubles = Troubles(lambda: next(times))
+    for name in ("_TRANSPORT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_TRANSPORT"):
+        troubles(Error(name))
+    told = ["WARN _TRANSPORT: about _TRANSPORT", "WARN _ALL_BROKERS_DOWN: about _ALL_BROKERS_DOWN"]
+    assert capsys.readouterr().err.splitlines() == [*told, told[0]]
 
 
 def consumed(*words: str) -> dict[str, object]:
