@@ -19,7 +19,13 @@ Texts = Mapping[str, tuple[str, str]]
 
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
 _QUORUM: Final = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
-_FACTORS: Final = ("default.replication.factor", "offsets.topic.replication.factor")
+_BROKERS: Final = (  # none of them works above 1 with Kafka on one node, so a file for one node has none of them
+    "default.replication.factor",
+    "min.insync.replicas",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+)
 
 
 def check(properties: Texts) -> None:
@@ -27,7 +33,7 @@ def check(properties: Texts) -> None:
     _check_roles(properties)
     _check_quorum(properties)
     _check_protocols(properties)
-    for name in _FACTORS:
+    for name in _BROKERS:
         text = _text(properties, name)
         if text.isdigit() and int(text) > 1:
             raise _refusal(properties, name, f"needs {int(text)} brokers, and this container is a cluster of one")

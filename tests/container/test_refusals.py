@@ -53,6 +53,9 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
         ({MAP: "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"}, MAP, "CONTROLLER needs SASL_PLAINTEXT"),
         ({"offsets.topic.replication.factor": "3"}, "offsets.topic.replication.factor", "needs 3 brokers"),
         ({"default.replication.factor": "2"}, "default.replication.factor", "needs 2 brokers"),
+        ({"min.insync.replicas": "2"}, "min.insync.replicas", "needs 2 brokers"),
+        ({"transaction.state.log.replication.factor": "3"}, "transaction.state.log.replication.factor", "needs 3 brokers"),
+        ({"transaction.state.log.min.isr": "2"}, "transaction.state.log.min.isr", "needs 2 brokers"),
     ],
 )
 def test_what_one_broker_cannot_be_is_refused_in_one_line(changes: dict[str, str], key: str, reason: str) -> None:
