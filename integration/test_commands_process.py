@@ -140,6 +140,40 @@ def test_a_health_check_fails_at_once_without_a_broker(check: str, scripts: Path
     assert "Connection refused" in ran.stderr
 
 
+def test_a_port_that_takes_connections_without_a_broker_is_waited_for(tmp_path: Path) -> None:
+    """So does one that an engine publishes, while the broker behind it starts."""
+    broker = BrokerProcess(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        broker.port = int(door.getsockname()[1])
+        command = [sys.executable, "-I", "-S", str(ENTRY), "kafka-topics", "--list", "--bootstrap-server", broker.bootstrap]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2):
+            door.accept()[0].close()
+    try:
+        broker.start()
+        out, err = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        broker.close()
+    assert (process.returncode, out) == (0, "\n")
+    assert err.startswith("WARN no broker is available yet (")
+
+
+def test_a_server_that_is_no_broker_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        command = [sys.executable, "-I", "-S", str(ENTRY), "kafka-broker-api-versions", "--bootstrap-server", f"127.0.0.1:{port}"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        peer = door.accept()[0]
+        for _ in range(2):
+            peer.recv(1024)
+            peer.sendall(b"\0\0\0\6nonsen")
+        out, err = process.communicate(timeout=WAIT_S)
+        peer.close()
+    assert (process.returncode, out, len(err.splitlines())) == (1, "", 1)
+    assert "the response cannot be read" in err
+
+
 def test_a_command_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
     (tmp_path / "short.properties").write_text("default.api.timeout.ms=200\n")
     at = ("--bootstrap-server", f"127.0.0.1:{free_port()}", "--command-config", "short.properties")

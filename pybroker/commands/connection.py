@@ -12,6 +12,7 @@ import time
 
 from pybroker.commands.errors import CommandError, UnreachableError
 
+API_VERSIONS = 18
 CLIENT_ID = b"pybroker-commands"
 WAIT_S = 60.0
 """How long a command tries to reach a broker: `default.api.timeout.ms` of Kafka's clients, on which init containers rely."""
@@ -73,9 +74,10 @@ class Connection:
 
 
 def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Connection:
-    """A connection to the first server that takes one, tried again until `wait_s` is over.
+    """A connection to the first server that responds, tried again until `wait_s` is over.
 
-    One line on stderr says that it waits, and for what. Raises UnreachableError, and CommandError when no name resolves.
+    A container's published port takes connections before the broker does, so each is asked something before it counts. One line on
+    stderr says that it waits, and for what. Raises UnreachableError, and CommandError when no name resolves.
     """
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
@@ -86,15 +88,12 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         is_resolved = False
         for host, port in bootstrap:
             try:
-                connected = socket.create_connection((_encoded(host), port), attempt_s)  # type: ignore[arg-type]  # bytes do
+                return _greeted((_encoded(host), port), attempt_s, response_s)
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
-            except OSError as error:
+            except (OSError, UnreachableError) as error:
                 is_resolved = True
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
-            else:
-                connected.settimeout(response_s)
-                return Connection(connected)
         if not is_resolved:
             raise CommandError(f"No resolvable bootstrap urls given in bootstrap.servers: {'; '.join(reasons)}")
         left_s = end - time.monotonic()
@@ -108,11 +107,24 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         attempt_s = min(response_s, max(BACKOFF_MAX_S, left_s))
 
 
+def _greeted(address: tuple[bytes | str, int], attempt_s: float, response_s: float) -> Connection:
+    """A connection that has responded to ApiVersions v0. Raises OSError and UnreachableError."""
+    connected = socket.create_connection(address, attempt_s)  # type: ignore[arg-type]  # bytes do
+    connection = Connection(connected)
+    try:
+        connection.ask(API_VERSIONS, 0)
+    except UnreachableError:
+        connection.close()
+        raise
+    connected.settimeout(response_s)
+    return connection
+
+
 def _encoded(host: str) -> bytes | str:
     """Bytes for a name that is ASCII, since the look-up of a text imports the codec for international names first."""
     return host.encode() if host.isascii() else host
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """An error in a few words."""
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)

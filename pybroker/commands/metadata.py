@@ -5,9 +5,13 @@ from __future__ import annotations
 import struct
 
 from pybroker.commands.connection import Connection  # noqa: TC001  `typing` is slow to import
+from pybroker.commands.errors import UnreachableError
 
 METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)
+
+DAMAGE = (struct.error, UnicodeDecodeError)
+"""What reading raises when bytes are not what they should be."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
@@ -74,7 +78,10 @@ class Reader:
 
 def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
     """Ask for brokers and topics; `topics` is the encoded list. Raises UnreachableError."""
-    return parsed(connection.ask(METADATA, VERSION, topics))
+    try:
+        return parsed(connection.ask(METADATA, VERSION, topics))
+    except DAMAGE as error:
+        raise UnreachableError(f"the response cannot be read: {error}") from error
 
 
 def parsed(response: bytes) -> Metadata:

@@ -8,14 +8,13 @@ Source: kafka.admin.BrokerApiVersionsCommand, NodeApiVersions.
 
 from __future__ import annotations
 
-from pybroker.commands.connection import Connection, connect
+from pybroker.commands.connection import API_VERSIONS, Connection, connect
 from pybroker.commands.errors import CommandError, UnreachableError
 from pybroker.commands.kafka_apis import BETWEEN_BROKERS, FOR_CLIENTS
-from pybroker.commands.metadata import Broker, Reader, metadata
+from pybroker.commands.metadata import DAMAGE, Broker, Reader, metadata
 from pybroker.commands.options import parse
 from pybroker.commands.target import OPTIONS, target_of
 
-API_VERSIONS = 18
 RESPONSE_S = 5.0
 """As Kafka's tool has it; it tries once."""
 
@@ -60,10 +59,13 @@ def _told(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> st
 def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
     """The lowest and highest version by key. Raises UnreachableError, and CommandError for an error of the broker."""
     reader = Reader(connection.ask(API_VERSIONS, 0))
-    error = reader.int16()
-    if error:
-        raise CommandError(f"the broker answers ApiVersions with the error {error}")
-    return {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
+    try:
+        code = reader.int16()
+        if code:
+            raise CommandError(f"the broker answers ApiVersions with the error {code}")
+        return {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
+    except DAMAGE as error:
+        raise UnreachableError(f"the response cannot be read: {error}") from error
 
 
 def described(served: dict[int, tuple[int, int]]) -> str:
