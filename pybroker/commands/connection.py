@@ -76,8 +76,8 @@ class Connection:
 def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Connection:
     """A connection to the first server that responds, tried again until `wait_s` is over.
 
-    A container's published port takes connections before the broker does, so each is asked something before it counts. One line on
-    stderr says that it waits, and for what. Raises UnreachableError, and CommandError when no name resolves.
+    A container's published port takes connections before the broker does, so each is asked something before it counts. One line
+    on stderr says that it waits, and for what. Raises UnreachableError, and CommandError when no name resolves.
     """
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
