@@ -12,7 +12,9 @@ the engine and has no image of that name, as on a machine that reaches no regist
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -42,9 +44,9 @@ def base_name() -> str:
 
 
 def make_base(engine: Engine) -> None:
-    """Unless it is there: by debootstrap for podman; Docker pulls it."""
+    """Unless it is there, or the engine is to pull it: Docker does, and podman where debootstrap or root is missing."""
     name = base_name()
-    if not engine.is_podman or engine.has_image(name):
+    if not engine.is_podman or engine.has_image(name) or os.geteuid() != 0 or shutil.which("debootstrap") is None:
         return
     print(f"making the base image {name} of Debian's packages", flush=True)
     script = str(Path(__file__).with_name("base_image.sh"))
