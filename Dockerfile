@@ -23,12 +23,13 @@ RUN python -m venv --without-pip /opt/pybroker \
  && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --require-hashes --no-deps --only-binary :all: \
       -r container/requirements.txt
 # The native parts first: compiling them takes longest, and they change least.
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py ./
 COPY pybroker/metrics/*.pyx pybroker/metrics/
 COPY pybroker/protocol/*.pyx pybroker/protocol/
 COPY pybroker/records/*.pyx pybroker/records/
 COPY pybroker/replication/*.pyx pybroker/replication/
-RUN tools/bin/python setup.py --quiet build_ext
+RUN touch README.md LICENSE && tools/bin/python setup.py --quiet build_ext
+COPY README.md LICENSE ./
 COPY pybroker pybroker
 RUN find pybroker -name '*.pyx' -exec touch --date=2000-01-01 {} + \
  && tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist . \

@@ -54,18 +54,21 @@ def make_base(engine: Engine) -> None:
 
 
 def build(engine: Engine, stage: str = "broker") -> str:
-    """Build one of the images; layers that are there already are taken. Returns its name."""
+    """Build one of the images; layers that are there already are taken. Returns its id, as its name may get another image."""
     make_base(engine)
-    name, dockerfile = NAMES[stage], (ROOT / "Dockerfile").read_text()
-    options = ["--target", stage, "--tag", name]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    options = ["--target", stage, "--tag", NAMES[stage]]
     if engine.is_podman:
         # A health check is no part of podman's own format. The machine's own certificates, for one that looks into its traffic.
         options += ["--format", "docker", "--network", "host", "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro"]
         if not knows_start_interval(engine):
             dockerfile = START_INTERVAL.sub("", dockerfile)
             print("this podman knows no --start-interval: the image is checked every interval from the start", flush=True)
-    engine.run("build", *options, "--file", "-", str(ROOT), text_in=dockerfile, timeout_s=BUILD_TIMEOUT_S)
-    return name
+    with tempfile.TemporaryDirectory() as folder:
+        id_file = Path(folder) / "id"
+        options += ["--iidfile", str(id_file), "--file", "-", str(ROOT)]
+        engine.run("build", *options, text_in=dockerfile, timeout_s=BUILD_TIMEOUT_S)
+        return id_file.read_text().strip()
 
 
 def knows_start_interval(engine: Engine) -> bool:
