@@ -188,6 +188,26 @@ def test_a_name_that_does_not_resolve_is_not_waited_for() -> None:
     assert ran.err.startswith("No resolvable bootstrap urls given in bootstrap.servers: no-such-host.invalid:9092: ")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "kafka-topics --create --topic t --partitions 3000000000",
+        "kafka-topics --create --topic t --replica-assignment 3000000000",
+        "kafka-topics --describe --topic-id nonsense",
+        "kafka-topics --create --topic $'bad\\xff'",
+        "kafka-configs --alter --topic t --add-config a",
+        "kafka-consumer-groups --reset-offsets --group g --topic t:3000000000 --to-earliest --dry-run",
+        "kafka-get-offsets --time 99999999999999999999",
+        "kafka-get-offsets --topic-partitions t:x",
+    ],
+)
+def test_nonsense_is_told_without_a_traceback(words: str, scripts: Path, broker: BrokerProcess) -> None:
+    ran = shell(f"{words} --bootstrap-server $KAFKA", scripts, broker.bootstrap)
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert len((ran.stdout + ran.stderr).splitlines()) == 1, ran.stdout + ran.stderr
+
+
 def test_zookeeper_means_the_only_broker(scripts: Path, broker: BrokerProcess, tmp_path: Path) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     (tmp_path / "ready").write_text(f"{host} {port}\n")

@@ -6,13 +6,12 @@ Their errors come with the sentences that Kafka's tools print; a client library 
 from __future__ import annotations
 
 import base64
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from pybroker.commands.connection import CLIENT_ID
-from pybroker.commands.errors import UnreachableError
+from pybroker.commands.errors import CommandError, UnreachableError
 from pybroker.commands.kafka_errors import sentence_of
-from pybroker.protocol.codec import DecodeError, decode_response, encode_request
+from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, encode_request
 from pybroker.protocol.messages import message_classes
 
 if TYPE_CHECKING:
@@ -39,8 +38,12 @@ class Admin:
         self._connection.close()
 
     def ask(self, request: object, version: int) -> Any:
-        """The response. Raises UnreachableError."""
-        frame = b"".join(bytes(part) for part in encode_request(request, version, 1, CLIENT_ID.decode()))  # type: ignore[arg-type]  # no late parts
+        """The response. Raises UnreachableError, and CommandError for what no request can say, such as a number too large."""
+        try:
+            parts = encode_request(request, version, 1, CLIENT_ID.decode())
+        except EncodeError as error:
+            raise CommandError(f"this cannot be asked: {error}") from error
+        frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no late parts
         _, response_class = message_classes(request.__schema__.api_key)  # type: ignore[attr-defined]
         try:
             _, response = decode_response(response_class, version, memoryview(self._connection.exchange(frame)))
@@ -55,7 +58,6 @@ def check(code: int, message: str | None = None) -> None:
         raise RefusedError(code, message)
 
 
-def shown_id(value: uuid.UUID | bytes) -> str:
+def shown_id(value: bytes) -> str:
     """An id as Kafka prints it: 22 characters of URL-safe base64."""
-    raw = value.bytes if isinstance(value, uuid.UUID) else bytes(value)
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()

@@ -67,7 +67,7 @@ class Limits:
         self.messages = options.number("max-messages")
         if self.messages is not None and self.messages < 0:
             self.messages = None
-        timeout_ms = options.number("timeout-ms")
+        timeout_ms = options.number("timeout-ms", is_long=True)
         self.silence_s = None if timeout_ms is None or timeout_ms < 0 else timeout_ms / 1000
 
 

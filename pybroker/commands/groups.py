@@ -53,7 +53,9 @@ def main(tool: str, arguments: list[str]) -> int:
     from pybroker.commands.kafka_errors import exception_of  # noqa: PLC0415
 
     try:
-        with groups_admin.Groups(_patient(target, options), (options.number("timeout") or TIMEOUT_MS) / 1000) as groups:
+        with groups_admin.Groups(
+            _patient(target, options), (options.number("timeout", is_long=True) or TIMEOUT_MS) / 1000
+        ) as groups:
             if options.has("list"):
                 groups_describe.print_list(groups, options, states(options), types(options))
             elif options.has("describe"):
@@ -78,7 +80,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 def _patient(target: Target, options: Options) -> Target:
     """A target that waits as long as --timeout says, where the client's settings do not say it."""
-    target.properties.setdefault("default.api.timeout.ms", str(options.number("timeout") or TIMEOUT_MS))
+    target.properties.setdefault("default.api.timeout.ms", str(options.number("timeout", is_long=True) or TIMEOUT_MS))
     return target
 
 

@@ -89,7 +89,7 @@ def _plan(groups: Groups, group_id: str, options: Options) -> dict[Partition, in
             return {}
         return _within(groups, plans[group_id])
     partitions = _scope(groups, group_id, options)
-    offset, shift = options.number("to-offset"), options.number("shift-by")
+    offset, shift = options.number("to-offset", is_long=True), options.number("shift-by", is_long=True)
     moment, duration = options.value("to-datetime"), options.value("by-duration")
     if offset is not None:
         return _within(groups, dict.fromkeys(partitions, offset))

@@ -30,15 +30,15 @@ class Options:
             raise CommandError(f"Found multiple arguments for option {name}, but you asked for only one")
         return found[0] if found else None
 
-    def number(self, name: str) -> int | None:
-        """The same, as an integer. Raises CommandError."""
+    def number(self, name: str, *, is_long: bool = False) -> int | None:
+        """The same, as an integer of 32 bits, or of 64. Raises CommandError."""
         text = self.value(name)
         if text is None:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise CommandError(f"Cannot parse argument '{text}' of option {name}") from None
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not digits.isdecimal() or not digits.isascii() or abs(int(text)) >= 1 << (63 if is_long else 31):
+            raise CommandError(f"Cannot parse argument '{text}' of option {name}")
+        return int(text)
 
     def require(self, *names: str) -> None:
         """Raises CommandError for the first that is missing."""

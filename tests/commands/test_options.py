@@ -61,8 +61,18 @@ def test_what_cannot_be_read_is_one_line(words: list[str], message: str, code: i
 def test_what_is_asked_once_must_be_given_once() -> None:
     with pytest.raises(CommandError, match="Found multiple arguments for option topic, but you asked for only one"):
         parsed("--topic", "a", "--topic", "b").value("topic")
-    with pytest.raises(CommandError, match="Cannot parse argument 'three' of option partitions"):
-        parsed("--partitions", "three").number("partitions")
+
+
+@pytest.mark.parametrize("text", ["three", "3.0", "", "1_000", "2147483648", "-2147483648", "\u0663"])
+def test_what_is_no_number_of_32_bits(text: str) -> None:
+    with pytest.raises(CommandError, match=f"Cannot parse argument '{text}' of option partitions"):
+        parsed("--partitions", text).number("partitions")
+
+
+def test_numbers_of_64_bits() -> None:
+    assert parsed("--partitions", "-9223372036854775807").number("partitions", is_long=True) == -(2**63 - 1)
+    with pytest.raises(CommandError, match="Cannot parse argument '9223372036854775808' of option partitions"):
+        parsed("--partitions", "9223372036854775808").number("partitions", is_long=True)
 
 
 def test_what_is_missing_or_too_much_is_named_as_kafka_names_it() -> None:
