@@ -43,6 +43,10 @@ LOOKS = [
     "consumer-groups --describe --group readers --members --verbose",
     "consumer-groups --describe --group readers --state",
     "consumer-groups --describe --group away",
+    "consumer-groups --describe --group modern",
+    "consumer-groups --describe --group modern --members",
+    "consumer-groups --describe --group modern --state",
+    "consumer-groups --list --type consumer --state",
     "consumer-groups --describe --group nobody",
     "consumer-groups --reset-offsets --group away --topic orders:0 --to-earliest --dry-run",
     "consumer-groups --reset-offsets --group away --topic orders:0 --to-offset 1 --export --dry-run",
@@ -62,6 +66,8 @@ CHANGED_IN_4 = {
     "consumer-groups --describe --group readers --members --verbose": "has two more columns and the names of topics",
     "consumer-groups --describe --group readers --state": "has columns as wide as what they hold",
     "consumer-groups --describe --group away": "has a line end behind the last row",
+    "consumer-groups --describe --group modern": "has a line end behind the last row",
+    "consumer-groups --describe --group modern --state": "has columns as wide as what they hold",
     "consumer-groups --describe --group nobody": "says it otherwise",
     "consumer-groups --reset-offsets --group away --topic orders:0 --to-earliest --dry-run": "has a line for each row",
     "consumer-groups --delete --group nobody": "says it otherwise",
@@ -71,7 +77,7 @@ CHANGED_IN_4 = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with a topic of one partition and two groups, of which one has a member."""
+    """A broker with a topic of one partition, a group without members, and one of each protocol with a member."""
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {"group.initial.rebalance.delay.ms": "0"})
     broker.start()
     settings = {"bootstrap.servers": broker.bootstrap}
@@ -81,11 +87,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     assert producer.flush(WAIT_S) == 0
     away = _read({**settings, "group.id": "away"})
     away.close()
-    member = _read({**settings, "group.id": "readers", "client.id": "reader"})
+    members = [
+        _read({**settings, "group.id": "readers", "client.id": "reader"}),
+        _read({**settings, "group.id": "modern", "group.protocol": "consumer"}),
+    ]
     try:
         yield broker
     finally:
-        member.close()
+        for member in members:
+            member.close()
         broker.close()
 
 
