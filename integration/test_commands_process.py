@@ -182,6 +182,16 @@ def test_a_command_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
     assert ran.out == "Error while executing topic command : Timed out waiting for a node assignment. Call: listTopics\n"
 
 
+def test_groups_without_a_broker_are_an_error_with_exit_code_0() -> None:
+    """Kafka's tools, 3.9 and 4.x, print and end the same."""
+    ran = run_command("kafka-consumer-groups", "--list", "--timeout", "200", "--bootstrap-server", f"127.0.0.1:{free_port()}")
+    assert ran.code == 0
+    assert ran.out == (
+        "\nError: Executing consumer group command failed due to java.util.concurrent.ExecutionException: "
+        "org.apache.kafka.common.KafkaException: Failed to find brokers to send ListGroups\n"
+    )
+
+
 def test_a_name_that_does_not_resolve_is_not_waited_for() -> None:
     ran = run_command("kafka-topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092")
     assert ran.code == 1

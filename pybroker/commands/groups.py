@@ -70,9 +70,12 @@ def main(tool: str, arguments: list[str]) -> int:
         reason = f"java.util.concurrent.ExecutionException: {exception_of(error.code)}: {error}"
         print(f"\nError: Executing consumer group command failed due to {reason}")
     except UnreachableError as error:
+        reason = "errors.TimeoutException: Timed out waiting for a node assignment."
+        if options.has("list", "all-groups"):
+            reason = "KafkaException: Failed to find brokers to send ListGroups"
         print(
             "\nError: Executing consumer group command failed due to java.util.concurrent.ExecutionException: "
-            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment."
+            f"org.apache.kafka.common.{reason}"
         )
         print(f"ERROR no broker is reached: {error}", file=sys.stderr)
     return 0  # as Kafka's tool, which has 1 for a wrong command line only
