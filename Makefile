@@ -38,7 +38,7 @@ sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under A
 	$(BIN)/python -m tests.sanitize
 
 integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
-	$(BIN)/python -m pytest integration --ignore integration/containers -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest integration --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder
 
 spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark
