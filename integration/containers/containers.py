@@ -72,7 +72,7 @@ class Container:
     def stop(self, timeout_s: int = STOP_TIMEOUT_S) -> float:
         """`ENGINE stop`. Returns the seconds that it took; the engine kills after timeout_s."""
         began = time.monotonic()
-        self.engine.run("stop", "--time", str(timeout_s), self.name)
+        self.engine.run("stop", "-t", str(timeout_s), self.name)
         return time.monotonic() - began
 
     def start(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from confluent_kafka.admin import AdminClient
+
 from integration.clients import KafkaPython, create_topic
 from integration.containers.containers import CHECK, DATA, published, running, volume
 from integration.containers.engine import Engine
@@ -19,10 +21,11 @@ def test_it_is_healthy_only_once_it_can_be_used(engine: Engine, image: str) -> N
     with running(engine, image, *READ_ONLY, command=["sleep", "60"]) as idle:
         assert engine.call("exec", idle.name, *CHECK).returncode == 1, "no broker, and healthy nevertheless"
     publish, bootstrap = published()
-    with running(engine, image, *READ_ONLY, *publish) as broker:
+    with running(engine, image, *READ_ONLY, *publish, "--env", "PYBROKER_TOPICS=orders:3") as broker:
         broker.wait_healthy()
-        create_topic(bootstrap, "first")
-        assert engine.call("exec", broker.name, *CHECK).returncode == 0
+        assert len(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics["orders"].partitions) == 3
+        broker.execute("sh", "-c", "rm /tmp/pybroker-ready")
+        assert engine.call("exec", broker.name, *CHECK).returncode == 1
 
 
 def test_a_health_check_costs_next_to_nothing(engine: Engine, image: str) -> None:
