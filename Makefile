@@ -45,7 +45,7 @@ spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Sp
 
 containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and run for real; installs what that needs on Debian
 	integration/containers/install.sh
-	$(BIN)/python -m pytest integration/containers
+	$(BIN)/python -m pytest integration/containers --timeout 1800 --durations 10  # the first test of each image builds it
 
 image: $(VENV)/.test  ## the container image, and what it weighs
 	$(BIN)/python -m integration.containers.image build
