@@ -22,8 +22,14 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
-    """The broker's image, built from this checkout."""
+    """The broker's image, built from this checkout: its id."""
     return images.build(engine)
+
+
+@pytest.fixture(scope="session")
+def image_name(image: str) -> str:
+    """What it is called, for programs that take no id."""
+    return images.NAMES["broker"]
 
 
 @pytest.fixture(scope="session")

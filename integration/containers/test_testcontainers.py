@@ -36,9 +36,9 @@ def snippet(language: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def ours(engine: Engine, image: str) -> Iterator[Image]:
+def ours(engine: Engine, image_name: str) -> Iterator[Image]:
     with docker_api(engine) as variables:
-        yield (f"localhost/{image}" if engine.is_podman else image), variables
+        yield (f"localhost/{image_name}" if engine.is_podman else image_name), variables
 
 
 def output(command: list[str], ours: Image, folder: Path) -> str:
