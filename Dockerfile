@@ -107,4 +107,5 @@ EXPOSE 9092
 HEALTHCHECK --interval=2s --timeout=3s --start-period=120s --start-interval=250ms --retries=3 \
   CMD ["/usr/local/bin/python3", "-I", "-S", "/opt/pybroker/healthcheck.py"]
 # A command and no entry point, as the images have it that this one takes the place of: `command: kafka-topics ...` works.
-CMD ["pybroker", "container"]
+# A signal that comes before Python has a handler waits for it: the first process of a container would never get it.
+CMD ["env", "--block-signal=TERM", "--block-signal=INT", "pybroker", "container"]

@@ -94,3 +94,16 @@ def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signa
         finally:
             process.kill()
     assert (process.returncode, output, errors) == (0, b"", b"")
+
+
+def test_a_signal_that_comes_before_python_is_up_is_not_lost(tmp_path: Path) -> None:
+    """The first process of a container gets no signal for which it has no handler, so an image's start blocks them."""
+    command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # it inherits the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")

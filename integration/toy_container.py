@@ -162,7 +162,7 @@ class Container:
 
     def broker(self, environment: Mapping[str, str] | None = None, user: int = USER) -> Process:
         """`pybroker container`, as the image starts it."""
-        return self.start(["pybroker", "container"], environment, user)
+        return self.start(["env", "--block-signal=TERM", "--block-signal=INT", "pybroker", "container"], environment, user)
 
     def close(self) -> None:
         for process in self._processes:

@@ -30,7 +30,7 @@ def test_it_says_what_it_is_and_runs_as_nobody_special(engine: Engine, image: st
     assert config["User"] == "1000:0"
     assert list(config["Volumes"]) == [DATA]
     assert "9092/tcp" in config["ExposedPorts"]
-    assert config["Cmd"] == ["pybroker", "container"]
+    assert config["Cmd"][-2:] == ["pybroker", "container"]
     assert not config.get("Entrypoint"), "`command: kafka-topics ...` would be taken for its arguments"
 
 

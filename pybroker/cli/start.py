@@ -69,6 +69,8 @@ def prepare() -> None:
     gc.disable()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop_while_starting)
+    # An image's start blocks them: the first process of a container does not get a signal for which it has no handler.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     # Looking for pydantic's plugins opens the metadata of every installed package; the broker has none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 

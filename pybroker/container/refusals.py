@@ -19,6 +19,10 @@ Texts = Mapping[str, tuple[str, str]]
 
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
 _QUORUM: Final = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+_SEPARATORS: Final = re.compile(r"[,;\s]+")
+_VOTER: Final = re.compile(r"\d+@[^@\s]+:\d+")
+_PROTECTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+DEFAULT_NODE_ID: Final = "1"
 _BROKERS: Final = (  # none of them works above 1 with Kafka on one node, so a file for one node has none of them
     "default.replication.factor",
     "min.insync.replicas",
@@ -32,6 +36,7 @@ def check(properties: Texts) -> None:
     """Raises ConfigError for what one broker on plain listeners cannot be."""
     _check_roles(properties)
     _check_quorum(properties)
+    _check_zookeeper(properties)
     _check_protocols(properties)
     for name in _BROKERS:
         text = _text(properties, name)
@@ -54,18 +59,35 @@ def _check_roles(properties: Texts) -> None:
 
 def _check_quorum(properties: Texts) -> None:
     for name in _QUORUM:
-        voters = _entries(_text(properties, name))
+        voters = [one for one in _SEPARATORS.split(_text(properties, name)) if one]
         if len(voters) > 1:
             reason = f"names {len(voters)} controllers, and each container would be a cluster of its own: use one broker"
             raise _refusal(properties, name, reason)
-    voter = _text(properties, "controller.quorum.voters").partition("@")[0].strip()
-    node_id = _text(properties, "node.id") or _text(properties, "broker.id")
-    if voter and node_id not in ("", "-1", voter):
+    voters_text = _text(properties, "controller.quorum.voters")
+    if voters_text and not _VOTER.fullmatch(voters_text):
+        raise _refusal(properties, "controller.quorum.voters", "is not ID@HOST:PORT")
+    voter = voters_text.partition("@")[0]
+    node_id = _text(properties, "node.id") or _text(properties, "broker.id") or DEFAULT_NODE_ID
+    if voter and node_id not in ("-1", voter):
         reason = f"is not the node of this container, {node_id}, which would be a cluster of its own"
         raise _refusal(properties, "controller.quorum.voters", reason)
 
 
+def _check_zookeeper(properties: Texts) -> None:
+    """A file for several brokers need not say how many they are, but it numbers them; Kafka's images have 1 for one, or 0."""
+    broker_id = _text(properties, "broker.id")
+    if _text(properties, "zookeeper.connect") and broker_id.isdigit() and int(broker_id) > 1:
+        reason = (
+            "with ZooKeeper looks like one of several brokers, and each container would be a cluster of its own: "
+            "use one broker; if it is the only one, number it 1"
+        )
+        raise _refusal(properties, "broker.id", reason)
+
+
 def _check_protocols(properties: Texts) -> None:
+    name = "security.inter.broker.protocol"
+    if (protocol := _text(properties, name).upper()) in _PROTECTED:
+        raise _refusal(properties, name, f"{protocol} is not there: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners")
     name = "listener.security.protocol.map"
     protocols = parse_protocol_map(_text(properties, name))
     for key in ("listeners", "advertised.listeners"):
@@ -75,9 +97,11 @@ def _check_protocols(properties: Texts) -> None:
                 continue  # what is no listener at all is refused where listeners are read
             listener = match[1].upper()
             protocol = protocols.get(listener, listener)
-            if protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            if protocol in _PROTECTED:
                 source = name if listener in protocols else key
-                reason = f"{listener} needs {protocol}, and pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
+                reason = (
+                    f"the listener {listener} is {protocol}, and pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
+                )
                 raise _refusal(properties, source, reason)
 
 

@@ -12,4 +12,4 @@ case "${1-}" in
 esac
 file=$1
 shift
-exec pybroker container --config "$file" "$@"
+exec env --block-signal=TERM --block-signal=INT pybroker container --config "$file" "$@"

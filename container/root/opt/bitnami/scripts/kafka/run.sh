@@ -1,3 +1,3 @@
 #!/bin/sh
 # Where files written for Bitnami's image start the broker.
-exec pybroker container "$@"
+exec env --block-signal=TERM --block-signal=INT pybroker container "$@"
