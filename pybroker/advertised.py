@@ -87,7 +87,10 @@ class Advertised:
         """What is told to whom, for people."""
         for listener in bound:
             telling = self._tellings.get(listener.name)
-            if telling is not None:
+            if telling is not None and self._surroundings.has_own_network and is_loopback(packed(listener.host)):
+                everywhere = host_and_port("0.0.0.0", listener.port)  # noqa: S104  for people
+                yield f"{listener.name}: only clients in this container can connect; for others listen at {everywhere}"
+            elif telling is not None:
                 for line in self._lines(telling, listener.port):
                     yield f"{listener.name}: {line}"
             elif listener.name in self._fixed:

@@ -162,6 +162,14 @@ def test_the_start_says_what_is_told_to_whom(telling: Telling, surroundings: Sur
     assert list(teller(telling, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> None:
+    bound = [BoundListener(name="PLAINTEXT", host=host, port=9092)]
+    expected = "PLAINTEXT: only clients in this container can connect; for others listen at 0.0.0.0:9092"
+    assert list(teller(Telling(), Surroundings()).lines(bound)) == [expected]
+    assert "only clients" not in "".join(teller(Telling(), Surroundings(has_own_network=False)).lines(bound))
+
+
 def test_the_start_says_which_addresses_are_fixed() -> None:
     bound = [BoundListener(name=name, host="::", port=9092) for name in ("A", "B")]
     one = Advertised({}, Surroundings(), fixed={"A": ("kafka", 19092), "B": ("fd00::5", 0)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,7 +24,10 @@ _OTHER_IMAGES: Final = (  # where they keep data when nothing is said, by where 
     ("/tmp/kafka-logs", "/tmp/kafka-logs"),  # noqa: S108
     ("/kafka", "/kafka/kafka-logs"),
 )
-_NOT_OURS: Final = frozenset({"lost+found"})
+_OPENED: Final = re.compile(
+    r".+-\d+(\.[0-9a-f]{32}-.+)?|.+-checkpoint.*|meta\.properties.*|metadata\..*|\.lock|\.kafka_cleanshutdown.*"
+)
+"""Names of what a broker opens in a log directory; whatever else lies there, `.gitkeep` for one, is none of its business."""
 
 
 def default_directory(is_mount: Callable[[str], bool] = os.path.ismount) -> str:
@@ -40,7 +44,7 @@ def make_usable(directories: Iterable[str]) -> str | None:
             with tempfile.TemporaryFile(dir=path):
                 pass
             for entry in sorted(path.iterdir()):
-                if entry.name not in _NOT_OURS and not os.access(entry, os.R_OK | os.W_OK):
+                if _OPENED.fullmatch(entry.name) and not os.access(entry, os.R_OK | os.W_OK):
                     return _explanation(directory, entry, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         except OSError as error:
             return _explanation(directory, path, error)

@@ -110,7 +110,8 @@ _OWN_NAMES = (
 
 _NO_CONNECTION = {
     Failure.REFUSED: (
-        "Nothing listens at that port: start the broker, or, if it runs in a container, publish its port (-p 9092:9092)."
+        "Nothing listens at that port: start the broker, or, if it runs in a container, publish its port (-p 9092:9092) and"
+        " let it listen at more than localhost."
     ),
     Failure.TIMEOUT: "A firewall is in the way, or the address is one of a network that this machine is not on.",
     Failure.UNREACHABLE: "There is no route from this machine to that address.",

@@ -82,6 +82,25 @@ def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in reason
 
 
+@pytest.mark.parametrize("name", ["lost+found", ".gitkeep", "README", "backup.tar"])
+def test_what_a_broker_never_opens_may_be_anybody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_text("")
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    assert make_usable([str(tmp_path)]) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".lock", "metadata.sqlite", "metadata.sqlite-wal", "cleaner-offset-checkpoint.topic-ids", "orders-0", "a.b-12"],
+)
+def test_what_a_broker_opens_must_be_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_text("")
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    reason = make_usable([str(tmp_path)])
+    assert reason is not None
+    assert f"cannot write to {tmp_path / name}" in reason
+
+
 def test_who_owns_what_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meta.properties").write_text("")
     monkeypatch.setattr("os.access", lambda path, _mode: path.name != "meta.properties")
