@@ -88,6 +88,9 @@ def _check_protocols(properties: Texts) -> None:
     name = "security.inter.broker.protocol"
     if (protocol := _text(properties, name).upper()) in _PROTECTED:
         raise _refusal(properties, name, f"{protocol} is not there: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners")
+    for name in ("listeners", "advertised.listeners"):
+        if "_{" in _text(properties, name):  # as in wurstmeister's image, whose scripts run HOSTNAME_COMMAND for it
+            raise _refusal(properties, name, "has a place for a command's output, and no command is run: write the host itself")
     name = "listener.security.protocol.map"
     protocols = parse_protocol_map(_text(properties, name))
     for key in ("listeners", "advertised.listeners"):

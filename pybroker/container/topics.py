@@ -19,6 +19,7 @@ from pybroker.metadata.names import INTERNAL_TOPICS, invalid_name_reason
 from pybroker.metadata.new_topic import BROKER_DEFAULT, NewTopic
 
 _SEPARATOR: Final = re.compile(r"[\r\n]+|,(?!\s*(?:compact|delete)\s*(?::[^:,\r\n]*=|[,\r\n]|$))")
+_FORM: Final = "is not name:partitions:replicas:policy, or not separated by a comma or a line end from the next"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -42,13 +43,13 @@ def _topic(variable: str, entry: str) -> NewTopic:
     name, *rest = (part.strip() for part in entry.split(":"))
     reason = invalid_name_reason(name)
     if reason is not None:
-        raise ConfigError(variable, entry, f"is not name:partitions:replicas:policy: {reason}")
+        raise ConfigError(variable, entry, f"{_FORM}: {reason}")
     if name in INTERNAL_TOPICS:
         raise ConfigError(variable, entry, f"{name} is the broker's own")
     plain = [part for part in rest if "=" not in part]
     settings = [part.partition("=") for part in rest if "=" in part]
     if len(plain) > 3:
-        raise ConfigError(variable, entry, "is not name:partitions:replicas:policy")
+        raise ConfigError(variable, entry, _FORM)
     partitions, replicas, policy = [*plain, "", "", ""][:3]
     configs: dict[str, str | None] = {key.strip(): value.strip() for key, _, value in settings}
     if policy:

@@ -20,6 +20,7 @@ from typing import Final
 
 from pybroker.config.environment import ADVERTISED, PREFIX, is_for_scripts, properties_of_environment
 
+DEFAULT_PORT: Final = "9092"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 OWN_PREFIX: Final = "PYBROKER_"
 TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
@@ -67,6 +68,7 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     }
     if "cluster.id" not in properties and (cluster_id := plain.get("KAFKA_KRAFT_CLUSTER_ID")):
         properties["cluster.id"] = ("KAFKA_KRAFT_CLUSTER_ID", cluster_id)
+    properties |= _bitnamis_listener(properties)
     properties |= _advertised_host(plain, properties)
     if connect := plain.get("KAFKA_ZOOKEEPER_CONNECT"):
         remarks.append(f"zookeeper.connect={connect} is ignored: pybroker needs no ZooKeeper")
@@ -111,13 +113,21 @@ def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list
     return taken, left_out
 
 
+def _bitnamis_listener(properties: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Bitnami's image listens at 9092 whatever one advertised address says; the others take the port from there."""
+    origin, text = properties.get("listeners", ("", ""))
+    if origin != BITNAMI_PREFIX + "ADVERTISED_LISTENERS" or "," in text:
+        return {}
+    return {"listeners": (origin, f"{text.partition('://')[0]}://:{DEFAULT_PORT}")}
+
+
 def _advertised_host(plain: Mapping[str, str], properties: Mapping[str, object]) -> dict[str, tuple[str, str]]:
     """advertised.listeners from the host and port that Kafka had for it before version 3."""
     host = plain.get("KAFKA_ADVERTISED_HOST_NAME", "").strip()
     if not host or "advertised.listeners" in properties:
         return {}
     inner, outer = (plain.get(name, "").strip() for name in ("KAFKA_PORT", "KAFKA_ADVERTISED_PORT"))
-    inner = inner if inner.isdigit() else "9092"  # a link's KAFKA_PORT is a URL
+    inner = inner if inner.isdigit() else DEFAULT_PORT  # a link's KAFKA_PORT is a URL
     found = {"advertised.listeners": ("KAFKA_ADVERTISED_HOST_NAME", f"PLAINTEXT://{host}:{outer or inner}")}
     if "listeners" not in properties:
         found["listeners"] = ("KAFKA_PORT", f"PLAINTEXT://:{inner}")

@@ -62,6 +62,7 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
             "is not the node of this container, 1",
         ),
         ({"zookeeper.connect": "zoo:2181", "broker.id": "2"}, "broker.id", "looks like one of several brokers"),
+        ({"advertised.listeners": "A://_{HOSTNAME_COMMAND}:1"}, "advertised.listeners", "no command is run"),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol", "SASL_SSL is not there"),
         ({"min.insync.replicas": "2"}, "min.insync.replicas", "needs 2 brokers"),
         ({"transaction.state.log.replication.factor": "3"}, "transaction.state.log.replication.factor", "needs 3 brokers"),

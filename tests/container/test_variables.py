@@ -13,8 +13,16 @@ def properties(**environment: str) -> dict[str, tuple[str, str]]:
 
 def test_bitnamis_prefix_names_the_same_property_and_stays_the_origin() -> None:
     assert properties(KAFKA_CFG_LOG_DIRS="/d") == {"log.dirs": ("KAFKA_CFG_LOG_DIRS", "/d")}
-    found = properties(KAFKA_CFG_ADVERTISED_LISTENERS="PLAINTEXT://h:1")
-    assert found["listeners"] == ("KAFKA_CFG_ADVERTISED_LISTENERS", "PLAINTEXT://0.0.0.0:1")
+
+
+@pytest.mark.parametrize(
+    ("advertised", "listeners"),
+    [("PLAINTEXT://localhost:19092", "PLAINTEXT://:9092"), ("A://h:1,B://h:2", "A://0.0.0.0:1,B://0.0.0.0:2")],
+)
+def test_bitnamis_image_listens_at_its_own_port_whatever_is_advertised(advertised: str, listeners: str) -> None:
+    origin = "KAFKA_CFG_ADVERTISED_LISTENERS"
+    assert properties(KAFKA_CFG_ADVERTISED_LISTENERS=advertised)["listeners"] == (origin, listeners)
+    assert properties(KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://h:1")["listeners"][1] == "PLAINTEXT://0.0.0.0:1"
 
 
 def test_without_the_prefix_wins_as_in_bitnamis_image() -> None:
