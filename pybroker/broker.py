@@ -415,7 +415,7 @@ class BrokerServer:
             if log.log_directory is directory:
                 self.replica_manager.mark_offline(log.topic_partition)
         if all(one.is_offline for one in self.log_manager.directories):
-            logger.critical("No log directory works any more")
+            logger.critical("No log directory works any more: the broker stops")
             self.failed.set()
 
 

@@ -9,6 +9,7 @@ Source: LogDirFailureChannel, LogManager of Kafka.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import logging
@@ -123,7 +124,9 @@ class LogDirectory:
             if isinstance(error, MissingDirectoryError):
                 logger.error("log directory %s is offline: %s", self.path, error.strerror)
             else:
-                logger.error("log directory %s goes offline: %s", self.path, error, exc_info=error)
+                remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see to the disk"
+                logger.error("log directory %s goes offline: %s; %s and start the broker again", self.path, error, remedy)
+                logger.debug("where %s failed", self.path, exc_info=error)
             if self.on_failure is not None:
                 self.on_failure(self)
         return self.error()
