@@ -40,6 +40,7 @@ OURS = {
     "metadata.store": "our own",
     "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
+    "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 
