@@ -75,7 +75,7 @@ class BrokerProcess:
         with self.log_file.open("ab") as log:
             # a group of its own, so that killing it takes any children along and a Ctrl-C in the terminal does not
             self._process = subprocess.Popen([*command(), *arguments], stdout=subprocess.PIPE, stderr=log, process_group=0)
-        self.ready_line = _read_line(self._process, START_TIMEOUT_S)
+        self.ready_line = read_line(self._process, START_TIMEOUT_S)
         ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
         if ready is None:
             self.kill()
@@ -134,7 +134,7 @@ def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
             broker.close()
 
 
-def _read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
+def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
     """The first line of stdout, or what there is of it when the process ends or the time is over."""
     assert process.stdout is not None
     text, deadline = b"", time.monotonic() + timeout_s

@@ -14,6 +14,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,35 +52,26 @@ def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
 
     Raises RuntimeError where Maven cannot get them; skips the test where there is no Maven.
     """
-    folder = cache_dir() / name
-    if folder.exists():
-        return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.skip(f"{name} is brought by Maven (mvn), which is not installed")
-    cache_dir().mkdir(parents=True, exist_ok=True)
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
         for group, artifact, version in artifacts
     )
-    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
-        fresh, pom = Path(work) / "jars", Path(work) / "pom.xml"
+
+    def make(work: Path) -> Path | None:
+        pom, jars = work / "pom.xml", work / "jars"
         pom.write_text(
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>pybroker</groupId>'
             f"<artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
             f"<dependencies>{dependencies}</dependencies></project>"
         )
-        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
-        command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=work, check=False)
-        if run.returncode != 0 or not any(fresh.glob("*.jar")):
-            raise RuntimeError(f"Maven cannot get {name}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
-        try:
-            fresh.rename(folder)
-        except OSError:
-            if not folder.exists():  # another test was faster
-                raise
-    return folder
+        run_maven(
+            *("--file", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
+            folder=work,
+            what=name,
+        )
+        return jars if any(jars.glob("*.jar")) else None
+
+    return _made_once(name, make)
 
 
 def unpacked(name: str, artifact: str) -> Path:
@@ -87,25 +79,42 @@ def unpacked(name: str, artifact: str) -> Path:
 
     Raises RuntimeError where Maven cannot get it; skips the test where there is no Maven.
     """
+
+    def make(work: Path) -> Path | None:
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+        run_maven(goal, f"-Dartifact={artifact}", f"-DoutputDirectory={work}", folder=work, what=artifact)
+        fresh = work / "unpacked"
+        for path in work.glob("*.tar.gz"):
+            with tarfile.open(path) as archive:
+                archive.extractall(fresh, filter="data")
+        return fresh if fresh.exists() else None
+
+    return _made_once(name, make)
+
+
+def run_maven(*arguments: str, folder: Path, what: str) -> None:
+    """Have Maven get `what`. Raises RuntimeError where it cannot; skips the test where there is no Maven."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip(f"{what} is brought by Maven (mvn), which is not installed")
+    command = [maven, "--batch-mode", "--quiet", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=folder, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"Maven cannot get {what}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
+
+
+def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
+    """The folder `name` of the cache; if it is not there, what `make` has made in a folder of its own, whole or not at all."""
     folder = cache_dir() / name
     if folder.exists():
         return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.skip(f"{name} is brought by Maven (mvn), which is not installed")
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
-        command = [maven, "--batch-mode", "--quiet", "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"]
-        command += [f"-Dartifact={artifact}", f"-DoutputDirectory={work}"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=work, check=False)
-        archives = list(Path(work).glob("*.tar.gz"))
-        if run.returncode != 0 or not archives:
-            raise RuntimeError(f"Maven cannot get {artifact}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
-        fresh = Path(work) / "unpacked"
-        with tarfile.open(archives[0]) as archive:
-            archive.extractall(fresh, filter="data")
+        made = make(Path(work))
+        if made is None:
+            raise RuntimeError(f"Maven brought nothing for {name}")
         try:
-            fresh.rename(folder)
+            made.rename(folder)
         except OSError:
             if not folder.exists():  # another test was faster
                 raise

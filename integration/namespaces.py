@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from integration.broker import read_line
 
 ROOT = Path(__file__).parent.parent
 START_TIMEOUT_S = 60
@@ -105,7 +105,7 @@ class Namespaces:
                 env={**os.environ, **(environment or {})},
             )
         self._stack.callback(_end, process)
-        line = _first_line(process)
+        line = read_line(process, START_TIMEOUT_S)
         found = re.fullmatch(ready, line)
         if found is None:
             raise RuntimeError(f"{' '.join(command)} said {line!r}; its log ends:\n{log.read_text(errors='replace')[-3000:]}")
@@ -121,19 +121,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-
-
-def _first_line(process: subprocess.Popen[bytes]) -> str:
-    assert process.stdout is not None
-    text, deadline = b"", time.monotonic() + START_TIMEOUT_S
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while b"\n" not in text and selector.select(max(0.0, deadline - time.monotonic())):
-            piece = os.read(process.stdout.fileno(), 4096)
-            if not piece:
-                break
-            text += piece
-    return text.decode(errors="replace").partition("\n")[0]
 
 
 def why_not() -> str:
