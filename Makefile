@@ -28,7 +28,7 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.test
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0
 
 random: $(VENV)/.test  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "make random SEED=$$seed"; \
@@ -37,8 +37,11 @@ random: $(VENV)/.test  ## the unit tests with other draws, ROUNDS times; SEED=n 
 sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m tests.sanitize
 
-integration: $(VENV)/.test  ## side by side, as many of them mostly wait; in order, as the longest come first
-	$(BIN)/python -m pytest integration --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder
+# Side by side, as many of them mostly wait; in order, as the longest come first. A test that hangs ends its worker, and then
+# the run: xdist would give the same test to the next worker, for ever.
+integration: $(VENV)/.test  ## stock clients, Kafka's own tools, Spark
+	$(BIN)/python -m pytest integration --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
+	  --max-worker-restart 0 --durations 20
 
 spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark

@@ -6,6 +6,7 @@ PYBROKER_MAVEN_URL   the repository to download from (default: Maven Central)
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -14,7 +15,8 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -98,7 +100,8 @@ def run_maven(*arguments: str, folder: Path, what: str) -> None:
     if maven is None:
         pytest.skip(f"{what} is brought by Maven (mvn), which is not installed")
     command = [maven, "--batch-mode", "--quiet", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 5, cwd=folder, check=False)
+    with _alone():
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 3, cwd=folder, check=False)
     if run.returncode != 0:
         raise RuntimeError(f"Maven cannot get {what}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
 
@@ -119,6 +122,14 @@ def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
             if not folder.exists():  # another test was faster
                 raise
     return folder
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One Maven at a time, whatever number of tests run side by side: two of them spoil each other's local repository."""
+    with (cache_dir() / ".maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def cache_dir() -> Path:
@@ -147,6 +158,7 @@ def _copy_with_maven(group: str, artifact: str, version: str, target: Path, *, r
         f"-Dartifact={group}:{artifact}:{version}",
         f"-DoutputDirectory={target.parent}",
     ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 2, cwd=target.parent, check=False)
+    with _alone():
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 2, cwd=target.parent, check=False)
     if not target.exists():
         raise RuntimeError(f"Maven cannot find {artifact} {version}: {run.stdout[-500:]}{run.stderr[-500:]}") from reason
