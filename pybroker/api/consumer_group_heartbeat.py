@@ -2,7 +2,7 @@
 
 Behaviour
     Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Any other is the member's own; see
-    `coordinator/consumer_heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
+    `coordinator/consumer/heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
     or the request was a full one. The first member's joining turns a classic group of consumers into one of KIP-848, if
     `group.consumer.migration.policy` allows that; other groups of the classic protocol that have members are GROUP_ID_NOT_FOUND.
     All is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` does not say consumer, and while the feature

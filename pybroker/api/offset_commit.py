@@ -3,7 +3,7 @@
 Behaviour
     Answered when the offsets are durable. Each partition has a result; an error of the group is that of all. Partitions that do
     not exist are UNKNOWN_TOPIC_OR_PARTITION, an id that nobody has UNKNOWN_TOPIC_ID; nothing is kept of them. The text beside an
-    offset may have `offset.metadata.max.bytes` characters. Who may commit when: `coordinator/classic_group.py`.
+    offset may have `offset.metadata.max.bytes` characters. Who may commit when: `coordinator/classic/group.py`.
 Versions
     v0 no member: kept with the group like all others (Kafka kept them in ZooKeeper). v1 member and generation, commit time by the
     client. v2-v4 retention by the client. v3 throttle time. v6 leader epoch. v7 static members (KIP-345). v8 flexible. v9

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator import offsets
-from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer_group import PROTOCOL_TYPE, ConsumerGroupState
-from pybroker.coordinator.consumer_records import group_tombstones
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer.group import PROTOCOL_TYPE, ConsumerGroupState
+from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.result import CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pybroker.protocol.messages.list_groups import ListedGroup

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic_group import ClassicGroup, GroupState
-from pybroker.coordinator.consumer_group import ConsumerGroup
-from pybroker.coordinator.consumer_records import group_tombstones
+from pybroker.coordinator.classic.group import ClassicGroup, GroupState
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.records import NO_TIMESTAMP, group_tombstone, offset_tombstone
-from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator import rebalance
-from pybroker.coordinator.classic_group import ClassicGroup, GroupState
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
-from pybroker.coordinator.result import CoordinatorRecord, CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pybroker.coordinator.consumer_group import ConsumerGroup
+    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
 
 NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.coordinator.result import CoordinatorRecord
+from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
@@ -31,7 +31,7 @@ from pybroker.protocol.messages.group_records import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.classic_group import ClassicGroup
+    from pybroker.coordinator.classic.group import ClassicGroup
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1

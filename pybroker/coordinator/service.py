@@ -14,24 +14,19 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.coordinator import (
-    administration,
-    classic_member,
-    consumer_describe,
-    consumer_heartbeat,
-    consumer_sessions,
-    expiry,
-    membership,
-    offsets,
-)
-from pybroker.coordinator.consumer_draft import ConsumerGroupSettings
-from pybroker.coordinator.consumer_heartbeat import ConsumerHeartbeat
-from pybroker.coordinator.join import JoinRequest, join
-from pybroker.coordinator.loading import Loader, first_operation
-from pybroker.coordinator.result import CoordinatorResult, TimerChange
-from pybroker.coordinator.runtime import CoordinatorRuntime, Done, RuntimeSettings
+from pybroker.coordinator import administration, expiry, offsets
+from pybroker.coordinator.classic import membership
+from pybroker.coordinator.classic.join import JoinRequest, join
+from pybroker.coordinator.classic.sync import sync
+from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer.describe import describe
+from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
+from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
+from pybroker.coordinator.migration import classic_members
+from pybroker.coordinator.runtime.loader import Loader, first_operation
+from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, RuntimeSettings
 from pybroker.coordinator.shard import GroupSettings, GroupShard
-from pybroker.coordinator.sync import sync
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
@@ -181,7 +176,7 @@ class GroupCoordinator:
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)
         for group in shard.consumer_groups.values():
-            consumer_sessions.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
+            member_timers.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
         # A thousandth of the interval after each other, so that not all of them hold the loop up at once.
         interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
         result.timers.append(self._next_clean_up(self._loaded % CLEAN_UP_STEPS * interval_ms // 1000))
@@ -258,7 +253,7 @@ class GroupCoordinator:
             if group is None:
                 return join(shard, request, now_ms)
             image, settings = self._controller.image, self._consumer_settings(request.group_id)
-            return classic_member.join(shard, group, request, image=image, settings=settings, now_ms=now_ms)
+            return classic_members.join(shard, group, request, image=image, settings=settings, now_ms=now_ms)
 
         self.runtime.write(partition, operation, request.waiting)
 
@@ -267,7 +262,7 @@ class GroupCoordinator:
 
         def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
             group = shard.consumer_groups.get(request.group_id)
-            return sync(shard, request, done, now_ms) if group is None else classic_member.sync(group, request)
+            return sync(shard, request, done, now_ms) if group is None else classic_members.sync(group, request)
 
         self.runtime.write(self._partition(request.group_id), operation, done)
 
@@ -276,7 +271,7 @@ class GroupCoordinator:
 
         def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
             group = shard.consumer_groups.get(request.group_id)
-            return membership.heartbeat(shard, request, now_ms) if group is None else classic_member.heartbeat(group, request)
+            return membership.heartbeat(shard, request, now_ms) if group is None else classic_members.heartbeat(group, request)
 
         self.runtime.write(self._partition(request.group_id), operation, done)
 
@@ -287,7 +282,7 @@ class GroupCoordinator:
             group = shard.consumer_groups.get(request.group_id)
             if group is None:
                 return membership.leave(shard, request, now_ms)
-            return classic_member.leave(shard, group, request, now_ms)
+            return classic_members.leave(shard, group, request, now_ms)
 
         self.runtime.write(self._partition(request.group_id), operation, done)
 
@@ -303,9 +298,7 @@ class GroupCoordinator:
             image=self._controller.image,
             settings=self._consumer_settings(request.group_id),
         )
-        self.runtime.write(
-            self._partition(request.group_id), lambda shard, now_ms: consumer_heartbeat.heartbeat(shard, beat, now_ms), done
-        )
+        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
     def _consumer_settings(self, group_id: str) -> ConsumerGroupSettings:
         """The broker's, or what was set for the group itself."""
@@ -376,7 +369,7 @@ class GroupCoordinator:
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
         self.runtime.read(
             self._partition(group_id),
-            lambda shard: consumer_describe.describe(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
+            lambda shard: describe(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
             done,
         )
 

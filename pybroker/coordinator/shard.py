@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pybroker.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer_group import ConsumerGroup
-from pybroker.coordinator.consumer_records import REPLAYS
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.records import REPLAYS
 from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.result import CoordinatorRecord
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
 
 TopicOffsets = dict[str, dict[int, CommittedOffset]]
 

@@ -21,7 +21,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
 )
 from tests.api.groups import GROUP, broker, join_request, member, versions
 from tests.api.whole import Whole
-from tests.coordinator.consumer_state import group_of, state_of
+from tests.coordinator.consumer.consumer_state import group_of, state_of
 
 HEARTBEAT_VERSIONS = versions(consumer_group_heartbeat.KEY)
 GROUP_TYPE = 32

@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.coordinator.loading import replay_log
+from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.log import Log
 from pybroker.log.results import FetchedRecords

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from pybroker.coordinator.classic_group import PREVIOUS_STATES, ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer_protocol import subscribed_topics
+from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.embedded_protocol import subscribed_topics
 from pybroker.coordinator.records import (
     CommittedOffset,
     from_bytes,

@@ -1,4 +1,4 @@
-"""The tables at the top of `classic_group` are true, and the stories in `tests/scenarios` go through every cell of them.
+"""The tables at the top of `classic/group.py` are true, and the stories in `tests/scenarios` go through every cell of them.
 
 All stories are played while every change of a group's state is noted, and with every request the state of its group and what it
 got. The tables are read from the module's text.
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator import classic_group
-from pybroker.coordinator.classic_group import PREVIOUS_STATES, ClassicGroup, GroupState
+from pybroker.coordinator.classic import group
+from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, GroupState
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 from pybroker.protocol.error_codes import ErrorCode
@@ -41,7 +41,7 @@ OUTCOMES = {  # what is meant by words that are not the name of a code
 
 def table(first_word: str) -> Cells:
     """The table of the module's text whose header begins with `first_word`."""
-    lines = (classic_group.__doc__ or "").splitlines()
+    lines = (group.__doc__ or "").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"    {first_word}"))
     starts = [match.start() + 1 for match in re.finditer(r"  \S", lines[at])][1:]
     ends = [*starts[1:], 1000]

@@ -1,0 +1,354 @@
+"""A group of the classic protocol: its members, and in which state it is.
+
+States
+    Empty                no members; offsets may be left
+    PreparingRebalance   members are asked to join; their requests wait until all have, or the time is up
+    CompletingRebalance  all know the new generation; followers wait for what the leader assigns
+    Stable               everybody has an assignment
+    Dead                 removed: nobody finds it any more, and its timers do nothing
+
+    from \\ to            Empty              PreparingRebalance       CompletingRebalance   Stable           Dead
+    Empty                -                  first member joins       -                     -                deleted, expired
+    PreparingRebalance   all are gone       -                        all joined, time up   -                became KIP-848's
+    CompletingRebalance  -                  join, leave, death,      -                     leader's sync    became KIP-848's
+                                            no sync in time                                is durable
+    Stable               -                  join, leave, death       -                     -                became KIP-848's
+
+What each request gets (a member that is not known always gets UNKNOWN_MEMBER_ID, an old instance FENCED_INSTANCE_ID, another
+generation ILLEGAL_GENERATION):
+
+    request        Empty               PreparingRebalance     CompletingRebalance         Stable
+    JoinGroup new  rebalance begins    waits                  rebalance begins again      rebalance begins
+    JoinGroup old  UNKNOWN_MEMBER_ID   waits                  the generation again;       the generation again; with
+                                                              with other metadata a       other metadata or from the
+                                                              rebalance begins again      leader a rebalance begins
+    SyncGroup      UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS  waits for the leader        the assignment
+    Heartbeat      UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS  NONE                        NONE
+    LeaveGroup     UNKNOWN_MEMBER_ID   removed                removed, rebalance begins   removed, rebalance begins
+    OffsetCommit   UNKNOWN_MEMBER_ID   taken                  REBALANCE_IN_PROGRESS       taken
+    ... without    taken               UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID           UNKNOWN_MEMBER_ID
+        a member
+    OffsetDelete   done                if not subscribed      if not subscribed           if not subscribed
+    DeleteGroups   done                NON_EMPTY_GROUP        NON_EMPTY_GROUP             NON_EMPTY_GROUP
+
+    OffsetDelete knows what consumers subscribe to (GROUP_SUBSCRIBED_TO_TOPIC); other groups with members get NON_EMPTY_GROUP.
+    `tests/coordinator/test_state_tables.py` reads both tables and compares them with what happens in the stories.
+
+What is kept
+    The log has a group as it was after its last complete rebalance, and when it became Empty. Members that are joining, timers
+    and waiting requests are soft state: after a restart the members of the last generation are there, with new timers, and
+    those who joined since are told UNKNOWN_MEMBER_ID and join again.
+
+Source: kafka.coordinator.group ClassicGroup, ClassicGroupState; KIP-345, KIP-394.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import Waiting
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names and metadata of the protocols that a member can use, its favourite first."""
+
+NO_GENERATION: Final = -1
+
+
+class GroupState(Enum):
+    """By Kafka's names, which are on the wire."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
+
+PREVIOUS_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
+    {
+        _EMPTY: frozenset({_PREPARING}),
+        _PREPARING: frozenset({_EMPTY, _COMPLETING, _STABLE}),
+        _COMPLETING: frozenset({_PREPARING}),
+        _STABLE: frozenset({_COMPLETING}),
+        _DEAD: frozenset(GroupState),
+    }
+)
+
+
+class ClassicMember:
+    """One member. At most one of its requests waits, a JoinGroup or a SyncGroup."""
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        *,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.awaiting_join: Waiting | None = None
+        self.awaiting_sync: Waiting | None = None
+        self.is_new = False  # has not had the answer to its first JoinGroup
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it need not send heartbeats: it waits for the group. Not so a new one, whose client may be gone."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it said of `protocol`; nothing when it does not know it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def replaced_by(self, member_id: str) -> ClassicMember:
+        """The same static member under a new id."""
+        return ClassicMember(
+            member_id=member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            protocol_type=self.protocol_type,
+            protocols=self.protocols,
+            assignment=self.assignment,
+        )
+
+
+class ClassicGroup:
+    """The state of one group, and the questions about it. What happens to it is in `join`, `sync` and `membership`.
+
+    `state_since_ms` is None for what was written by Kafka before 2.1. `topics` are those that members subscribe to; None when
+    that cannot be known.
+    """
+
+    __slots__ = (
+        "awaiting_join_count",
+        "generation_id",
+        "group_id",
+        "has_new_member",
+        "leader_id",
+        "members",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_counts",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        state: GroupState = GroupState.EMPTY,
+        generation_id: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        leader_id: str | None = None,
+        state_since_ms: int | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.previous_state = GroupState.DEAD
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader_id = leader_id
+        self.state_since_ms = state_since_ms
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}  # member id by instance id
+        self.pending_joins: set[str] = set()  # ids given out (KIP-394) with which nobody has joined yet
+        self.pending_syncs: set[str] = set()  # members of this generation that have not asked for their assignment
+        self.protocol_counts: Counter[str] = Counter()
+        self.awaiting_join_count = 0
+        self.has_new_member = False
+        self.topics: frozenset[str] | None = None
+
+    # Questions
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether its members are consumers, whose metadata can be read."""
+        return self.protocol_type == PROTOCOL_TYPE
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance can begin: none is being prepared."""
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether every member waits for the new generation."""
+        return len(self.members) == self.awaiting_join_count and not self.pending_joins
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to join: the longest that one of them wants."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance's place."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member with these protocols can work with those that are there."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        return protocol_type == self.protocol_type and any(self.protocol_counts[name] == len(self.members) for name in names)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic; where that cannot be known, every consumer might."""
+        return self.is_consumer_group if self.topics is None else topic in self.topics
+
+    def elected_protocol(self) -> str:
+        """Of the protocols that all members know each one votes for its favourite; the first with most votes wins."""
+        everybody = len(self.members)
+        candidates = {name for name, count in self.protocol_counts.items() if count == everybody}
+        votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    # Changes
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Move along the table."""
+        assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state.value} to {state.value}"
+        self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
+
+    def add(self, member: ClassicMember, waiting: Waiting | None) -> None:
+        """Take a member in; `waiting` is its JoinGroup."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.protocol_counts.update(name for name, _ in member.protocols)
+        member.awaiting_join = waiting
+        self.awaiting_join_count += waiting is not None
+        self.pending_joins.discard(member.member_id)
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Forget a member or a pending one. The next in line becomes the leader. Its waiting requests are the caller's."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.protocol_counts.subtract(name for name, _ in member.protocols)
+            self.awaiting_join_count -= member.awaiting_join is not None
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+        return member
+
+    def update(
+        self,
+        member: ClassicMember,
+        *,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        waiting: Waiting | None,
+    ) -> None:
+        """Take over what a member's newer JoinGroup says, which is now the one that waits."""
+        self.protocol_counts.subtract(name for name, _ in member.protocols)
+        self.protocol_counts.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
+        self.awaiting_join_count += (waiting is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = waiting
+
+    def take_join(self, member: ClassicMember) -> Waiting | None:
+        """The member's waiting JoinGroup, which the caller answers; it no longer waits."""
+        waiting, member.awaiting_join = member.awaiting_join, None
+        self.awaiting_join_count -= waiting is not None
+        return waiting
+
+    def replace_static(self, group_instance_id: str, member_id: str) -> ClassicMember:
+        """Give a static member a new id. The old one must not have requests that wait any more."""
+        old_id = self.static_members[group_instance_id]
+        member = self.members[old_id].replaced_by(member_id)
+        # In the old one's place, as the order decides who is the next leader.
+        self.members = {member.member_id if id_ == old_id else id_: m for id_, m in self.members.items()}
+        self.members[member_id] = member
+        self.static_members[group_instance_id] = member_id
+        if self.leader_id == old_id:
+            self.leader_id = member_id
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader waits for the generation. Returns whether there is such a member."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None:
+            return False
+        if leader.awaiting_join is None:
+            joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined
+        return True
+
+    def begin_generation(self, now_ms: int) -> None:
+        """All who joined are in: count the generation and elect its protocol; without members the group is Empty."""
+        self.generation_id += 1
+        self.protocol_name = self.elected_protocol() if self.members else None
+        self.topics = self.computed_topics()
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    def computed_topics(self) -> frozenset[str] | None:
+        """What the members subscribe to, by their metadata; None when it is not a consumer group or cannot be read."""
+        if not self.is_consumer_group:
+            return None
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())

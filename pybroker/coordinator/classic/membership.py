@@ -1,0 +1,73 @@
+"""Heartbeat and LeaveGroup: a member stays, or goes.
+
+Source: GroupMetadataManager.classicGroupHeartbeat, classicGroupLeave; KIP-345.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import ClassicGroup, GroupState
+from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+
+
+def heartbeat(shard: GroupShard, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
+    """The member's session begins anew."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return _heartbeat_answer(ErrorCode.UNKNOWN_MEMBER_ID)
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if not code and request.generation_id != group.generation_id:
+        code = ErrorCode.ILLEGAL_GENERATION
+    if code:
+        return _heartbeat_answer(code)
+    is_preparing = group.state is GroupState.PREPARING_REBALANCE
+    result = _heartbeat_answer(ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE)
+    rebalance.restart_session(result, group, group.members[request.member_id])
+    return result
+
+
+def _heartbeat_answer(code: ErrorCode) -> CoordinatorResult:
+    return CoordinatorResult(response=HeartbeatResponse(error_code=code))
+
+
+def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
+    """Each member of the request goes, or has an error of its own; then the group rebalances once."""
+    group = shard.groups.get(request.group_id)
+    response = LeaveGroupResponse(error_code=ErrorCode.NONE)
+    result = CoordinatorResult(response=response)
+    for identity in request.members:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(result, group, identity)
+        response.members.append(
+            MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
+        )
+    if group is None or all(one.error_code for one in response.members):
+        return result
+    if group.state is GroupState.PREPARING_REBALANCE:
+        rebalance.complete_if_all_joined(result, group, now_ms)
+    elif group.state is not GroupState.EMPTY:
+        rebalance.prepare(shard, result, group, now_ms)
+    return result
+
+
+def _leave_one(result: CoordinatorResult, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if not member_id:  # an administrator, who knows the instance only
+        if instance_id is None or instance_id not in group.static_members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = group.static_members[instance_id]
+    elif member_id in group.pending_joins:
+        group.remove(member_id)
+        result.timers.append(TimerChange(rebalance.session_key(group, member_id), None))
+        return ErrorCode.NONE
+    code = group.check_member(member_id, instance_id)
+    if not code:
+        rebalance.drop(result, group, group.members[member_id])
+    return code

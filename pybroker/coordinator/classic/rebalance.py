@@ -1,0 +1,251 @@
+"""From one generation of a group to the next: who begins it, who is waited for, and how it is completed.
+
+A rebalance is prepared (members are asked to join, by REBALANCE_IN_PROGRESS to their heartbeats), completed when all have joined
+or the longest rebalance timeout is over (who has not joined is out, unless it is static), and then the leader's assignment is
+waited for (`sync`). The first rebalance of an Empty group begins with a delay that is extended while new members come, up to the
+rebalance timeout, so that a group that starts does so once: `group.initial.rebalance.delay.ms`.
+
+All functions put what is to be done into the result that they are given.
+
+Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.records import group_record
+from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, Operation, TimerChange
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from pybroker.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+
+logger = logging.getLogger(__name__)
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""A new member does not know its id yet, so it cannot send heartbeats while its first JoinGroup waits."""
+
+
+def session_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    """The timer that ends a member."""
+    return ("session", group.group_id, member_id)
+
+
+def join_key(group: ClassicGroup) -> tuple[str, str]:
+    """The timer that ends the waiting for members."""
+    return ("join", group.group_id)
+
+
+def sync_key(group: ClassicGroup) -> tuple[str, str]:
+    """The timer that ends the waiting for members that joined and then never asked for their assignment."""
+    return ("sync", group.group_id)
+
+
+def of_group(group: ClassicGroup, operation: Operation) -> Operation:
+    """`operation` if the group is still the one it was when it was planned."""
+
+    def run(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        if shard.groups.get(group.group_id) is not group:
+            return CoordinatorResult()
+        return operation(shard, now_ms)
+
+    return run
+
+
+def restart_session(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember, delay_ms: int | None = None) -> None:
+    """The member has shown that it is alive."""
+    member_id = member.member_id
+    delay_ms = member.session_timeout_ms if delay_ms is None else delay_ms
+    expire = of_group(group, lambda shard, now_ms: expire_session(shard, group, member_id, now_ms))
+    result.timers.append(TimerChange(session_key(group, member_id), delay_ms, expire))
+
+
+def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str, now_ms: int) -> CoordinatorResult:
+    """Nothing was heard of a member for its session timeout, or an id was given out and nobody came with it."""
+    result = CoordinatorResult()
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+            complete_join(result, group, now_ms)
+        return result
+    member = group.members.get(member_id)
+    if member is not None and not member.is_excused:
+        logger.info("Group %s: nothing heard of member %s", group.group_id, member_id)
+        drop(result, group, member)
+        after_removal(shard, result, group, now_ms)
+    return result
+
+
+def drop(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
+    """Take a member out. A waiting JoinGroup of it is answered, so that a client that is still there joins again."""
+    if (waiting := group.take_join(member)) is not None:
+        result.answers.append(Answer(waiting, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+    if member.awaiting_sync is not None:
+        response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        result.answers.append(Answer(member.awaiting_sync, response))
+        member.awaiting_sync = None
+    group.remove(member.member_id)
+    result.timers.append(TimerChange(session_key(group, member.member_id), None))
+
+
+def after_removal(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
+    """A member is gone: the others get another generation, or the one in preparation can be completed."""
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare(shard, result, group, now_ms)
+    elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+        complete_join(result, group, now_ms)
+
+
+def prepare_or_complete(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
+    """A member has joined: begin a rebalance, or complete the one in preparation if that was the last one waited for."""
+    if group.can_rebalance:
+        prepare(shard, result, group, now_ms)
+    else:
+        complete_if_all_joined(result, group, now_ms)
+
+
+def complete_if_all_joined(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
+    """Complete the preparation, but never the first one of an Empty group before its delay is over."""
+    is_initial = group.previous_state is GroupState.EMPTY
+    if group.state is GroupState.PREPARING_REBALANCE and not is_initial and group.has_all_joined:
+        complete_join(result, group, now_ms)
+
+
+def prepare(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
+    """Begin a rebalance. Those who wait for an assignment are told to join again."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(result, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.clear()
+    result.timers.append(TimerChange(sync_key(group), None))
+    is_initial = group.state is GroupState.EMPTY
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+    logger.info("Group %s prepares a rebalance after generation %d", group.group_id, group.generation_id)
+    if is_initial:
+        delay_ms = shard.settings.initial_rebalance_delay_ms
+        _wait_for_more(result, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+    elif group.has_all_joined:
+        complete_join(result, group, now_ms)
+    else:
+        _wait_for_all(result, group)
+
+
+def _wait_for_all(result: CoordinatorResult, group: ClassicGroup) -> None:
+    complete = of_group(group, lambda _shard, now_ms: _completed_join(group, now_ms))
+    result.timers.append(TimerChange(join_key(group), group.rebalance_timeout_ms, complete))
+
+
+def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    """Let an Empty group's first members gather."""
+
+    def expire(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        if not group.has_new_member or remaining_ms == 0:
+            return _completed_join(group, now_ms)
+        again = CoordinatorResult()
+        group.has_new_member = False
+        next_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
+        _wait_for_more(again, group, next_ms, max(remaining_ms - delay_ms, 0))
+        return again
+
+    result.timers.append(TimerChange(join_key(group), delay_ms, of_group(group, expire)))
+
+
+def _completed_join(group: ClassicGroup, now_ms: int) -> CoordinatorResult:
+    result = CoordinatorResult()
+    if group.state is GroupState.PREPARING_REBALANCE:
+        complete_join(result, group, now_ms)
+    return result
+
+
+def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
+    """Everybody has joined, or the time is up: begin the next generation with those who have."""
+    result.timers.append(TimerChange(join_key(group), None))
+    late = [m for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
+    for member in late:
+        group.remove(member.member_id)
+        result.timers.append(TimerChange(session_key(group, member.member_id), None))
+    if late:
+        logger.info("Group %s: %d members did not join in time", group.group_id, len(late))
+    if group.members and not group.elect_joined_leader():
+        _wait_for_all(result, group)  # only static members are left, and none has joined: their sessions decide
+        return
+    group.begin_generation(now_ms)
+    if group.state is GroupState.EMPTY:
+        logger.info("Group %s is empty in generation %d", group.group_id, group.generation_id)
+        result.records.append(group_record(group, {}))
+        result.is_replayed = False
+        return
+    logger.info("Group %s: generation %d with %d members", group.group_id, group.generation_id, len(group.members))
+    for member in group.members.values():
+        if (waiting := group.take_join(member)) is not None:
+            result.answers.append(Answer(waiting, joined_response(group, member)))
+        restart_session(result, group, member)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+    generation_id = group.generation_id
+    expire = of_group(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id, now_ms))
+    result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
+
+
+def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
+    """The generation, as this member is told."""
+    is_leader = member.member_id == group.leader_id
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=members_for_leader(group) if is_leader else [],
+    )
+
+
+def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """All members with their metadata, to be assigned."""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def answer_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> None:
+    """Give all who wait their assignment, or `code`. Their sessions begin anew: while they waited nobody counted."""
+    for member in group.members.values():
+        if member.awaiting_sync is not None:
+            response = SyncGroupResponse(error_code=code) if code else sync_response(group, member)
+            result.answers.append(Answer(member.awaiting_sync, response))
+            member.awaiting_sync = None
+            restart_session(result, group, member)
+
+
+def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    """The member's assignment."""
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def _expire_sync(shard: GroupShard, group: ClassicGroup, generation_id: int, now_ms: int) -> CoordinatorResult:
+    """Some members have joined but never asked for their assignment: they are out, and the others begin anew."""
+    result = CoordinatorResult()
+    in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id
+    if in_time and group.pending_syncs:
+        logger.info("Group %s: %d members did not sync in time", group.group_id, len(group.pending_syncs))
+        for member_id in sorted(group.pending_syncs):
+            drop(result, group, group.members[member_id])
+        prepare(shard, result, group, now_ms)
+    return result

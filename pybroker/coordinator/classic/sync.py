@@ -1,0 +1,81 @@
+"""SyncGroup: members ask for their assignment, and the leader brings it.
+
+The leader's request makes the generation durable; only then does anybody get its assignment and is the group Stable. If the
+record cannot be written, all are told so and the group rebalances again.
+
+Source: GroupMetadataManager.classicGroupSyncToClassicGroup; KIP-559.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import ClassicGroup, GroupState
+from pybroker.coordinator.records import group_record
+from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, TimerChange, Waiting
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+
+
+def sync(shard: GroupShard, request: SyncGroupRequest, waiting: Waiting, _now_ms: int) -> CoordinatorResult:
+    """The answer goes to `waiting`, now or when the leader's assignment is durable."""
+    group = shard.groups.get(request.group_id)
+    code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
+    if group is None or code:
+        return CoordinatorResult(answers=[Answer(waiting, SyncGroupResponse(error_code=code))])
+    member = group.members[request.member_id]
+    result = CoordinatorResult()
+    group.pending_syncs.discard(request.member_id)
+    if not group.pending_syncs:
+        result.timers.append(TimerChange(rebalance.sync_key(group), None))
+    if group.state is GroupState.STABLE:
+        result.answers.append(Answer(waiting, rebalance.sync_response(group, member)))
+        return result
+    if member.awaiting_sync is not None:  # its client has given up on that one
+        result.answers.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
+    member.awaiting_sync = waiting
+    if member.member_id == group.leader_id:
+        _take_assignment(shard, result, group, request)
+    return result
+
+
+def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code:
+        return code
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
+    """Members that the leader left out have an empty assignment; others than members are not taken."""
+    given = {one.member_id: one.assignment for one in request.assignments}
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    generation_id = group.generation_id
+    result.records.append(group_record(group, assignments))
+    result.is_replayed = False
+
+    def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        after = CoordinatorResult()
+        # Meanwhile a member may have come or gone, so that there is another rebalance: then everybody has been told.
+        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != generation_id:
+            return after
+        for member in group.members.values():
+            member.assignment = b"" if code else assignments[member.member_id]
+        if not code:
+            group.transition_to(GroupState.STABLE, now_ms)
+        rebalance.answer_syncs(after, group, code)
+        if code:
+            rebalance.prepare(shard, after, group, now_ms)
+        return after
+
+    result.on_durable = on_durable

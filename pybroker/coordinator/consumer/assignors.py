@@ -1,0 +1,128 @@
+"""Who shall read which partitions.
+
+    uniform  everybody has equally many, or one more; what members have stays with them as far as that allows
+    range    of each topic everybody has neighbouring partitions: equal numbers of topics that are alike meet in one member
+
+Where members subscribe to different topics, `uniform` moves single partitions from who has most to who has least, among those
+that may have them, until that makes nothing better.
+
+Cost
+    P partitions and M members: P log M when all subscribe to the same, P * M otherwise.
+
+Source: UniformAssignor, RangeAssignor, of whose results these have the properties, not each number; KIP-848.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pybroker.coordinator.consumer.group import NOTHING, Assignment, assignment_of, partitions_of
+
+
+class Subscriber(NamedTuple):
+    """A member as assignors see it. `target` is what it should have up to now."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: frozenset[bytes]
+    target: Assignment = NOTHING
+
+
+Partition = tuple[bytes, int]
+Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
+"""Called with the subscribers and the number of partitions by topic id; everybody is in the result."""
+
+
+def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Static members first, by their instance, so that a restart changes nothing; then by member id."""
+    collected: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in subscribers}
+    in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
+    for topic_id, count in partition_counts.items():
+        readers = [one.member_id for one in in_order if topic_id in one.topic_ids]
+        if not readers:
+            continue
+        share, more = divmod(count, len(readers))
+        start = 0
+        for number, member_id in enumerate(readers):
+            end = start + share + (number < more)
+            if end > start:
+                collected[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(collected)
+
+
+def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """See the module."""
+    if len({one.topic_ids for one in subscribers}) <= 1:
+        shares = _share_alike(subscribers, partition_counts)
+    else:
+        shares = _share_unlike(subscribers, partition_counts)
+    return {member_id: assignment_of(iter(partitions)) for member_id, partitions in shares.items()}
+
+
+def _kept(
+    subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
+) -> tuple[dict[str, set[Partition]], list[Partition]]:
+    """What everybody has and may keep, and what nobody has."""
+    readable = {topic_id for one in subscribers for topic_id in one.topic_ids}
+    taken: set[Partition] = set()
+    shares: dict[str, set[Partition]] = {}
+    for one in subscribers:
+        mine = {
+            (topic_id, partition)
+            for topic_id, partition in partitions_of(one.target)
+            if topic_id in one.topic_ids and partition < partition_counts.get(topic_id, 0)
+        } - taken
+        taken |= mine
+        shares[one.member_id] = mine
+    everything = ((topic_id, n) for topic_id, count in partition_counts.items() if topic_id in readable for n in range(count))
+    return shares, [partition for partition in everything if partition not in taken]
+
+
+def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+    shares, free = _kept(subscribers, partition_counts)
+    if not shares:
+        return shares
+    share, more = divmod(len(free) + sum(map(len, shares.values())), len(shares))
+    for mine in sorted(shares.values(), key=len, reverse=True):  # who has most keeps one more
+        limit = share + (more > 0 and len(mine) > share)
+        more -= limit > share
+        for partition in sorted(mine)[limit:]:
+            mine.discard(partition)
+            free.append(partition)
+    heap = [(len(mine), member_id) for member_id, mine in shares.items()]
+    heapq.heapify(heap)
+    for partition in sorted(free):
+        size, member_id = heap[0]
+        shares[member_id].add(partition)
+        heapq.heapreplace(heap, (size + 1, member_id))
+    return shares
+
+
+def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+    shares, free = _kept(subscribers, partition_counts)
+    readers = {topic_id: [one.member_id for one in subscribers if topic_id in one.topic_ids] for topic_id in partition_counts}
+
+    def size_and_id(member_id: str) -> tuple[int, str]:
+        return len(shares[member_id]), member_id
+
+    for partition in sorted(free, key=lambda one: (len(readers[one[0]]), one)):  # what few may have comes first
+        shares[min(readers[partition[0]], key=size_and_id)].add(partition)
+    is_better = True
+    while is_better:  # each move makes the sum of squares smaller, so this ends
+        is_better = False
+        for member_id in sorted(shares, key=size_and_id, reverse=True):
+            for partition in sorted(shares[member_id]):
+                least = min(readers[partition[0]], key=size_and_id)
+                if len(shares[least]) + 1 < len(shares[member_id]):
+                    shares[member_id].discard(partition)
+                    shares[least].add(partition)
+                    is_better = True
+    return shares
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})
+"""By the names that clients use."""

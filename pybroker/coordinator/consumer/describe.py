@@ -1,0 +1,63 @@
+"""ConsumerGroupDescribe: a KIP-848 group as administrators see it.
+
+Source: ConsumerGroup.asDescribedGroup; KIP-848.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.model import TopicId
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.consumer.group import Assignment as Owned
+    from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerMember
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.metadata.image import ClusterImage
+
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
+
+
+def describe(shard: GroupShard, group_id: str, image: ClusterImage, default_assignor: str) -> DescribedGroup | None:
+    """None if there is no such group. Topics that are gone are left out of the assignments."""
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        return None
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.assignor(group.members, default_assignor),
+        members=[_member(group, member, image) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(group.target(member.member_id), image),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(owned: Owned, image: ClusterImage) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
+            for topic_id, partitions in owned.items()
+            if (topic := image.topics_by_id.get(TopicId(topic_id))) is not None
+        ]
+    )

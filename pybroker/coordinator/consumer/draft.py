@@ -1,0 +1,183 @@
+"""What one heartbeat makes of a group: the records to write, and the group as it will be when they are replayed.
+
+The group itself is not touched. What has not changed is not copied.
+
+Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
+from pybroker.coordinator.consumer.group import JOIN_EPOCH, NOTHING, Assignment, ConsumerGroup, ConsumerMember
+from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
+from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.consumer.reconciliation import next_step
+from pybroker.coordinator.consumer.records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    regex_record,
+    target_epoch_record,
+    target_record,
+    topics_record,
+)
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.metadata.image import ClusterImage
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConsumerGroupSettings:
+    """What the broker's configuration says about consumer groups, for one of them; times in ms."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_size: int
+    assignors: tuple[str, ...]
+
+
+class GroupDraft:
+    """Belongs to one operation."""
+
+    def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int) -> None:
+        self.group = group
+        self.records: list[CoordinatorRecord] = []
+        self.epoch = group.epoch
+        self.target_epoch = group.target_epoch
+        self.members: Mapping[str, ConsumerMember] = group.members
+        self.targets: Mapping[str, Assignment] = group.targets
+        self._regexes: Mapping[str, frozenset[str]] = group.regexes
+        self._topics: Mapping[str, tuple[bytes, int]] = group.topics
+        self._image = image
+        self._now_ms = now_ms
+        self._replaced: str | None = None
+
+    # Members
+
+    def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """The same static member under a new id, with what it had."""
+        group_id = self.group.group_id
+        member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        target = self.targets.get(old.member_id, NOTHING)
+        self._replaced = old.member_id
+        self.members = {id_: one for id_, one in self.members.items() if id_ != old.member_id} | {member_id: member}
+        self.targets = {id_: one for id_, one in self.targets.items() if id_ != old.member_id} | {member_id: target}
+        self.records += [
+            *member_tombstones(group_id, old.member_id),
+            member_record(group_id, member),
+            target_record(group_id, member_id, target),
+            current_record(group_id, member),
+        ]
+        return member
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take over what a member says of itself."""
+        self.members = {**self.members, member.member_id: member}
+        self.records.append(member_record(self.group.group_id, member))
+
+    # Subscriptions
+
+    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
+        """Count the epoch if what is read, or by whom, has changed. Raises KafkaError for a regular expression."""
+        group, image = self.group, self._image
+        is_changed = before is None or (before.topic_names, before.topic_regex) != (after.topic_names, after.topic_regex)
+        if not is_changed and group.image is image:
+            return
+        records_before = len(self.records)
+        is_changed |= self._match_regexes()
+        names = {name for member in self.members.values() for name in member.topic_names}.union(*self._regexes.values())
+        topics = {
+            name: (bytes(topic.topic_id), len(topic.partitions))
+            for name in names
+            if (topic := image.topics.get(name)) is not None
+        }
+        if topics != self._topics:
+            self._topics = topics
+            self.records.append(topics_record(group.group_id, topics))
+            is_changed = True
+        if is_changed:
+            self.epoch += 1
+            self.records.append(epoch_record(group.group_id, self.epoch))
+        if len(self.records) == records_before:
+            group.image = image  # the log agrees with it
+
+    def _match_regexes(self) -> bool:
+        """Returns whether one matches other topics than it did."""
+        group, image = self.group, self._image
+        wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
+        found: dict[str, frozenset[str]] = {}
+        is_changed = False
+        for regex in wanted:
+            known = group.regexes.get(regex)
+            if known is not None and group.image is image:
+                found[regex] = known
+                continue
+            pattern = compiled(regex)
+            found[regex] = frozenset(
+                topic.name for topic in image.topics.values() if not topic.is_internal and pattern.matches(topic.name)
+            )
+            if found[regex] != known:
+                is_changed = True
+                self.records.append(regex_record(group.group_id, regex, found[regex], image.revision, self._now_ms))
+        for regex in group.regexes.keys() - wanted:
+            self.records.append(regex_record(group.group_id, regex, None, image.revision, self._now_ms))
+        self._regexes = found
+        return is_changed
+
+    # Assignments
+
+    def retarget(self, settings: ConsumerGroupSettings) -> None:
+        """Make a new target for all if the epoch has moved on."""
+        if self.epoch <= self.target_epoch:
+            return
+        group_id = self.group.group_id
+        subscribers = [
+            Subscriber(member.member_id, member.instance_id, self._topic_ids(member), self.targets.get(member.member_id, NOTHING))
+            for member in self.members.values()
+        ]
+        counts = dict(self._topics.values())
+        assignor = ASSIGNORS[self.group.assignor(self.members, settings.assignors[0])]
+        targets = assignor(subscribers, counts)
+        self.records += [
+            target_record(group_id, member_id, target)
+            for member_id, target in targets.items()
+            if target != self.targets.get(member_id)
+        ]
+        self.targets = targets
+        self.target_epoch = self.epoch
+        self.records.append(target_epoch_record(group_id, self.epoch, self._now_ms))
+
+    def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
+        names = {*member.topic_names, *self._regexes.get(member.topic_regex or "", ())}
+        return frozenset(self._topics[name][0] for name in names if name in self._topics)
+
+    def step(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
+        """The member after a step towards its target."""
+        mine = {None, member.member_id, self._replaced}
+        after = next_step(
+            member,
+            self.targets.get(member.member_id, NOTHING),
+            self.target_epoch,
+            is_free=lambda partition: self.group.owners.get(partition) in mine,
+            owned=owned,
+        )
+        if after != member or member.member_id not in self.group.members:
+            self.records.append(current_record(self.group.group_id, after))
+        return after
+
+
+def compiled(regex: str) -> TopicPattern:
+    """Raises KafkaError."""
+    try:
+        return TopicPattern(regex)
+    except PatternError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
+        ) from error

@@ -1,0 +1,253 @@
+"""ConsumerGroupHeartbeat: a member of a KIP-848 group joins, says what it has, learns what it shall have, leaves.
+
+What a heartbeat does, in order
+    A  A classic group of that name becomes one of KIP-848 (`upgrade`). The member is found, made (epoch 0), or takes the place of
+       a static one that said it would come again, or that spoke the classic protocol.
+    B  What it says of itself is taken over. If that changes what the group reads, or a topic has changed since, the group's
+       epoch counts.
+    C  If the target is of an older epoch, a new one is made for all.
+    D  The member goes a step towards its target.
+    E  Its session begins anew. If it has partitions to give up, it has its rebalance timeout for that.
+
+Who is silent for its session, or does not give up in time, is removed, and is told UNKNOWN_MEMBER_ID. A member that joins again
+under its id, as one does that was fenced, has nothing and begins at epoch 0.
+
+Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave; KIP-848, KIP-1082.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer.draft import ConsumerGroupSettings, GroupDraft
+from pybroker.coordinator.consumer.group import (
+    JOIN_EPOCH,
+    NOTHING,
+    STATIC_LEAVE_EPOCH,
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    partitions_of,
+)
+from pybroker.coordinator.consumer.heartbeat_request import check
+from pybroker.coordinator.consumer.records import current_record
+from pybroker.coordinator.migration.upgrade import Upgrade
+from pybroker.coordinator.records import group_tombstone
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages import consumer_group_heartbeat as messages
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.metadata.image import ClusterImage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConsumerHeartbeat:
+    """A request and what it needs to know. `version` is the request's."""
+
+    request: ConsumerGroupHeartbeatRequest
+    version: int
+    client_id: str
+    client_host: str
+    image: ClusterImage
+    settings: ConsumerGroupSettings
+
+
+def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
+    """Response: a ConsumerGroupHeartbeatResponse, also of an error, which then has a text."""
+    try:
+        check(beat.request, beat.version, beat.settings.assignors)
+        if beat.request.member_epoch < JOIN_EPOCH:
+            return _leave(shard, beat, now_ms)
+        return _heartbeat(shard, beat, now_ms)
+    except KafkaError as error:
+        return CoordinatorResult(response=ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+
+
+def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
+    request = beat.request
+    group, records, upgrade = _group(shard, beat, now_ms)
+    draft = GroupDraft(group, beat.image, now_ms)
+    result = CoordinatorResult(records=draft.records)
+    draft.records += records
+    member_id = request.member_id or shard.settings.new_member_id("consumer")
+    is_new = member_id not in group.members and request.instance_id not in group.static_members
+    if is_new and request.member_epoch == JOIN_EPOCH and len(group.members) >= beat.settings.max_size:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {beat.settings.max_size} members.",
+        )
+    before = _member(draft, request, member_id)  # A
+    if before is not None:  # another id, or another protocol
+        for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
+            result.timers += member_timers.no_timers(group.group_id, old_id or "")
+    member = _told(before or ConsumerMember(member_id=member_id), beat)
+    if member != before:  # B
+        draft.put(member)
+    draft.refresh(before, member)
+    draft.retarget(beat.settings)  # C
+    after = draft.step(member, _owned(request))  # D
+    if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:
+        logger.info(
+            "Group %s in epoch %d: member %s is in %d, %s with %d partitions",
+            *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
+            sum(1 for _ in partitions_of(after.assigned)),
+        )
+    if upgrade is not None:
+        upgrade.finish(result)
+    member_timers.restart_session(result, group.group_id, after, beat.settings.session_timeout_ms)  # E
+    member_timers.restart_revocation(result, group, after)
+    has_said_all = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    is_told = request.member_epoch == JOIN_EPOCH or has_said_all or after.assigned != member.assigned
+    result.response = ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE,
+        member_id=member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=beat.settings.heartbeat_interval_ms,
+        assignment=_message(after.assigned) if is_told else None,
+    )
+    return result
+
+
+# A
+
+
+def _group(
+    shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
+) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
+    """The group, or a new one that nobody knows until its records are replayed; it may take over from a classic one."""
+    group_id, is_joining = beat.request.group_id, beat.request.member_epoch == JOIN_EPOCH
+    group = shard.consumer_groups.get(group_id)
+    if group is not None:
+        return group, [], None
+    classic = shard.groups.get(group_id)
+    if classic is None and not is_joining:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    if classic is None:
+        return ConsumerGroup(group_id), [], None
+    if not is_joining:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if not classic.members:
+        return ConsumerGroup(group_id), [group_tombstone(group_id)], None
+    upgrade = Upgrade(classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms)
+    return upgrade.group, upgrade.records, upgrade
+
+
+def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: str) -> ConsumerMember | None:
+    """Who it is; None for somebody new. Raises KafkaError."""
+    group = draft.group
+    is_joining = request.member_epoch == JOIN_EPOCH
+    instance_id = request.instance_id
+    if instance_id is not None and is_joining:
+        known = group.members.get(group.static_members.get(instance_id, ""))
+        if known is None and member_id not in group.members:
+            return None
+        if known is not None and known.member_id != member_id:
+            if known.epoch != STATIC_LEAVE_EPOCH and known.classic is None:
+                raise KafkaError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is"
+                    f" owned by {known.member_id} member.",
+                )
+            return draft.replace_static(known, member_id)
+    found = group.members.get(member_id) if is_joining else group.member(member_id, instance_id)
+    if found is None:
+        return None
+    if isinstance(found, ErrorCode):
+        raise KafkaError(
+            found,
+            f"Member {member_id} is not a member of group {group.group_id}." if found is ErrorCode.UNKNOWN_MEMBER_ID else None,
+        )
+    if is_joining:
+        return replace(found, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    _check_epoch(found, request)
+    return found
+
+
+def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
+    """The last answer may have been lost: the epoch before is right too, if the member has nothing that it shall not have."""
+    received = request.member_epoch
+    if received == member.epoch:
+        return
+    owned = _owned(request)
+    has_no_more = owned is not None and set(partitions_of(owned)) <= set(partitions_of(member.assigned))
+    if received < member.epoch and received == member.previous_epoch and has_no_more:
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {'greater' if received > member.epoch else 'smaller'} member epoch ({received}) than"
+        f" the one known by the group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+# B
+
+
+def _told(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
+    """The member with what it says of itself; what is null did not change."""
+    request = beat.request
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    kept = member.topic_names if member.classic is None else ()
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=kept if names is None else tuple(sorted(set(names))),
+        topic_regex=member.topic_regex if regex is None else (regex or None),
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        classic=None,
+    )
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    if request.topic_partitions is None:
+        return None
+    return {bytes(topic.topic_id): frozenset(topic.partitions) for topic in request.topic_partitions}
+
+
+def _message(assignment: Assignment) -> messages.Assignment:
+    return messages.Assignment(
+        topic_partitions=[
+            messages.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in sorted(assignment.items())
+        ]
+    )
+
+
+def _leave(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
+    request = beat.request
+    group = shard.consumer_groups.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    member = group.member(request.member_id, request.instance_id)
+    if isinstance(member, ErrorCode):
+        raise KafkaError(member)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        logger.info("Group %s: static member %s will come again", group.group_id, member.member_id)
+        gone = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
+        if gone.state is MemberState.UNREVOKED_PARTITIONS:
+            gone = replace(gone, state=MemberState.STABLE)
+        result = CoordinatorResult(records=[current_record(group.group_id, gone)])
+    else:
+        logger.info("Group %s: member %s leaves", group.group_id, member.member_id)
+        result = member_timers.removed(shard, group, [member], now_ms)
+    result.response = ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE, member_id=member.member_id, member_epoch=request.member_epoch
+    )
+    return result

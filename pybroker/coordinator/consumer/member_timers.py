@@ -1,0 +1,150 @@
+"""The timers of a KIP-848 group's members, and what happens when they go.
+
+    session      begins anew with whatever is heard of a member
+    revocation   runs while a member has partitions to give up
+    join         runs from when a member of the classic protocol was told to join again until it does
+    sync         runs from when such a member has joined until it asks for its assignment
+
+At the end of any of them the member is removed. If then all that are left speak the classic protocol, the group becomes a classic
+one (`downgrade`).
+
+Source: GroupMetadataManager.consumerGroupFenceMembers and the timers around it; KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_record
+from pybroker.coordinator.migration import downgrade
+from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, TimerChange
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS: Final = 500
+"""Until a removal that could not be written down is tried again."""
+
+_SESSION, _REVOCATION, _JOIN, _SYNC = _KINDS = ("session", "revocation", "join", "sync")
+
+
+def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
+    return (f"consumer {kind}", group_id, member_id)
+
+
+def no_timers(group_id: str, member_id: str) -> list[TimerChange]:
+    """Stop all that run for the member."""
+    return [TimerChange(_key(kind, group_id, member_id), None) for kind in _KINDS]
+
+
+def restart_session(result: CoordinatorResult, group_id: str, member: ConsumerMember, timeout_ms: int) -> None:
+    """The member has shown that it is alive. One of the classic protocol has said itself how long its session is."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    key = _key(_SESSION, group_id, member.member_id)
+    result.timers.append(TimerChange(key, timeout_ms, _removal(key, group_id, member.member_id, None, "nothing heard of member")))
+
+
+def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member has its rebalance timeout to give up partitions, if it has any, and if that is not running already."""
+    key = _key(_REVOCATION, group.group_id, member.member_id)
+    if member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.revocation_epochs.pop(member.member_id, None) is not None:
+            result.timers.append(TimerChange(key, None))
+    elif group.revocation_epochs.get(member.member_id) != member.epoch:
+        group.revocation_epochs[member.member_id] = member.epoch
+        expire = _removal(key, group.group_id, member.member_id, member.epoch, "partitions not given up in time by member")
+        result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
+
+
+def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: int) -> None:
+    """After loading: everybody has a whole session, and a whole rebalance timeout to give up partitions."""
+    for member in group.members.values():
+        restart_session(result, group.group_id, member, timeout_ms)
+        if member.classic is None:
+            restart_revocation(result, group, member)
+
+
+def expect_join(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+    """A member of the classic protocol was told to join again, perhaps not for the first time."""
+    key = _key(_JOIN, group_id, member.member_id)
+    expire = _removal(key, group_id, member.member_id, None, "no JoinGroup in time from member")
+    result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire, is_kept=True))
+
+
+def expect_sync(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+    """It has joined."""
+    result.timers.append(TimerChange(_key(_JOIN, group_id, member.member_id), None))
+    key = _key(_SYNC, group_id, member.member_id)
+    expire = _removal(key, group_id, member.member_id, None, "no SyncGroup in time from member")
+    result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
+
+
+def synced(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+    """It asks for its assignment."""
+    result.timers.append(TimerChange(_key(_SYNC, group_id, member.member_id), None))
+
+
+def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: int | None, why: str) -> Operation:
+    """Remove the member, if it still has to give up in `epoch` when that is not None. `key` is the timer's."""
+
+    def remove(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        group = shard.consumer_groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return CoordinatorResult()
+        if epoch is not None and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch != epoch):
+            return CoordinatorResult()
+        logger.info("Group %s: %s %s", group_id, why, member_id)
+        result = removed(shard, group, [member], now_ms)
+        after = result.on_durable
+
+        def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+            if code:
+                return CoordinatorResult(timers=[TimerChange(key, RETRY_MS, remove)])
+            assert after is not None
+            return after(code, now_ms)
+
+        result.on_durable = on_durable
+        return result
+
+    return remove
+
+
+def removed(shard: GroupShard, group: ConsumerGroup, gone: Collection[ConsumerMember], now_ms: int) -> CoordinatorResult:
+    """The members are out; their timers end when that is durable. The group's next heartbeat sees to the others' shares."""
+    gone_ids = {member.member_id for member in gone}
+    staying = {member_id: member for member_id, member in group.members.items() if member_id not in gone_ids}
+    begin: downgrade.Begin | None = None
+    if downgrade.is_due(shard, gone, staying):
+        result = downgrade.to_classic(group, staying, group.targets, group.epoch, now_ms)
+        begin = downgrade.Begin(shard, group.group_id, staying)
+    else:
+        group.image = None
+        result = CoordinatorResult()
+        for member_id in sorted(gone_ids):
+            result.records += member_tombstones(group.group_id, member_id)
+        if not staying:
+            result.records += [regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes]
+        if gone_ids:
+            result.records.append(epoch_record(group.group_id, group.epoch + 1))
+    without_timers = sorted(gone_ids if begin is None else gone_ids | staying.keys())
+
+    def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        after = CoordinatorResult() if begin is None else begin(code, now_ms)
+        now = shard.consumer_groups.get(group.group_id)
+        for member_id in () if code else without_timers:
+            if now is None or member_id not in now.members:  # or it has come again meanwhile
+                group.revocation_epochs.pop(member_id, None)
+                after.timers += no_timers(group.group_id, member_id)
+        return after
+
+    result.on_durable = on_durable
+    return result

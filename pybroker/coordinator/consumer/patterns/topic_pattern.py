@@ -1,0 +1,186 @@
+"""Regular expressions that clients subscribe with, matched in a time that they cannot choose.
+
+Kafka uses RE2, whose time grows with pattern times text. Python's `re` parses ours, but does not match: it tries alternatives one
+after the other, and a client could stop the broker with `(a+)+b`. A pattern becomes a small automaton that is in many states at
+once. What an automaton cannot do (references to groups, looking around, possessive parts) is refused, as RE2 does.
+
+Where the two languages differ, RE2's counts; see `re2_syntax`.
+
+Cost
+    Length of the text times number of states, which is at most MAX_STATES.
+
+Source: KIP-848; RE2/J as Kafka uses it: the whole name must match. R. Cox, "Regular Expression Matching Can Be Simple And Fast".
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError, as_python
+
+MAX_STATES: Final = 10_000
+MAX_LENGTH: Final = 10_000
+
+_parser: Any = re._parser  # type: ignore[attr-defined]  # the only public way to it was removed in 3.11
+_REFUSED_FLAGS: Final = re.LOCALE | re.VERBOSE
+
+Accepts = Callable[[str], bool]
+_State = tuple[str, Any, list[int]]
+"""`char` with what it accepts, an assertion's name, `free` or `done`; then the next states."""
+
+
+class TopicPattern:
+    """A compiled pattern. Raises PatternError when it is made."""
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_LENGTH:
+            raise PatternError("it is too long")
+        try:
+            tree = _parser.parse(as_python(pattern))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise PatternError(str(error)) from error
+        if tree.state.flags & _REFUSED_FLAGS:
+            raise PatternError("it has a flag that is not supported")
+        self._flags: int = tree.state.flags
+        self._states: list[_State] = [("done", None, [])]
+        try:
+            self._first = self._sequence(tree, 0, self._flags)
+        except RecursionError as error:
+            raise PatternError("it is nested too deeply") from error
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole of `text` matches."""
+        current = self._reach([self._first], 0, text)
+        for at, char in enumerate(text):
+            following = [
+                after for state in current if (kind := self._states[state])[0] == "char" and kind[1](char) for after in kind[2]
+            ]
+            if not following:
+                return False
+            current = self._reach(following, at + 1, text)
+        return 0 in current
+
+    def _reach(self, states: Iterable[int], at: int, text: str) -> set[int]:
+        reached: set[int] = set()
+        left = list(states)
+        while left:
+            state = left.pop()
+            if state in reached:
+                continue
+            reached.add(state)
+            kind, _, following = self._states[state]
+            if kind == "free" or _ASSERTIONS.get(kind, _never)(text, at):
+                left += following
+        return reached
+
+    # Building, from the end to the beginning: each part knows what comes after it
+
+    def _add(self, kind: str, accepts: Accepts | None, following: list[int]) -> int:
+        if len(self._states) >= MAX_STATES:
+            raise PatternError("it is too large")
+        self._states.append((kind, accepts, following))
+        return len(self._states) - 1
+
+    def _sequence(self, items: Any, after: int, flags: int) -> int:
+        for operator, argument in reversed(list(items)):
+            after = self._part(str(operator), argument, after, flags)
+        return after
+
+    def _part(self, operator: str, argument: Any, after: int, flags: int) -> int:
+        match operator:
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                return self._add("char", _accepts(operator, argument, flags), [after])
+            case "BRANCH":
+                return self._add("free", None, [self._sequence(branch, after, flags) for branch in argument[1]])
+            case "SUBPATTERN":
+                _number, more, fewer, inner = argument
+                return self._sequence(inner, after, (flags | more) & ~fewer)
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                lowest, highest, inner = argument
+                return self._repeat(lowest, highest, inner, after, flags)
+            case "AT":
+                where = str(argument)
+                if where in _ASSERTIONS:
+                    return self._add(where, None, [after])
+        raise PatternError(f"{operator.lower()} is not supported")
+
+    def _repeat(self, lowest: int, highest: Any, inner: Any, after: int, flags: int) -> int:
+        if highest == _parser.MAXREPEAT:
+            loop = self._add("free", None, [])
+            self._states[loop][2].extend([self._sequence(inner, loop, flags), after])
+            after = loop
+        else:
+            end = after
+            for _ in range(highest - lowest):
+                after = self._add("free", None, [self._sequence(inner, after, flags), end])
+        for _ in range(lowest):
+            before = len(self._states)
+            after = self._sequence(inner, after, flags)
+            if len(self._states) == before:
+                break  # nothing, however often
+        return after
+
+
+def _accepts(operator: str, argument: Any, flags: int) -> Accepts:
+    if operator == "ANY":
+        return lambda _char: True  # names have no line breaks
+    if operator == "IN":
+        is_negated = str(argument[0][0]) == "NEGATE"
+        tests = [_one_of(str(kind), what) for kind, what in argument[is_negated:]]
+    else:
+        is_negated = operator == "NOT_LITERAL"
+        tests = [_one_of("LITERAL", argument)]
+
+    def accepts(char: str) -> bool:
+        forms = {char.lower(), char.upper()} if flags & re.IGNORECASE else {char}
+        return any(test(form) for test in tests for form in forms) is not is_negated
+
+    return accepts
+
+
+_DIGITS: Final = frozenset(string.digits)
+_SPACES: Final = frozenset(" \t\n\r\f")
+_WORD: Final = frozenset(string.digits + string.ascii_letters + "_")
+_CATEGORIES: Final = {"DIGIT": _DIGITS, "SPACE": _SPACES, "WORD": _WORD}
+
+
+def _one_of(kind: str, what: Any) -> Accepts:
+    if kind == "LITERAL":
+        return lambda char: ord(char) == what
+    if kind == "RANGE":
+        return lambda char: what[0] <= ord(char) <= what[1]
+    if kind == "CATEGORY":
+        name = str(what).removeprefix("CATEGORY_")
+        chars = _CATEGORIES[name.removeprefix("NOT_")]
+        return lambda char: (char in chars) is not name.startswith("NOT_")
+    raise PatternError(f"{kind.lower()} is not supported")
+
+
+def _is_start(_text: str, at: int) -> bool:
+    return at == 0
+
+
+def _is_end(text: str, at: int) -> bool:
+    return at == len(text)
+
+
+def _is_boundary(text: str, at: int) -> bool:
+    return (at > 0 and text[at - 1] in _WORD) is not (at < len(text) and text[at] in _WORD)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return not _is_boundary(text, at)
+
+
+def _never(_text: str, _at: int) -> bool:
+    return False
+
+
+_ASSERTIONS: Final[Mapping[str, Callable[[str, int], bool]]] = {
+    "AT_BEGINNING": _is_start, "AT_BEGINNING_STRING": _is_start, "AT_END": _is_end, "AT_END_STRING": _is_end,
+    "AT_BOUNDARY": _is_boundary, "AT_NON_BOUNDARY": _is_inside,
+}  # fmt: skip
+"""Whether they hold between the characters of a text before and behind a place."""

@@ -1,0 +1,72 @@
+"""One step of a member towards its target: what it must give up comes first, and it gets only what nobody else has.
+
+Source: CurrentAssignmentBuilder; KIP-848.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.consumer.group import NOTHING, Assignment, ConsumerMember, MemberState, assignment_of, partitions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def next_step(
+    member: ConsumerMember,
+    target: Assignment,
+    target_epoch: int,
+    *,
+    is_free: Callable[[tuple[bytes, int]], bool],
+    owned: Assignment | None,
+) -> ConsumerMember:
+    """The member as it is after the step, itself if it cannot go on.
+
+    `is_free` tells whether nobody else has a partition; `owned` is what the member says it has, None if it said nothing.
+    """
+    epoch = member.epoch
+    if member.state is MemberState.STABLE and epoch == target_epoch:
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if _has_any(owned, member.pending_revocation):
+            return member
+        epoch += 1  # it gave up what an earlier target wanted; there may be a newer one
+    has = set(partitions_of(member.assigned))
+    wanted = set(partitions_of(target))
+    to_revoke = assignment_of(iter(has - wanted))
+    if to_revoke and _has_any(owned, to_revoke):
+        return _moved(
+            member,
+            epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=assignment_of(iter(has & wanted)),
+            pending_revocation=to_revoke,
+        )
+    free = {partition for partition in wanted - has if is_free(partition)}
+    return _moved(
+        member,
+        target_epoch,
+        state=MemberState.STABLE if len(free) == len(wanted - has) else MemberState.UNRELEASED_PARTITIONS,
+        assigned=assignment_of(iter(has & wanted | free)),
+        pending_revocation=NOTHING,
+    )
+
+
+def _moved(
+    member: ConsumerMember, epoch: int, *, state: MemberState, assigned: Assignment, pending_revocation: Assignment
+) -> ConsumerMember:
+    return replace(
+        member,
+        previous_epoch=member.epoch if epoch != member.epoch else member.previous_epoch,
+        epoch=epoch,
+        state=state,
+        assigned=assigned,
+        pending_revocation=pending_revocation,
+    )
+
+
+def _has_any(owned: Assignment | None, partitions: Assignment) -> bool:
+    """Whether the member may still have one of `partitions`; it may when it does not say."""
+    return owned is None or any(owned.get(topic_id, frozenset()) & numbers for topic_id, numbers in partitions.items())

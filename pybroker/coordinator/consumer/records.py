@@ -1,0 +1,237 @@
+"""Records of consumer groups: made from state, and what they mean when they are replayed.
+
+A member is in two records, what it said of itself and what it has; the other halves are kept when one of them is replayed.
+Racks are not written. The topics go into a record of their own, as Kafka up to 4.0 has it and later ones read it.
+
+Source: GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from pybroker.coordinator.consumer.group import (
+    NOTHING,
+    Assignment,
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Topics,
+)
+from pybroker.coordinator.runtime.result import CoordinatorRecord
+from pybroker.protocol.messages import group_records as messages
+from pybroker.protocol.messages.group_records import RecordType
+
+_VERSION: Final = 0
+_KEYS: Final = {
+    RecordType.CONSUMER_GROUP_METADATA: messages.ConsumerGroupMetadataKey,
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: messages.ConsumerGroupPartitionMetadataKey,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: messages.ConsumerGroupTargetAssignmentMetadataKey,
+}
+_MEMBER_KEYS: Final = {
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: messages.ConsumerGroupCurrentMemberAssignmentKey,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: messages.ConsumerGroupTargetAssignmentMemberKey,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: messages.ConsumerGroupMemberMetadataKey,
+}
+
+
+def _of_group(kind: RecordType, group_id: str, value: Any = None) -> CoordinatorRecord:
+    return CoordinatorRecord(kind, _KEYS[kind](group_id=group_id), value, _VERSION)
+
+
+def _of_member(kind: RecordType, group_id: str, member_id: str, value: Any = None) -> CoordinatorRecord:
+    return CoordinatorRecord(kind, _MEMBER_KEYS[kind](group_id=group_id, member_id=member_id), value, _VERSION)
+
+
+def epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
+    """The group's epoch."""
+    return _of_group(RecordType.CONSUMER_GROUP_METADATA, group_id, messages.ConsumerGroupMetadataValue(epoch=epoch))
+
+
+def topics_record(group_id: str, topics: Topics) -> CoordinatorRecord:
+    """What the group reads."""
+    value = messages.ConsumerGroupPartitionMetadataValue(
+        topics=[
+            messages.TopicMetadata(topic_id=topic_id, topic_name=name, num_partitions=count)
+            for name, (topic_id, count) in sorted(topics.items())
+        ]
+    )
+    return _of_group(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group_id, value)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """What a member said of itself."""
+    value = messages.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=_classic_metadata(member.classic),
+    )
+    return _of_member(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
+
+
+def _classic_metadata(classic: ClassicSide | None) -> messages.ClassicMemberMetadata | None:
+    if classic is None:
+        return None
+    protocols = [messages.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols]
+    return messages.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """What a member has."""
+    value = messages.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_current(member.assigned),
+        partitions_pending_revocation=_current(member.pending_revocation),
+    )
+    return _of_member(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member.member_id, value)
+
+
+def _current(assignment: Assignment) -> list[messages.TopicPartitions]:
+    return [
+        messages.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions), assignment_epochs=[])
+        for topic_id, partitions in sorted(assignment.items())
+    ]
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    """What a member shall have."""
+    value = messages.ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            messages.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in sorted(target.items())
+        ]
+    )
+    return _of_member(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
+
+
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+    """All targets are of this epoch."""
+    value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+    return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
+
+
+def regex_record(group_id: str, regex: str, topics: Iterable[str] | None, revision: int, now_ms: int) -> CoordinatorRecord:
+    """What a regular expression matches; None: nobody subscribes to it any more."""
+    key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    value = None
+    if topics is not None:
+        value = messages.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now_ms)
+    return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, value, _VERSION)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """The member is gone."""
+    return [_of_member(kind, group_id, member_id) for kind in _MEMBER_KEYS]
+
+
+def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """The group is gone, but for its offsets."""
+    return [
+        *(record for member_id in group.members for record in member_tombstones(group.group_id, member_id)),
+        *(regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes),
+        _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group.group_id),
+        _of_group(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group.group_id),
+        _of_group(RecordType.CONSUMER_GROUP_METADATA, group.group_id),
+    ]
+
+
+# Replay; a tombstone's value is None
+
+
+def _epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
+    group.epoch = value.epoch
+
+
+def _topics(group: ConsumerGroup, _key: Any, value: Any) -> None:
+    group.topics = {} if value is None else {t.topic_name: (bytes(t.topic_id), t.num_partitions) for t in value.topics}
+
+
+def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    known = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
+    told = value.classic_member_metadata
+    group.put(
+        replace(
+            known,
+            classic=None
+            if told is None
+            else ClassicSide(told.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in told.supported_protocols)),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=tuple(value.subscribed_topic_names),
+            topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+        )
+    )
+
+
+def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
+    known = group.members.get(key.member_id)
+    if value is None:
+        if known is not None:
+            group.put(replace(known, epoch=-1, previous_epoch=-1, assigned=NOTHING, pending_revocation=NOTHING))
+        return
+    known = known or ConsumerMember(member_id=key.member_id)
+    group.put(
+        replace(
+            known,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=_assignment(value.assigned_partitions),
+            pending_revocation=_assignment(value.partitions_pending_revocation),
+        )
+    )
+
+
+def _target(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = _assignment(value.topic_partitions)
+
+
+def _target_epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
+    group.target_epoch = -1 if value is None else value.assignment_epoch
+
+
+def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.regexes.pop(key.regular_expression, None)
+    else:
+        group.regexes[key.regular_expression] = frozenset(value.topics)
+
+
+def _assignment(topics: Iterable[Any]) -> Assignment:
+    return {bytes(topic.topic_id): frozenset(topic.partitions) for topic in topics if topic.partitions}
+
+
+REPLAYS: Final[Mapping[int, Callable[[ConsumerGroup, Any, Any], None]]] = MappingProxyType(
+    {
+        RecordType.CONSUMER_GROUP_METADATA: _epoch,
+        RecordType.CONSUMER_GROUP_PARTITION_METADATA: _topics,
+        RecordType.CONSUMER_GROUP_MEMBER_METADATA: _member,
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _target_epoch,
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _target,
+        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _current_assignment,
+        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _regex,
+    }
+)
+"""What each type of record does to its group. That a group is gone, its epoch's tombstone, is the shard's to handle."""

@@ -1,0 +1,6 @@
+"""Groups that change from one protocol to the other, consumer by consumer.
+
+upgrade          a classic group becomes a KIP-848 group
+classic_members  members of the classic protocol in a KIP-848 group
+downgrade        a KIP-848 group becomes a classic group again
+"""

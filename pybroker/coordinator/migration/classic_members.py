@@ -1,0 +1,265 @@
+"""Members of the classic protocol in a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup to such a group.
+
+While a group changes from one protocol to the other, consumer by consumer, it has members of both. One of the classic protocol
+has the same target and goes towards it by the same steps; its generation is its epoch, what it owns it says in JoinGroup, and
+what it is assigned it gets from SyncGroup. It does not wait for the others, and no member is the leader.
+
+    request    what it does                                 when it has to join again
+    JoinGroup  a step towards the target
+    SyncGroup  answers with what the member has             REBALANCE_IN_PROGRESS when the group is ahead of it, unless it has
+                                                            partitions to give up, which the assignment tells it
+    Heartbeat  its session begins anew                      REBALANCE_IN_PROGRESS when the group is ahead of it, when it has
+                                                            partitions to give up, and when what it waits for has become free
+    LeaveGroup removes members of both protocols
+
+Who is told to join again has its rebalance timeout to do so, and as long again to ask for its assignment.
+
+Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, ...SyncToConsumerGroup, ...HeartbeatToConsumerGroup,
+...LeaveToConsumerGroup; KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic.join import UNKNOWN_MEMBER_ID, JoinRequest
+from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer.draft import GroupDraft
+from pybroker.coordinator.consumer.group import PROTOCOL_TYPE, ClassicSide, ConsumerGroup, ConsumerMember, MemberState
+from pybroker.coordinator.embedded_protocol import assignment, subscription
+from pybroker.coordinator.migration import downgrade
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.protocol.codec import DecodeError
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pybroker.protocol.messages.join_group import JoinGroupResponse
+from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.metadata.image import ClusterImage
+    from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+logger = logging.getLogger(__name__)
+
+
+def join(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    request: JoinRequest,
+    *,
+    image: ClusterImage,
+    settings: ConsumerGroupSettings,
+    now_ms: int,
+) -> CoordinatorResult:
+    """A JoinGroupResponse when what it changes is durable. Raises KafkaError."""
+    is_new = request.member_id == UNKNOWN_MEMBER_ID
+    instance_id = request.group_instance_id
+    _check_join(shard, group, request, settings)
+    member_id = request.member_id
+    if is_new:
+        member_id = shard.settings.new_member_id(request.client_id if instance_id is None else instance_id)
+        if instance_id is None and request.requires_member_id:
+            response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+            return CoordinatorResult(response=response)
+    told = _subscription(request)
+    draft = GroupDraft(group, image, now_ms)
+    replaced = group.members.get(group.static_members.get(instance_id or "", "")) if is_new else None
+    before: ConsumerMember | None
+    if replaced is not None:
+        before = draft.replace_static(replaced, member_id)
+    elif instance_id is not None and not is_new:
+        before = _member(group, member_id, instance_id)
+    else:
+        before = group.members.get(member_id)
+    member = _told(before or ConsumerMember(member_id=member_id), request, told)
+    if member != before:
+        draft.put(member)
+    draft.refresh(before, member)
+    draft.retarget(settings)
+    after = draft.step(member, _owned(told, image))
+    logger.info(
+        "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
+        *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
+    )
+    members = {**draft.members, member_id: after}
+    if replaced is not None and downgrade.is_due(shard, [replaced], members):
+        result = _downgraded(shard, draft, members, (member_id, request), now_ms)
+    else:
+        result = CoordinatorResult(records=draft.records, response=_joined(after))
+        member_timers.restart_session(result, group.group_id, after, request.session_timeout_ms)
+        member_timers.expect_sync(result, group.group_id, after)
+        if replaced is not None:
+            result.timers += member_timers.no_timers(group.group_id, replaced.member_id)
+    return result
+
+
+def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, settings: ConsumerGroupSettings) -> None:
+    limits = shard.settings
+    if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if not (limits.may_upgrade or limits.may_downgrade):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    is_known = request.member_id in group.members or request.group_instance_id in group.static_members
+    if not is_known and len(group.members) >= settings.max_size:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic([name for name, _ in request.protocols]):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
+    try:
+        return subscription(request.protocols[0][1])
+    except DecodeError as error:
+        logger.warning("Group %s: the subscription of %s cannot be read: %s", request.group_id, request.client_id, error)
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
+
+
+def _told(member: ConsumerMember, request: JoinRequest, told: ConsumerProtocolSubscription) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=told.rack_id or member.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(told.topics))),
+        topic_regex=None,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=ClassicSide(request.session_timeout_ms, request.protocols),
+    )
+
+
+def _owned(told: ConsumerProtocolSubscription, image: ClusterImage) -> dict[bytes, frozenset[int]]:
+    """What the member says it owns; one that gives up all before it joins says nothing, and owns nothing."""
+    return {
+        bytes(topic.topic_id): frozenset(one.partitions)
+        for one in told.owned_partitions
+        if (topic := image.topics.get(one.topic)) is not None
+    }
+
+
+def _joined(member: ConsumerMember) -> JoinGroupResponse:
+    assert member.classic is not None
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=member.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=member.classic.protocol_name,
+        member_id=member.member_id,
+    )
+
+
+def _downgraded(
+    shard: GroupShard, draft: GroupDraft, members: Mapping[str, ConsumerMember], joining: tuple[str, JoinRequest], now_ms: int
+) -> CoordinatorResult:
+    """The last member of the consumer protocol, a static one, has come again with the classic one. Nothing of the draft needs to
+    be written, as nothing of the group is left.
+    """
+    group, (member_id, request) = draft.group, joining
+    result = downgrade.to_classic(group, members, draft.targets, draft.epoch, now_ms)
+    begin = downgrade.Begin(
+        shard,
+        group.group_id,
+        members,
+        joining=(member_id, request.waiting),
+        is_settled=draft.epoch == group.epoch and all(member.has_reached(draft.target_epoch) for member in members.values()),
+    )
+    without_timers = sorted({*members, *group.members})
+
+    def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        after = begin(code, now_ms)
+        for one in () if code else without_timers:
+            after.timers += member_timers.no_timers(group.group_id, one)
+        return after
+
+    result.on_durable = on_durable
+    return result
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    found = group.member(member_id, instance_id)
+    if isinstance(found, ErrorCode):
+        raise KafkaError(found)
+    return found
+
+
+def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicSide]:
+    """The member of the classic protocol that the request is from, in its generation. Raises KafkaError."""
+    member = _member(group, request.member_id, request.group_instance_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.epoch != request.generation_id:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+def sync(group: ConsumerGroup, request: SyncGroupRequest) -> CoordinatorResult:
+    """A SyncGroupResponse. Raises KafkaError."""
+    member, classic = _checked(group, request)
+    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, classic.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    result = CoordinatorResult()
+    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        member_timers.expect_join(result, group.group_id, member)
+        result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        return result
+    names = group.topic_names()
+    topics = {names[topic_id]: partitions for topic_id, partitions in member.assigned.items() if topic_id in names}
+    result.response = SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=assignment(topics, classic.protocols[0][1]),
+    )
+    member_timers.synced(result, group.group_id, member)
+    member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
+    return result
+
+
+def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> CoordinatorResult:
+    """A HeartbeatResponse. Raises KafkaError."""
+    member, classic = _checked(group, request)
+    result = CoordinatorResult(response=HeartbeatResponse(error_code=ErrorCode.NONE))
+    member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
+    if (
+        member.epoch < group.epoch
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+    ):
+        result.response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+        member_timers.expect_join(result, group.group_id, member)
+    return result
+
+
+def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
+    """Each member of the request goes, or has an error of its own."""
+    response = LeaveGroupResponse(error_code=ErrorCode.NONE)
+    gone: dict[str, ConsumerMember] = {}
+    for identity in request.members:
+        found = _identified(group, identity)
+        if isinstance(found, ConsumerMember):
+            logger.info("Group %s: member %s leaves", group.group_id, found.member_id)
+            gone[found.member_id] = found
+        response.members.append(
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
+            )
+        )
+    result = member_timers.removed(shard, group, list(gone.values()), now_ms) if gone else CoordinatorResult()
+    result.response = response
+    return result
+
+
+def _identified(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
+    """An administrator knows the instance only."""
+    if identity.group_instance_id is not None and not identity.member_id:
+        member_id = group.static_members.get(identity.group_instance_id, "")
+        return group.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    return group.member(identity.member_id, identity.group_instance_id)

@@ -1,0 +1,123 @@
+"""A KIP-848 group whose members all speak the classic protocol becomes a classic group again.
+
+That is so when the last member of the consumer protocol goes, or, a static one, comes again with the classic protocol, and
+`group.consumer.migration.policy` allows it. The classic group's generation is the epoch; its members have what they should have
+in the epoch. They rebalance at once, except where a static member has taken its earlier self's place and everybody had reached
+the epoch: then nothing changes for anybody.
+
+Source: GroupMetadataManager.convertToClassicGroup, ClassicGroup.fromConsumerGroup; KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer.group import NOTHING, PROTOCOL_TYPE, Assignment, ConsumerGroup, ConsumerMember
+from pybroker.coordinator.consumer.records import group_tombstones
+from pybroker.coordinator.embedded_protocol import assignment
+from pybroker.coordinator.records import group_record
+from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, Waiting
+from pybroker.protocol.messages.join_group import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+def is_due(shard: GroupShard, gone: Collection[ConsumerMember], staying: Mapping[str, ConsumerMember]) -> bool:
+    """Whether the group changes when the members `gone` are out of it and `staying` are left."""
+    return (
+        bool(staying)
+        and any(member.classic is None for member in gone)
+        and all(member.classic is not None for member in staying.values())
+        and shard.settings.may_downgrade
+        and len(staying) <= shard.settings.max_size
+    )
+
+
+def to_classic(
+    group: ConsumerGroup, members: Mapping[str, ConsumerMember], targets: Mapping[str, Assignment], epoch: int, now_ms: int
+) -> CoordinatorResult:
+    """The records of the change. `Begin`, when they are durable, does the rest."""
+    logger.info("Group %s becomes a classic one with %d members in generation %d", group.group_id, len(members), epoch)
+    classic = ClassicGroup(
+        group.group_id, state=GroupState.STABLE, generation_id=epoch, protocol_type=PROTOCOL_TYPE, state_since_ms=now_ms
+    )
+    for member in members.values():
+        classic.add(_classic_member(member), None)
+    classic.protocol_name = classic.elected_protocol()
+    names = group.topic_names()
+    assignments = {}
+    for member_id, classic_member in classic.members.items():
+        target = targets.get(member_id, NOTHING)
+        topics = {names[topic_id]: of for topic_id, of in target.items() if topic_id in names}
+        assignments[member_id] = assignment(topics, classic_member.metadata(classic.protocol_name))
+    return CoordinatorResult(records=[*group_tombstones(group), group_record(classic, assignments)])
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=member.classic.protocols,
+    )
+
+
+@dataclass(slots=True)
+class Begin:
+    """What comes after the records of `to_classic`: sessions, and a rebalance.
+
+    With `joining`, a member's id and its JoinGroup, that is answered, or waits for the rebalance; `is_settled` tells that none is
+    needed.
+    """
+
+    shard: GroupShard
+    group_id: str
+    members: Mapping[str, ConsumerMember]
+    joining: tuple[str, Waiting] | None = None
+    is_settled: bool = False
+
+    def __call__(self, code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        """Of `CoordinatorResult.on_durable`."""
+        after = CoordinatorResult()
+        joining_id, waiting = self.joining or ("", None)
+        group = self.shard.groups.get(self.group_id)
+        if code or group is None:
+            if waiting is not None:
+                after.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=joining_id)))
+            return after
+        for member_id, member in self.members.items():
+            self._restore(after, group, member, waiting if member_id == joining_id and not self.is_settled else None)
+        if not self.is_settled:
+            rebalance.prepare(self.shard, after, group, now_ms)
+        elif waiting is not None:
+            response = rebalance.joined_response(group, group.members[joining_id])
+            response.leader, response.members = "", []  # which would assign anew, and nobody would take notice
+            after.answers.append(Answer(waiting, response))
+        return after
+
+    def _restore(self, after: CoordinatorResult, group: ClassicGroup, member: ConsumerMember, waiting: Waiting | None) -> None:
+        """The log keeps one protocol of each member; we know the others too."""
+        assert member.classic is not None
+        classic = group.members[member.member_id]
+        group.update(
+            classic,
+            protocols=member.classic.protocols,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.classic.session_timeout_ms,
+            waiting=waiting,
+        )
+        rebalance.restart_session(after, group, classic)

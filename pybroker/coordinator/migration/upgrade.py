@@ -1,0 +1,137 @@
+"""A classic group of consumers with members becomes a KIP-848 group, when the first member of the consumer protocol joins.
+
+Its generation is the first epoch. Everybody has, and should have, what the last assignment gave it; the new member's coming
+counts the epoch, and the others are told to join again by the answers to their heartbeats (`classic_members`). Those who wait for
+a generation or an assignment are told so at once.
+
+Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, ConsumerGroup.fromClassicGroup; KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember, assignment_of
+from pybroker.coordinator.consumer.records import (
+    REPLAYS,
+    current_record,
+    epoch_record,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from pybroker.coordinator.embedded_protocol import assigned, subscription
+from pybroker.coordinator.records import group_tombstone
+from pybroker.coordinator.runtime.result import Answer
+from pybroker.protocol.codec import DecodeError
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.join_group import JoinGroupResponse
+from pybroker.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+    from pybroker.metadata.image import ClusterImage
+
+logger = logging.getLogger(__name__)
+
+
+class Upgrade:
+    """The change of one group. The classic group is not touched before `finish`.
+
+    Attributes:
+        group: as it will be when `records` are replayed.
+        records: the end of the classic group, and the members of the new one.
+    """
+
+    def __init__(self, classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> None:
+        """Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
+        group_id = classic.group_id
+        refusal = "Cannot upgrade classic group {} to consumer group because {}."
+        if not is_allowed:
+            raise _not_found(refusal.format(group_id, "online upgrade is disabled"))
+        if not classic.is_consumer_group:
+            raise _not_found(refusal.format(group_id, "the group does not use the consumer embedded protocol"))
+        if len(classic.members) > max_size:
+            raise _not_found(refusal.format(group_id, "the group size exceeds the consumer group maximum size"))
+        self._classic = classic
+        self.group = ConsumerGroup(group_id)
+        try:
+            members = _members(classic, image)
+        except DecodeError as error:
+            logger.warning("Classic group %s cannot become a consumer group: %s", group_id, error)
+            raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
+        epoch = classic.generation_id
+        new: list[CoordinatorRecord] = [
+            *(member_record(group_id, member) for member in members),
+            epoch_record(group_id, epoch),
+            *(target_record(group_id, member.member_id, member.assigned) for member in members),
+            target_epoch_record(group_id, epoch, now_ms),
+            *(current_record(group_id, member) for member in members),
+        ]
+        for record in new:
+            REPLAYS[record.type_id](self.group, record.key, record.value)
+        self.records = [group_tombstone(group_id), *new]
+
+    def finish(self, result: CoordinatorResult) -> None:
+        """Answer who waits, and begin the sessions of the new group's members; if it is not made, these come to nothing."""
+        classic, code = self._classic, ErrorCode.REBALANCE_IN_PROGRESS
+        logger.info(
+            "Group %s in generation %d becomes a consumer group with %d members of the classic protocol",
+            *(classic.group_id, classic.generation_id, len(classic.members)),
+        )
+        for member in classic.members.values():
+            if (waiting := classic.take_join(member)) is not None:
+                result.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=member.member_id)))
+            if member.awaiting_sync is not None:
+                result.answers.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=code)))
+                member.awaiting_sync = None
+        for one in self.group.members.values():
+            member_timers.restart_session(result, classic.group_id, one, one.rebalance_timeout_ms)
+
+
+def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]:
+    """Raises DecodeError."""
+    if not classic.members:
+        return []
+    protocol = classic.elected_protocol()
+    taken: set[tuple[bytes, int]] = set()
+    return [_member(member, protocol, classic.generation_id, image, taken) for member in classic.members.values()]
+
+
+def _member(
+    member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, taken: set[tuple[bytes, int]]
+) -> ConsumerMember:
+    """`taken` has what other members own: a leader may have given something to two of them.
+
+    Who has no assignment, because a rebalance was begun again before it had one, may still have what it said in its JoinGroup.
+    """
+    told = subscription(member.metadata(protocol))
+    owned_topics = assigned(member.assignment) or {one.topic: list(one.partitions) for one in told.owned_partitions}
+    owned = {
+        (bytes(topic.topic_id), partition)
+        for name, partitions in owned_topics.items()
+        if (topic := image.topics.get(name)) is not None
+        for partition in partitions
+        if 0 <= partition < len(topic.partitions)
+    } - taken
+    taken |= owned
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=told.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=tuple(sorted(set(told.topics))),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        epoch=epoch,
+        previous_epoch=epoch,
+        assigned=assignment_of(iter(owned)),
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _not_found(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)

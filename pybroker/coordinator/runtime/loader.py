@@ -1,0 +1,195 @@
+"""Fills shards from their logs, in slices, so that the loop has its turn in between.
+
+Shards are loaded one after the other in the order of their partitions. A record that cannot be read fails its shard, as what is
+behind it cannot be trusted to be complete, and so does whatever else goes wrong; the others are loaded all the same. A type of
+record that we do not know, as a newer broker may have written it, is skipped.
+
+Source: CoordinatorLoaderImpl, GroupMetadataManager.onLoaded.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import GroupState
+from pybroker.coordinator.offsets import forget_topics
+from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
+from pybroker.records.batch import batches
+from pybroker.records.entries import entries
+from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import CoordinatorResult
+    from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
+    from pybroker.coordinator.shard import GroupShard
+    from pybroker.log.log import Log
+    from pybroker.records.batch import BatchView
+
+logger = logging.getLogger(__name__)
+
+SLICE_RECORDS: Final = 1_000
+"""Records replayed before the loop has its turn: a few ms."""
+
+FREEZE_RECORDS: Final = 20_000
+"""After so many replayed records the garbage collector is told to leave alone what is there: it lives long, and going through a
+million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
+"""
+
+Loading = Iterator[int]
+"""Does a batch per step and yields the number of its records."""
+
+
+class Loader:
+    """Loads shards while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
+
+    def __init__(
+        self, runtime: CoordinatorRuntime[GroupShard], call_soon: Callable[[Callable[[], None]], object], bytes_max: int
+    ) -> None:
+        self._runtime = runtime
+        self._call_soon = call_soon
+        self._bytes_max = bytes_max
+        self._queue: deque[tuple[int, GroupShard, Loading]] = deque()
+        self._replayed = 0  # since the collector was told
+        self._loaded: Callable[[GroupShard, int], CoordinatorResult] | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    def start(self, partition: int, log: Log, loaded: Callable[[GroupShard, int], CoordinatorResult]) -> None:
+        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is done at once."""
+        shard = self._runtime.begin_loading(partition)
+        self._loaded = loaded
+        if log.log_start_offset == log.log_end_offset:
+            self._end(partition)
+            return
+        self._queue.append((partition, shard, replay_log(shard, log, self._bytes_max)))
+        if len(self._queue) == 1:
+            self._call_soon(self._slice)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back as soon as nothing is left to load: at once if that is so."""
+        if self._queue:
+            self._waiting.append(callback)
+        else:
+            callback()
+
+    def _slice(self) -> None:
+        done = 0
+        while self._queue and done < SLICE_RECORDS:
+            partition, shard, loading = self._queue[0]
+            if not self._runtime.is_loading(partition, shard):
+                self._queue.popleft()  # unloaded meanwhile
+                continue
+            try:
+                step = next(loading, None)
+            except Exception as error:  # whatever it is, the shards behind it must be loaded
+                self._give_up(partition, error)
+                continue
+            if step is None:
+                self._queue.popleft()
+                self._end(partition)
+            else:
+                done += step
+        self._replayed += done
+        if self._replayed >= FREEZE_RECORDS:
+            gc.freeze()
+            self._replayed = 0
+        if self._queue:
+            self._call_soon(self._slice)
+            return
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _end(self, partition: int) -> None:
+        assert self._loaded is not None
+        try:
+            self._runtime.end_loading(partition, self._loaded)
+        except Exception as error:
+            self._give_up(partition, error)
+
+    def _give_up(self, partition: int, error: Exception) -> None:
+        """Nobody coordinates these groups until the next change of the partition's leader."""
+        logger.error("Partition %d of the groups cannot be loaded", partition, exc_info=error)
+        self._runtime.unload(partition)
+
+
+def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
+    """Replay everything that is in `log`; damaged batches are named in the log and passed over.
+
+    Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
+    """
+    offset = log.log_start_offset
+    end_offset = log.log_end_offset
+    skipped: Counter[int] = Counter()
+    while offset < end_offset:
+        found: list[BatchView] = []
+        reason: CorruptRecordError | None = None
+        try:
+            fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
+            if not fetched.size:
+                break  # compaction has removed what was behind
+            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
+            found.extend(batches(data))
+        except CorruptRecordError as error:
+            reason = error
+        if not found:
+            behind = log.offset_behind_damage(offset)
+            if behind is None:
+                raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
+            _tell_damage(log, offset, behind, reason or "no batch")
+            offset = behind
+        for batch in found:
+            offset = batch.next_offset
+            if not batch.is_valid:
+                _tell_damage(log, batch.base_offset, offset, "a wrong checksum")
+            elif not batch.is_control:
+                _replay_batch(shard, batch, skipped)
+                yield batch.record_count
+    for type_id, count in skipped.items():
+        logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
+
+
+def _tell_damage(log: Log, first_offset: int, end_offset: int, reason: object) -> None:
+    logger.error(
+        "%s: the offsets %d to %d cannot be read (%s): the commits in there are lost, the rest is loaded",
+        log.topic_partition,
+        first_offset,
+        end_offset - 1,
+        reason,
+    )
+
+
+def _replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
+    """Replay a batch; types that mean nothing here are counted in `skipped`."""
+    names: bytes | None = None
+    group_id = topic = ""
+    for key, value in entries(batch):
+        if key is None:
+            continue
+        if key.startswith(OFFSET_PREFIX) and value is not None:  # nearly all there is
+            if key[:-4] != names:  # those that were committed together have the same names
+                group_id, topic, _ = offset_key_from_bytes(key)
+                names = key[:-4]
+            shard.replay_offset(group_id, topic, int.from_bytes(key[-4:], signed=True), offset_from_bytes(value))
+            continue
+        record = from_bytes(key, value)
+        if record is None or not shard.replay(record):
+            skipped[int.from_bytes(key[:2])] += 1
+
+
+def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
+    """After loading: members get their sessions, groups that are too large a rebalance, and offsets of topics that were deleted
+    when nobody could take notice go. `partitions_of` tells how many partitions a topic has, 0 if it is not there.
+    """
+    topics = {topic for of_group in shard.offsets.values() for topic in of_group}
+    result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
+    for group in shard.groups.values():
+        for member in group.members.values():
+            rebalance.restart_session(result, group, member)
+        if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
+            rebalance.prepare(shard, result, group, now_ms)
+    return result

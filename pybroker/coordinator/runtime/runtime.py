@@ -1,0 +1,360 @@
+"""Runs coordinators: one shard of state for each partition of their topic that this broker leads.
+
+How an operation runs
+    It is called with the shard and the time and gives a `CoordinatorResult`. Its records are appended, and replayed into the
+    shard as soon as they are in the log, so that the next operation sees them; the response goes out when they are durable by
+    the topic's rule: replicated, and on the disk where `flush.messages` wants that. What could not be appended is not replayed,
+    and the response says what is wrong. A read, and an operation without records, waits likewise until everything that it may
+    have seen is durable; what takes too long is NOT_COORDINATOR, which every client tries again. So nobody is told what could be
+    lost, and a shard is at any time what its log says: loading it again gives the same.
+
+A shard's life
+    Loading, in slices, so that the loop has its turn: requests get COORDINATOR_LOAD_IN_PROGRESS. Active. Unloaded when the
+    partition has another leader or is gone: NOT_COORDINATOR. A log that cannot be read is like a partition that we do not lead,
+    until the next change of its leader.
+
+Timers belong to the shard, and end with it.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from pybroker.coordinator.records import to_bytes
+from pybroker.log.results import AppendOrigin
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.purgatory.timer import TimerTask
+from pybroker.records.entries import build_entries
+from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Operation
+    from pybroker.purgatory.timer import OperationTimer
+    from pybroker.records.compression import CompressionType
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES: Final = 512 * 1024
+"""About how large a batch gets when records need not be appended together; less than any sensible max.message.bytes."""
+
+_APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
+_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What clients are told of a failed append: to look for the coordinator again, or to try again."""
+
+
+class Shard(Protocol):
+    """State of one partition. `replay` is what changes it; `loaded` gives the first timers, and repairs."""
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        """Take over what a record says; False when it means nothing here."""
+
+
+S = TypeVar("S", bound=Shard)
+Done = Callable[[Any], None]
+"""Gets the response, or an ErrorCode when there is none."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RuntimeSettings:
+    """How records are written, and how much is read at once when a shard is loaded."""
+
+    topic: str
+    timeout_ms: int
+    required_acks: int
+    compression: CompressionType
+
+
+class _Active(Generic[S]):
+    """A shard and what belongs to it."""
+
+    __slots__ = ("is_loaded", "refusals", "shard", "timers", "topic_partition", "upto")
+
+    def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
+        self.topic_partition = topic_partition
+        self.shard = shard
+        self.is_loaded = False
+        self.refusals = 0  # appends that failed since the last one that did not
+        self.upto = 0  # the shard has replayed its log below this offset
+        self.timers: dict[Hashable, _ShardTimer] = {}
+
+
+class _ShardTimer(TimerTask):
+    """Runs an operation on its shard when its time has come. Used again when it is started anew."""
+
+    __slots__ = ("_active", "_key", "_runtime", "operation")
+
+    def __init__(self, runtime: CoordinatorRuntime[Any], active: _Active[Any], key: Hashable) -> None:
+        super().__init__()
+        self._runtime, self._active, self._key = runtime, active, key
+        self.operation: Operation | None = None
+
+    def expire(self) -> None:
+        """Its time has come."""
+        if self._active.timers.get(self._key) is self:
+            del self._active.timers[self._key]
+        if self.operation is not None:
+            self._runtime.run(self._active, self.operation, _ignore)
+
+
+class CoordinatorRuntime(Generic[S]):
+    """Belongs to the loop."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        *,
+        clock: Clock,
+        timer: OperationTimer,
+        replicas: ReplicaManager,
+        new_shard: Callable[[], S],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timer = timer
+        self._replicas = replicas
+        self._new_shard = new_shard
+        self._active: dict[int, _Active[S]] = {}
+
+    # Shards
+
+    @property
+    def shards(self) -> Iterator[S]:
+        """All that are loaded."""
+        return (active.shard for active in self._active.values() if active.is_loaded)
+
+    @property
+    def loading_count(self) -> int:
+        """Shards that are not loaded yet."""
+        return sum(not active.is_loaded for active in self._active.values())
+
+    def partitions(self) -> list[int]:
+        """The partitions that are led here, loaded or not."""
+        return list(self._active)
+
+    def begin_loading(self, partition: int) -> S:
+        """Make an empty shard, which answers nothing until `end_loading`."""
+        active = _Active(TopicPartition(self._settings.topic, partition), self._new_shard())
+        self._active[partition] = active
+        return active.shard
+
+    def is_loading(self, partition: int, shard: S) -> bool:
+        """Whether `shard` is still the one that is to be loaded."""
+        active = self._active.get(partition)
+        return active is not None and active.shard is shard
+
+    def end_loading(self, partition: int, loaded: Operation) -> None:
+        """The shard has replayed its log; `loaded` is its first operation."""
+        active = self._active[partition]
+        active.is_loaded = True
+        self._note_end(active)
+        self.run(active, loaded, _ignore)
+
+    def unload(self, partition: int) -> S | None:
+        """Forget a shard and its timers, and return it: its waiting requests are the caller's."""
+        active = self._active.pop(partition, None)
+        if active is None:
+            return None
+        for timer in active.timers.values():
+            timer.cancel()
+        active.timers.clear()
+        return active.shard
+
+    # Operations
+
+    def write(self, partition: int, operation: Operation, done: Done) -> None:
+        """Run `operation`. `done` gets its response when its records are durable, or what went wrong; once, or not at all when
+        the operation parked the request.
+        """
+        active = self._active.get(partition)
+        if active is None:
+            done(ErrorCode.NOT_COORDINATOR)
+        elif not active.is_loaded:
+            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            self.run(active, operation, done)
+
+    def read(self, partition: int, question: Callable[[S], Any], done: Done) -> None:
+        """Answer a question about the shard's state once all of that state is durable."""
+        active = self._active.get(partition)
+        if active is None:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        if not active.is_loaded:
+            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return
+        answer = question(active.shard)
+        self._when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else answer))
+
+    def _when_durable(self, active: _Active[S], then: Callable[[ErrorCode], None]) -> None:
+        """Call `then` with NONE as soon as everything that the shard has replayed is durable, or with what is in the way."""
+        topic_partition, settings = active.topic_partition, self._settings
+        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.upto:
+            then(ErrorCode.NONE)
+            return
+
+        def complete(results: ProduceResults) -> None:
+            code = results[topic_partition].error_code
+            then(ErrorCode.NONE if code in _APPENDED else code)
+
+        self._replicas.await_settled(
+            settings.timeout_ms,
+            settings.required_acks,
+            {topic_partition: PartitionProduceResult()},
+            {topic_partition: active.upto},
+            complete,
+        )
+
+    def _note_end(self, active: _Active[S]) -> None:
+        """The shard has replayed all that its log has."""
+        partition = self._replicas.partition(active.topic_partition)
+        if not isinstance(partition, ErrorCode):
+            active.upto = partition.log.log_end_offset
+
+    def run(self, active: _Active[S], operation: Operation, done: Done) -> None:
+        """Run `operation` on a shard that is loaded, and do what its result says."""
+        try:
+            result = operation(active.shard, self._clock.time_ms())
+        except KafkaError as error:
+            done(error.code)
+            return
+        self._carry_out(active, result, done)
+
+    def _carry_out(self, active: _Active[S], result: CoordinatorResult, done: Done) -> None:
+        if result.records:
+            self._append(active, result, done)
+        elif result.response is not None:
+            self._when_durable(active, lambda code: self._durable(active, result, done, code))
+        else:
+            self._durable(active, result, done, ErrorCode.NONE)
+        for answer in result.answers:
+            answer.waiting(answer.response)
+        for key, delay_ms, operation, is_kept in result.timers:
+            if not (is_kept and key in active.timers):
+                self._set_timer(active, key, delay_ms, operation)
+
+    def _durable(self, active: _Active[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
+        """The records are durable, or `code` says why not: answer, and go on with what comes after."""
+        if code:
+            code = result.too_large if code in _TOO_LARGE else _TOLD.get(code, code)
+        if not code and result.response is not None:
+            done(result.response)
+        elif code and (result.on_durable is None or result.response is not None):  # which else answers in its own way
+            done(code)
+        if result.on_durable is not None and self._active.get(active.topic_partition.partition) is active:
+            self._carry_out(active, result.on_durable(code, self._clock.time_ms()), _ignore)
+
+    def _set_timer(self, active: _Active[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
+        timer = active.timers.get(key)
+        if timer is not None:
+            timer.cancel()
+        if delay_ms is None:
+            active.timers.pop(key, None)
+            return
+        if self._active.get(active.topic_partition.partition) is not active:
+            return  # unloaded meanwhile
+        if timer is None:
+            timer = active.timers[key] = _ShardTimer(self, active, key)
+        timer.operation = operation
+        self._timer.add(timer, delay_ms)
+
+    # Appending
+
+    def _append(self, active: _Active[S], result: CoordinatorResult, done: Done) -> None:
+        batches = _batches(result.records, self._clock.time_ms(), self._settings.compression, is_atomic=result.is_atomic)
+        left = len(batches)
+        failure = ErrorCode.NONE
+
+        def appended(code: ErrorCode) -> None:
+            nonlocal left, failure
+            left -= 1
+            failure = failure or code
+            if not left:
+                self._durable(active, result, done, failure)
+
+        for records, batch in batches:
+            self._append_batch(active, batch, records if result.is_replayed else (), appended)
+
+    def _append_batch(
+        self,
+        active: _Active[S],
+        batch: memoryview,
+        records: list[CoordinatorRecord] | tuple[()],
+        appended: Callable[[ErrorCode], None],
+    ) -> None:
+        settings, topic_partition = self._settings, active.topic_partition
+        outcome: list[ErrorCode] = []
+        is_over = False  # the call below has returned
+
+        def complete(results: ProduceResults) -> None:
+            code = results[topic_partition].error_code
+            if not is_over:
+                outcome.append(code)
+                return
+            appended(code)
+
+        self._replicas.append_records(
+            settings.timeout_ms,
+            settings.required_acks,
+            {topic_partition: batch},
+            complete,
+            origin=AppendOrigin.COORDINATOR,
+            is_internal_allowed=True,
+        )
+        is_over = True
+        if not outcome or outcome[0] in _APPENDED:  # in the log, but perhaps not durable yet
+            for record in records:
+                active.shard.replay(record)
+            self._note_end(active)
+            active.refusals = 0
+        else:
+            active.refusals += 1
+            if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
+                what, count = topic_partition, active.refusals
+                logger.warning("What was to be written to %s is refused: %s (%d in a row so far)", what, outcome[0].name, count)
+        if outcome:
+            appended(outcome[0])
+
+
+def _batches(
+    records: list[CoordinatorRecord], now_ms: int, compression: CompressionType, *, is_atomic: bool
+) -> list[tuple[list[CoordinatorRecord], memoryview]]:
+    """The records as one batch, or as several of about BATCH_BYTES."""
+    made: list[tuple[list[CoordinatorRecord], memoryview]] = []
+    taken: list[CoordinatorRecord] = []
+    pairs: list[tuple[bytes, bytes | None]] = []
+    size = 0
+    for record in records:
+        key, value = to_bytes(record)
+        taken.append(record)
+        pairs.append((key, value))
+        size += len(key) + len(value or b"")
+        if size >= BATCH_BYTES and not is_atomic:
+            made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+            taken, pairs, size = [], [], 0
+    if pairs:
+        made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+    return made
+
+
+def _ignore(_outcome: object) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,33 @@
+"""What is durable of the groups of KIP-848, to be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.coordinator.consumer.group import ConsumerGroup, partitions_of
+from tests.api.whole import Whole
+
+DURABLE = ("epoch", "group_id", "members", "owners", "regexes", "static_members", "target_epoch", "targets", "topics")
+
+
+def group_of(whole: Whole, group_id: str) -> ConsumerGroup | None:
+    shards = whole.groups.runtime.shards
+    return next((shard.consumer_groups[group_id] for shard in shards if group_id in shard.consumer_groups), None)
+
+
+def state_of(group: ConsumerGroup | None) -> dict[str, Any] | None:
+    if group is None:
+        return None
+    state: dict[str, Any] = {name: getattr(group, name) for name in DURABLE}
+    return state | {name: dict(state[name]) for name in ("members", "owners", "regexes", "static_members", "targets", "topics")}
+
+
+def check_owned_once(group: ConsumerGroup) -> None:
+    """No partition is owned by two members, or by one and still given up by another."""
+    owned = [
+        (partition, member.member_id)
+        for member in group.members.values()
+        for partition in (*partitions_of(member.assigned), *partitions_of(member.pending_revocation))
+    ]
+    assert len({partition for partition, _ in owned}) == len(owned), owned
+    assert dict(owned) == group.owners

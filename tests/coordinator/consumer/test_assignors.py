@@ -1,0 +1,122 @@
+"""Assignors: balanced, sticky, of neighbouring partitions; never to somebody who does not read the topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
+from pybroker.coordinator.consumer.group import Assignment, partitions_of
+
+T, U, V = b"t" * 16, b"u" * 16, b"v" * 16
+
+
+def subscriber(member_id: str, *topic_ids: bytes, target: Assignment | None = None, instance_id: str | None = None) -> Subscriber:
+    return Subscriber(member_id, instance_id, frozenset(topic_ids), target or {})
+
+
+def again(subscribers: list[Subscriber], targets: Mapping[str, Assignment]) -> list[Subscriber]:
+    return [one._replace(target=targets[one.member_id]) for one in subscribers if one.member_id in targets]
+
+
+def sizes(targets: Mapping[str, Assignment]) -> list[int]:
+    return sorted(len([*partitions_of(target)]) for target in targets.values())
+
+
+def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
+    """Partitions that another member has now."""
+    owner = {partition: member_id for member_id, target in before.items() for partition in partitions_of(target)}
+    return sum(owner.get(p, m) != m for m, target in after.items() for p in partitions_of(target))
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS.values())
+def test_nobody_and_nothing(assignor: object) -> None:
+    assert callable(assignor)
+    assert assignor([], {T: 3}) == {}
+    assert assignor([subscriber("a")], {T: 3}) == {"a": {}}
+    assert assignor([subscriber("a", T)], {}) == {"a": {}}
+
+
+def test_range_gives_neighbours() -> None:
+    three = [subscriber("b", T, U), subscriber("a", T, U), subscriber("c", T, U)]
+    assert assign_range(three, {T: 4, U: 4}) == {
+        "a": {T: {0, 1}, U: {0, 1}},  # topics alike meet
+        "b": {T: {2}, U: {2}},
+        "c": {T: {3}, U: {3}},
+    }
+    assert assign_range(three, {T: 2, U: 0}) == {"a": {T: {0}}, "b": {T: {1}}, "c": {}}
+
+
+def test_range_of_different_topics() -> None:
+    some = [subscriber("a", T), subscriber("b", T, U), subscriber("c", U)]
+    assert assign_range(some, {T: 3, U: 2}) == {"a": {T: {0, 1}}, "b": {T: {2}, U: {0}}, "c": {U: {1}}}
+
+
+def test_range_takes_static_members_first_by_their_instance() -> None:
+    some = [subscriber("a", T), subscriber("z", T, instance_id="i1"), subscriber("y", T, instance_id="i2")]
+    assert assign_range(some, {T: 3}) == {"z": {T: {0}}, "y": {T: {1}}, "a": {T: {2}}}
+    restarted = [subscriber("a", T), subscriber("k", T, instance_id="i1"), subscriber("y", T, instance_id="i2")]
+    assert assign_range(restarted, {T: 3})["k"] == {T: {0}}
+
+
+def test_uniform_moves_as_little_as_it_must() -> None:
+    two = [subscriber("a", T, U), subscriber("b", T, U)]
+    counts = {T: 5, U: 4}
+    first = assign_uniform(two, counts)
+    assert sizes(first) == [4, 5]
+    assert assign_uniform(again(two, first), counts) == first
+    third = assign_uniform([*again(two, first), subscriber("c", T, U)], counts)
+    assert (sizes(third), moved(first, third)) == ([3, 3, 3], 3)
+    without = assign_uniform(again([subscriber("a", T, U), subscriber("c", T, U)], third), counts)
+    assert (sizes(without), moved({"a": third["a"], "c": third["c"]}, without)) == ([4, 5], 0)
+    grown = assign_uniform(again(two, first), {T: 8, U: 4})
+    assert (sizes(grown), moved(first, grown)) == ([6, 6], 0)
+    gone = assign_uniform(again(two, first), {T: 5})
+    assert sizes(gone) == [2, 3]
+
+
+def test_uniform_balances_members_that_read_different_topics() -> None:
+    some = [subscriber("a", T, U, V), subscriber("b", T), subscriber("c", U)]
+    targets = assign_uniform(some, {T: 2, U: 2, V: 2})
+    assert targets["a"][V] == {0, 1}, "nobody else reads it"
+    assert sizes(targets) == [2, 2, 2]
+    assert assign_uniform(again(some, targets), {T: 2, U: 2, V: 2}) == targets
+
+
+MEMBERS = st.lists(st.sets(st.sampled_from([T, U, V])), min_size=1, max_size=7)
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
+COUNTS = st.fixed_dictionaries({T: st.integers(0, 9), U: st.integers(0, 9), V: st.integers(0, 9)})
+
+
+@calm
+@given(st.sampled_from(sorted(ASSIGNORS)), MEMBERS, MEMBERS, COUNTS, COUNTS)
+def test_everything_that_somebody_reads_is_given_once(
+    name: str, before: list[set[bytes]], after: list[set[bytes]], counts_before: dict[bytes, int], counts: dict[bytes, int]
+) -> None:
+    first = ASSIGNORS[name]([subscriber(str(n), *topics) for n, topics in enumerate(before)], counts_before)
+    members = [subscriber(str(n), *topics, target=first.get(str(n))) for n, topics in enumerate(after)]
+    targets = ASSIGNORS[name](members, counts)
+    assert targets.keys() == {one.member_id for one in members}
+    for one in members:
+        assert targets[one.member_id].keys() <= one.topic_ids
+        assert all(targets[one.member_id].values()), "a topic without partitions is left out"
+    given_out = Counter(partition for target in targets.values() for partition in partitions_of(target))
+    read = set().union(*after)
+    assert given_out == Counter({(topic, n): 1 for topic, count in counts.items() if topic in read for n in range(count)})
+
+
+@calm
+@given(MEMBERS, COUNTS)
+def test_uniform_cannot_be_better(topics: list[set[bytes]], counts: dict[bytes, int]) -> None:
+    """No partition could go to a member that has at least two fewer; done again it is the same."""
+    members = [subscriber(str(n), *one) for n, one in enumerate(topics)]
+    targets = assign_uniform(members, counts)
+    size = {member_id: len([*partitions_of(target)]) for member_id, target in targets.items()}
+    for member_id, target in targets.items():
+        for topic_id, _ in partitions_of(target):
+            assert all(size[other.member_id] + 1 >= size[member_id] for other in members if topic_id in other.topic_ids)
+    assert assign_uniform(again(members, targets), counts) == targets

@@ -1,0 +1,220 @@
+"""Loading in slices, what is skipped, and what makes a partition fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.runtime import loader
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.shard import GroupShard
+from pybroker.log.results import AppendOrigin
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
+from pybroker.records.batch import BatchView, Record
+from pybroker.records.build import build_batch
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from tests.api.groups import GROUP, broker, commit_request
+from tests.api.whole import NOW_MS, Whole
+
+PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
+
+
+def append(whole: Whole, batch: bytearray) -> None:
+    partition = whole.replicas.partition_or_raise(PARTITION)
+    partition.append_records_to_leader(memoryview(batch), acks=-1, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+
+
+def batch_of(key: bytes, value: bytes | None) -> bytearray:
+    return build_batch([Record(0, NOW_MS, key, value)])
+
+
+async def offset(whole: Whole) -> int:
+    response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
+    assert response.error_code == 0
+    return sum(p.committed_offset for t in response.topics for p in t.partitions)
+
+
+def load_all_in_turn(whole: Whole) -> None:
+    """As the loop does: one slice after the other, until none is left."""
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    while turns:
+        turns.pop()()
+
+
+async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    append(whole, batch_of(b"\x00\x63of a later version", b"\x00\x00"))
+    marker = TransactionMarker(ControlType.COMMIT, coordinator_epoch=0)
+    append(whole, build_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS))
+    whole.serve()
+    assert await offset(whole) == 4
+
+
+OFFSET = to_bytes(offset_record("g", "t", 0, CommittedOffset(5, -1, "", NOW_MS)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00"), (b"\x00\x01", OFFSET[1]),
+     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1])],
+)  # fmt: skip
+async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: bytes, value: bytes | None) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
+    append(whole, batch_of(key, value))
+    whole.serve()
+    response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == 0
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x55
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("at", [8, 10, 16, 61, 80])  # size, size, magic, records
+async def test_damage_costs_the_commits_in_it_and_no_others(tmp_path: Path, caplog: pytest.LogCaptureFixture, at: int) -> None:
+    whole = await broker(tmp_path)
+    log = whole.replicas.partition_or_raise(PARTITION).log
+    positions = []
+    for number in (4, 5, 6):
+        positions.append(log.size)
+        await whole.ask(commit_request(offset=number), 8)
+    lost = log.log_end_offset - 2
+    path = Path(log.segments.active.path)
+    flip(path, positions[1] + at)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 6
+    assert f"the offsets {lost} to {lost} cannot be read" in caplog.text
+    flip(path, positions[2] + at)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4, "back to the commit before the damage"
+
+
+@pytest.mark.parametrize("error", [ImportError("no codec"), ValueError("a bug"), KeyError("a bug")])
+async def test_whatever_fails_a_partition_the_others_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """Partition 0 is loaded first and fails in a way that nobody foresaw."""
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)  # in partition 1
+    await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
+    read = loader._replay_batch
+
+    def replay(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
+        read(shard, batch, skipped)
+        if "h" in shard.offsets:
+            raise error
+
+    monkeypatch.setattr(loader, "_replay_batch", replay)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert whole.groups.runtime.loading_count == 0
+    assert str(error) in caplog.text
+
+
+async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    await whole.ask(commit_request(group_id="h", offset=5), 8)
+
+    def first(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        if "h" in shard.offsets:
+            raise ValueError("a bug")
+        return CoordinatorResult()
+
+    monkeypatch.setattr(whole.groups, "_first_operation", first)
+    load_all_in_turn(whole)
+    assert await offset(whole) == 4
+    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None:
+    """As only compaction or Kafka writes them: names that change within the batch, tombstones among them."""
+    whole = await broker(tmp_path)
+    records = [
+        offset_record(GROUP, "t", 0, CommittedOffset(1, -1, "", NOW_MS)),
+        offset_record(GROUP, "t", 1, CommittedOffset(2, -1, "", NOW_MS)),
+        offset_record("i", "t", 1, CommittedOffset(30, -1, "", NOW_MS)),  # the same partition of the topic of offsets
+        offset_tombstone(GROUP, "t", 1),
+        offset_record(GROUP, "t", 0, CommittedOffset(400, 3, "text", NOW_MS)),
+    ]
+    append(whole, build_batch([Record(at, NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
+    whole.serve()
+    (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
+    assert shard.offsets == {
+        GROUP: {"t": {0: CommittedOffset(400, 3, "text", NOW_MS)}},
+        "i": {"t": {1: CommittedOffset(30, -1, "", NOW_MS)}},
+    }
+    assert shard.groups.keys() == {GROUP, "i"}
+
+
+async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "SLICE_RECORDS", 3)
+    whole = await broker(tmp_path)
+    for number in range(10):
+        await whole.ask(commit_request(offset=number), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    for expected in (3, 6, 9):
+        request: OffsetCommitRequest = commit_request(offset=99)
+        response = await whole.ask(request, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        turns.pop()()
+        shard = whole.groups.runtime._active[1].shard
+        loaded = shard.offset(GROUP, "t", 0)
+        assert loaded is not None
+        assert loaded.offset == expected - 1
+    turns.pop()()
+    assert turns == []
+    assert await offset(whole) == 9
+
+
+async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=1), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    whole.groups.stop()
+    turns.pop()()
+    assert turns == []
+    assert not whole.groups.runtime.partitions()
+
+
+async def test_who_waits_for_the_loading_is_called_when_the_last_partition_is_there(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    called: list[int] = []
+    whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
+    assert called == [0]  # nothing to load: at once
+    await whole.ask(commit_request(offset=4), 8)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups.stop()
+    whole.groups.start()
+    whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
+    assert called == [0]
+    while turns:
+        turns.pop()()
+    assert called == [0, 0]

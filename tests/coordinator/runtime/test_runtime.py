@@ -1,0 +1,310 @@
+"""When records are durable, when they are not, and what a shard's end does, on replicas that answer when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record
+from pybroker.coordinator.runtime.result import Answer, CoordinatorRecord, CoordinatorResult, TimerChange
+from pybroker.coordinator.runtime.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.purgatory.timer import OperationTimer
+from pybroker.records.batch import batches
+from pybroker.records.compression import CompressionType
+from pybroker.replication.fetch_data import PartitionProduceResult
+from tests.api.whole import never
+
+RECORD = group_tombstone("g")
+
+
+@dataclass
+class Shard:
+    seen: list[str] = field(default_factory=list)
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        self.seen.append(record.key.group)
+        return True
+
+
+class Log:
+    log_end_offset = 0
+
+
+class Replicas:
+    """Answers at once with `code`, or, if that is None, when the test calls what is in `waiting`.
+
+    A batch is one offset; each that is answered with success moves the high watermark. Those who wait for that are in `readers`.
+    """
+
+    def __init__(self) -> None:
+        self.code: ErrorCode | None = ErrorCode.NONE
+        self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.readers: list[tuple[int, Callable[[ErrorCode], None]]] = []
+        self.appended: list[bytes] = []
+        self.log, self.durable = Log(), 0
+
+    def partition(self, _topic_partition: TopicPartition) -> Replicas:
+        return self
+
+    def high_watermark(self, _topic_partition: TopicPartition) -> int:
+        return self.durable
+
+    def await_settled(self, timeout_ms: int, acks: int, results: Any, unsettled: Any, on_complete: Any) -> None:
+        ((where, upto),) = unsettled.items()
+        assert (timeout_ms, acks, results.keys()) == (5000, -1, {where})
+        self.readers.append((upto, lambda code: on_complete({where: PartitionProduceResult(code)})))
+
+    def _settle(self) -> None:
+        self.durable += 1
+        due = [answer for upto, answer in self.readers if upto <= self.durable]
+        self.readers = [reader for reader in self.readers if reader[0] > self.durable]
+        for answer in due:
+            answer(ErrorCode.NONE)
+
+    def append_records(self, timeout_ms: int, acks: int, entries: Any, on_complete: Any, **more: Any) -> None:
+        ((where, data),) = entries.items()
+        assert (timeout_ms, acks, more["is_internal_allowed"]) == (5000, -1, True)
+        self.appended.append(bytes(data))
+
+        if self.code in {None, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
+            self.log.log_end_offset += 1
+
+        def answer(code: ErrorCode) -> None:
+            on_complete({where: PartitionProduceResult(code)})
+            if not code:
+                self._settle()
+
+        if self.code is None:
+            self.waiting.append(answer)
+        else:
+            answer(self.code)
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.clock, self.replicas = ManualClock(1000), Replicas()
+        self.timer = OperationTimer(self.clock, never)
+        self.runtime: CoordinatorRuntime[Shard] = CoordinatorRuntime(
+            RuntimeSettings(topic="__consumer_offsets", timeout_ms=5000, required_acks=-1, compression=CompressionType.NONE),
+            clock=self.clock, timer=self.timer, replicas=self.replicas, new_shard=Shard,  # type: ignore[arg-type]  # a model of it
+        )  # fmt: skip
+        self.shard = self.runtime.begin_loading(0)
+        self.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
+        self.outcomes: list[Any] = []
+
+    def write(self, result: CoordinatorResult, partition: int = 0) -> None:
+        self.runtime.write(partition, lambda _shard, _now_ms: result, self.outcomes.append)
+
+    def read(self) -> None:
+        self.runtime.read(0, lambda shard: list(shard.seen), self.outcomes.append)
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_the_response_goes_out_when_the_records_are_durable(setting: Setting) -> None:
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("first", [RECORD]))
+    setting.write(CoordinatorResult("second", [RECORD]))
+    assert setting.outcomes == []
+    assert setting.shard.seen == ["g", "g"], "the next operation sees what is in the log"
+    setting.read()
+    assert setting.outcomes == [], "and nobody is told of it"
+    for answer in setting.replicas.waiting:
+        answer(ErrorCode.NONE)
+    assert setting.outcomes == ["first", "second", ["g", "g"]]
+    setting.read()
+    assert setting.outcomes[-1] == ["g", "g"]
+
+
+def test_an_operation_that_writes_nothing_waits_for_what_it_saw(setting: Setting) -> None:
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("written", [RECORD]))
+    setting.write(CoordinatorResult("seen"))
+    assert setting.outcomes == []
+    setting.replicas.waiting.pop()(ErrorCode.NONE)
+    assert setting.outcomes == ["written", "seen"]
+
+
+def test_a_write_that_took_too_long_still_holds_readers_back(setting: Setting) -> None:
+    """It may become durable, or be lost: nobody is told of it until that is known."""
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("response", [RECORD]))
+    setting.replicas.waiting.pop()(ErrorCode.REQUEST_TIMED_OUT)
+    assert setting.outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    setting.read()
+    setting.read()
+    assert len(setting.outcomes) == 1
+    (_, too_late), (_, in_time) = setting.replicas.readers
+    in_time(ErrorCode.NONE)
+    assert setting.outcomes[1] == ["g"]
+    too_late(ErrorCode.REQUEST_TIMED_OUT)
+    assert setting.outcomes[2] == ErrorCode.NOT_COORDINATOR, "which clients of every age try again"
+
+
+def test_what_was_loaded_may_not_be_durable_either(setting: Setting) -> None:
+    setting.replicas.log.log_end_offset = 3  # found by a recovery
+    setting.runtime.unload(0)
+    setting.runtime.begin_loading(0)
+    setting.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
+    setting.read()
+    assert setting.outcomes == []
+    ((upto, answer),) = setting.replicas.readers
+    assert upto == 3
+    answer(ErrorCode.NONE)
+    assert setting.outcomes == [[]]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUIRED_ACKS),
+    ],
+)
+def test_what_is_not_in_the_log_is_not_in_the_state(setting: Setting, code: ErrorCode, told: ErrorCode) -> None:
+    setting.replicas.code = code
+    setting.write(CoordinatorResult("response", [RECORD]))
+    assert (setting.outcomes, setting.shard.seen) == ([told], [])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(setting: Setting, at_once: bool) -> None:
+    setting.replicas.code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if at_once else None
+    setting.write(CoordinatorResult("response", [RECORD]))
+    for answer in setting.replicas.waiting:
+        answer(ErrorCode.REQUEST_TIMED_OUT)
+    assert (setting.outcomes, setting.shard.seen) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], ["g"])
+
+
+def test_records_that_only_write_down_what_is_there_are_not_replayed(setting: Setting) -> None:
+    setting.write(CoordinatorResult("response", [RECORD], is_replayed=False))
+    assert (setting.outcomes, setting.shard.seen, len(setting.replicas.appended)) == (["response"], [], 1)
+
+
+def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
+    codes: list[ErrorCode] = []
+    parked: list[Any] = []
+
+    def after(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        assert now_ms == 1000
+        codes.append(code)
+        return CoordinatorResult(answers=[Answer(parked.append, "late")])
+
+    for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
+    assert codes == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert parked == ["late", "late"]
+    assert setting.outcomes == [], "the request was parked; its answer is in `answers`"
+
+
+def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        lines = [record.getMessage().partition(": ")[2] for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    for setting.replicas.code in [ErrorCode.KAFKA_STORAGE_ERROR] * 150:
+        setting.write(CoordinatorResult("response", [RECORD]))
+    assert told() == [f"KAFKA_STORAGE_ERROR ({count} in a row so far)" for count in (1, 10, 100)]
+    for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        setting.write(CoordinatorResult("response", [RECORD]))
+    assert told() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
+
+
+def test_large_changes_are_several_batches_if_they_may(setting: Setting) -> None:
+    committed = CommittedOffset(0, -1, "x" * 30_000, 1000)
+    records = [offset_record(f"g{n}", "t", 0, committed) for n in range(50)]
+    setting.replicas.code = None
+    setting.write(CoordinatorResult("response", records, is_atomic=False))
+    assert len(setting.replicas.appended) == 3
+    assert all(len(data) < 2 * BATCH_BYTES for data in setting.replicas.appended)
+    written = [
+        from_bytes(record.key or b"", record.value)
+        for data in setting.replicas.appended
+        for batch in batches(data)
+        for record in batch.records()
+    ]
+    assert written == records
+    for answer in setting.replicas.waiting:
+        assert setting.outcomes == []
+        answer(ErrorCode.NONE)
+    assert setting.outcomes == ["response"]
+    setting.write(CoordinatorResult("whole", records))
+    assert len(setting.replicas.appended) == 4
+
+
+def test_an_operation_may_refuse(setting: Setting) -> None:
+    def refuse(_shard: Shard, _now_ms: int) -> CoordinatorResult:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    setting.runtime.write(0, refuse, setting.outcomes.append)
+    setting.write(CoordinatorResult("response"), partition=1)
+    setting.runtime.begin_loading(1)
+    setting.write(CoordinatorResult("response"), partition=1)
+    setting.runtime.read(1, lambda shard: shard, setting.outcomes.append)
+    assert setting.outcomes == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ]
+
+
+def test_timers(setting: Setting) -> None:
+    rung: list[str] = []
+
+    def ring(what: str) -> Callable[[Shard, int], CoordinatorResult]:
+        def operation(_shard: Shard, _now_ms: int) -> CoordinatorResult:
+            rung.append(what)
+            return CoordinatorResult()
+
+        return operation
+
+    def set_timers(*changes: TimerChange) -> None:
+        setting.write(CoordinatorResult(timers=list(changes)))
+
+    set_timers(TimerChange("a", 10, ring("a")), TimerChange("b", 10, ring("b")), TimerChange("c", 0, ring("at once")))
+    assert rung == ["at once"]
+    setting.clock.advance(9)
+    set_timers(TimerChange("a", 10, ring("a again")), TimerChange("b", None), TimerChange("nothing", None))
+    for _ in range(10):
+        setting.clock.advance(1)
+        setting.timer.advance()
+    assert rung == ["at once", "a again"]
+    set_timers(TimerChange("a", 10, ring("never")))
+    assert setting.runtime.unload(0) is setting.shard
+    setting.clock.advance(20)
+    setting.timer.advance()
+    assert rung == ["at once", "a again"]
+
+
+def test_an_unloaded_shard_changes_nothing_any_more(setting: Setting) -> None:
+    setting.replicas.code = None
+    codes: list[ErrorCode] = []
+
+    def after(code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+        codes.append(code)
+        return CoordinatorResult()
+
+    setting.write(CoordinatorResult("response", [RECORD]))
+    setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
+    setting.runtime.unload(0)
+    setting.runtime.begin_loading(0)
+    for answer in setting.replicas.waiting:
+        answer(ErrorCode.NONE)
+    assert setting.outcomes == ["response"], "its records are durable"
+    assert codes == [], "its state is gone"
