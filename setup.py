@@ -1,22 +1,17 @@
 """The optional native extensions; without a compiler the install goes on and the pure Python twins are used."""
 
+from pathlib import Path
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = (
-    "metrics._native",
-    "protocol._native",
-    "records._native",
-    "records._columns",
-    "replication._append",
-    "replication._native",
-)
+SOURCES = sorted(Path("pybroker").glob("**/*.pyx"))  # from the folder of this file, where a build runs
 
 setup(
     ext_modules=cythonize(
         [
-            Extension(f"pybroker.{name}", [f"pybroker/{name.replace('.', '/')}.pyx"], optional=True, extra_compile_args=["-O3"])
-            for name in MODULES
+            Extension(".".join(path.with_suffix("").parts), [str(path)], optional=True, extra_compile_args=["-O3"])
+            for path in SOURCES
         ],
         language_level=3,
     )

@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 def main(asked: list[str]) -> int:
     """Build, then run the tests that are asked for, or those that run native code. Returns pytest's code."""
     build()
-    where = "import pybroker.records._native as m; print(m.__file__)"
+    where = "import pybroker.records._kernels_native as m; print(m.__file__)"
     loaded = subprocess.run(
         [sys.executable, "-c", where], cwd=PLACE, env=environment(), capture_output=True, text=True, check=True
     )

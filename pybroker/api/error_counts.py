@@ -19,7 +19,7 @@ from pybroker.protocol.schema import schema_of
 _Reader = Callable[[Any], Sequence[int]]
 
 NEVER, ALWAYS, IF_SET_OR_ALONE = range(3)
-"""When the code of a message itself counts; the numbers are those of `protocol/_native.pyx`."""
+"""When the code of a message itself counts; the numbers are those of `protocol/_codec_native.pyx`."""
 
 
 def error_codes(response: Any) -> Sequence[int]:
@@ -77,7 +77,7 @@ def _declared(cls: type) -> Places:
 
 def native_reader(places: Places) -> _Reader:
     """What reads the codes, in C."""
-    from pybroker.protocol._native import Codes  # noqa: PLC0415  (where it was built)
+    from pybroker.protocol._codec_native import Codes  # noqa: PLC0415  (where it was built)
 
     def codes(of: Places) -> Codes:
         return Codes(of.cls, of.own, [(name, codes(one)) for name, one in of.inner])

@@ -6,7 +6,7 @@ is exact to its power of two and interpolated within it.
 
 from __future__ import annotations
 
-from pybroker.metrics.kernels import Counts
+from pybroker.metrics.counts import Counts
 
 
 class Histogram(Counts):

@@ -8,8 +8,8 @@ Source: RequestChannel.RequestMetrics.
 
 from __future__ import annotations
 
+from pybroker.metrics.counts import observe_request
 from pybroker.metrics.histogram import Histogram
-from pybroker.metrics.kernels import observe_request
 
 
 class RequestMetrics:

@@ -22,7 +22,7 @@ from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
 
 if IS_NATIVE:
-    from pybroker.protocol import _native
+    from pybroker.protocol import _codec_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     Raises DecodeError.
     """
     if IS_NATIVE:
-        usual = _native.usual_request_header(frame, _LAYOUTS, RequestHeader)
+        usual = _codec_native.usual_request_header(frame, _LAYOUTS, RequestHeader)
         if usual is not None:
             return usual
     try:

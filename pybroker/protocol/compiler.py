@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.parts import Part
     from pybroker.protocol.schema import Schema
 
-IS_NATIVE: Final = native.is_wanted() and find_spec("pybroker.protocol._native") is not None
+IS_NATIVE: Final = native.is_wanted() and find_spec("pybroker.protocol._codec_native") is not None
 
 
 def compile_decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
@@ -25,7 +25,7 @@ def compile_decoder(schema: Schema, version: int) -> Callable[[memoryview, int],
         from pybroker.protocol.plan import make_plan  # noqa: PLC0415  (one of the two is needed)
 
         return make_plan(schema, version).decode
-    from pybroker.protocol.generated import generate_decoder  # noqa: PLC0415
+    from pybroker.protocol._codec_python import generate_decoder  # noqa: PLC0415
 
     return generate_decoder(schema, version)
 
@@ -39,6 +39,6 @@ def compile_encoder(schema: Schema, version: int) -> Callable[[object, bytes | N
         from pybroker.protocol.plan import make_plan  # noqa: PLC0415  (one of the two is needed)
 
         return make_plan(schema, version).encode
-    from pybroker.protocol.generated import generate_encoder  # noqa: PLC0415
+    from pybroker.protocol._codec_python import generate_encoder  # noqa: PLC0415
 
     return generate_encoder(schema, version)

@@ -1,6 +1,6 @@
 """Describes a message in one version to the native codec, which walks its fields in C.
 
-This is to `_native.Plan` what `decoder_source` and `encoder_source` are to the interpreter, and says the same in a table.
+This is to `_codec_native.Plan` what `decoder_source` and `encoder_source` are to the interpreter, and says the same in a table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pybroker.protocol.schema import Struct, schema_of
 from pybroker.protocol.source import Source
 
 if TYPE_CHECKING:
-    from pybroker.protocol._native import Plan
+    from pybroker.protocol._codec_native import Plan
     from pybroker.protocol.schema import Field, Schema
 
 _NUMBER, _TEXT, _BYTES, _RECORDS, _STRUCT, _ARRAY = range(6)
@@ -20,7 +20,7 @@ _IS_SET, _IS_SET_OR_NULL, _IS_NOT_NULL, _IS_OTHER_BOOL, _IS_OTHER = range(5)
 
 
 class Step(NamedTuple):
-    """One field; the kinds are those of `_native.pyx`.
+    """One field; the kinds are those of `_codec_native.pyx`.
 
     Attributes:
         element: the kind of an array's elements.
@@ -54,7 +54,7 @@ class _Builder(Source):
 
     def plan(self, schema: Schema, *, is_exact: bool = False) -> Plan:
         """What a class is in this version."""
-        from pybroker.protocol._native import Plan  # noqa: PLC0415  (only who has it comes here)
+        from pybroker.protocol._codec_native import Plan  # noqa: PLC0415  (only who has it comes here)
 
         found = self._plans.get(schema.cls)
         if found is None:

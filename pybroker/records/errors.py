@@ -77,7 +77,7 @@ RECORD_FAULTS = (
     "a message's checksum is wrong",
     "the records are larger than 2 GB",
 )
-"""What `_native` and `_pure` find; they raise the text at the same index for the same bytes."""
+"""What `_kernels_native` and `_kernels_python` find; they raise the text at the same index for the same bytes."""
 
 CHECKSUM_FAULTS = frozenset({9, 13})  # damage on the way, not a client that errs
 

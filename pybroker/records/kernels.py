@@ -1,7 +1,7 @@
 """The functions that touch every record, native if they were built, else their pure twins.
 
 `PYBROKER_PURE=1` in the environment forces the twins. Call them through this module (`kernels.scan_records(...)`), so that
-the tests can run everything on both. Their contract is in `_native.pyi`.
+the tests can run everything on both. Their contract is in `_kernels_native.pyi`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.native import extension
-from pybroker.records import _pure
+from pybroker.records import _kernels_python
 
 __all__ = [
     "IS_NATIVE",
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pybroker.records import _native as _kernels
+    from pybroker.records import _kernels_native as _kernels
 else:
-    _kernels = extension("pybroker.records._native") or _pure
+    _kernels = extension("pybroker.records._kernels_native") or _kernels_python
 
-IS_NATIVE = _kernels is not _pure
+IS_NATIVE = _kernels is not _kernels_python
 
 accept_batch = _kernels.accept_batch
 crc32 = _kernels.crc32

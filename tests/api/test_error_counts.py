@@ -37,7 +37,7 @@ def test_produce_counts_partitions() -> None:
     assert list(error_codes(ProduceResponse())) == []
 
 
-@pytest.mark.skipif(find_spec("pybroker.protocol._native") is None, reason="the extension was not built")
+@pytest.mark.skipif(find_spec("pybroker.protocol._codec_native") is None, reason="the extension was not built")
 @pytest.mark.parametrize("cls", RESPONSES)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
@@ -48,7 +48,7 @@ def test_both_readers_find_the_same(cls: type[Any], data: st.DataObject) -> None
     assert sorted(native_reader(places)(message)) == sorted(pure_reader(places)(message))
 
 
-@pytest.mark.skipif(find_spec("pybroker.protocol._native") is None, reason="the extension was not built")
+@pytest.mark.skipif(find_spec("pybroker.protocol._codec_native") is None, reason="the extension was not built")
 def test_another_class_is_refused() -> None:
     with pytest.raises(TypeError, match="FetchResponse in place of ProduceResponse"):
         native_reader(places_of(ProduceResponse))(FetchResponse())

@@ -21,14 +21,14 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.model import TopicId, TopicPartition
 from pybroker.native import extension
+from pybroker.protocol._codec_python import generate_decoder, generate_encoder
 from pybroker.protocol.codec import DecodeError, decode_request_header, request_class
 from pybroker.protocol.error_codes import KafkaError
-from pybroker.protocol.generated import generate_decoder, generate_encoder
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
-from pybroker.records import _columns_pure, _pure, legacy
+from pybroker.records import _columns_python, _kernels_python, legacy
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -44,9 +44,9 @@ CLASSES: Final = [
     for cls in message_classes(key)
     for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
 ]
-_native: Any = extension("pybroker.records._native")
-_columns: Any = extension("pybroker.records._columns")
-_protocol: Any = extension("pybroker.protocol._native")
+_kernels_native: Any = extension("pybroker.records._kernels_native")
+_columns_native: Any = extension("pybroker.records._columns_native")
+_protocol: Any = extension("pybroker.protocol._codec_native")
 _coders: dict[int, tuple[list[Any], list[Any]]] = {}
 
 
@@ -155,7 +155,7 @@ def record_batches(data: bytes) -> None:
 
 def _accepted(sent: bytearray, choices: int) -> None:
     found = []
-    for module in filter(None, (_native, _pure)):
+    for module in filter(None, (_kernels_native, _kernels_python)):
         copy = bytearray(sent)
         found.append((module.accept_batch(copy, choices, 1, NOW_MS, 1 << 20, 1 << 60, 1 << 60, bool(choices & 2)), copy))
     if len(found) > 1 and found[0] != found[1]:
@@ -179,14 +179,14 @@ def _kernels(sent: bytes, number: int) -> None:
 
 
 def _twins(name: str, *arguments: object) -> None:
-    found = [_result(getattr(module, name), *arguments) for module in (_native, _pure) if module is not None]
+    found = [_result(getattr(module, name), *arguments) for module in (_kernels_native, _kernels_python) if module is not None]
     if len(found) > 1 and found[0] != found[1]:
         raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
 
 
 def _column_twins(name: str, *arguments: object) -> None:
     found = []
-    for module in filter(None, (_columns, _columns_pure)):
+    for module in filter(None, (_columns_native, _columns_python)):
         builder = module.ColumnBuilder(15)
         done = _result(getattr(builder, name), *arguments)
         found.append((done, None if isinstance(done, str) else _plain(builder.take())))

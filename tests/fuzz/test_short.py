@@ -26,11 +26,11 @@ def test_nothing_but_what_is_meant(target: str) -> None:
 
 
 def test_twins_that_disagree_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pybroker.records import _pure  # noqa: PLC0415
+    from pybroker.records import _kernels_python  # noqa: PLC0415
     from tests.fuzz import targets  # noqa: PLC0415
 
-    if targets._native is None:
+    if targets._kernels_native is None:
         pytest.skip("there is only one of each")
-    monkeypatch.setattr(_pure, "retain_records", lambda *_: (b"", 0, 0, 0))
+    monkeypatch.setattr(_kernels_python, "retain_records", lambda *_: (b"", 0, 0, 0))
     with pytest.raises(FoundError, match="retain_records"):
         record_batches(seeds("batches")[0])

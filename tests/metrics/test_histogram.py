@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pybroker.metrics.histogram import Histogram
 
-TWINS = ["_native", "_pure"] if find_spec("pybroker.metrics._native") is not None else ["_pure"]
+TWINS = ["_counts_native", "_counts_python"] if find_spec("pybroker.metrics._counts_native") is not None else ["_counts_python"]
 
 
 @pytest.mark.parametrize("twin", TWINS)

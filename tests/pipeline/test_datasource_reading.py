@@ -14,7 +14,7 @@ from pybroker.log import checkpoint
 from pybroker.model import TopicPartition
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.errors import PipelineError
-from pybroker.records import _columns_pure, legacy
+from pybroker.records import _columns_python, legacy
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.columns import KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
@@ -24,7 +24,7 @@ from tests.pipeline.directories import START_MS, TP, DataDirectory, lay_down, pa
 SEGMENTS = {"segment_bytes": 2000, "index_interval_bytes": 200}
 
 
-@pytest.fixture(params=[ColumnBuilder, _columns_pure.ColumnBuilder], ids=["chosen", "pure"])
+@pytest.fixture(params=[ColumnBuilder, _columns_python.ColumnBuilder], ids=["chosen", "pure"])
 def _builder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.pipeline.datasource.reading.ColumnBuilder", request.param)
 

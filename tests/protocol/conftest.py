@@ -11,7 +11,7 @@ from pybroker.protocol import compiler
 from pybroker.protocol.schema import schema_of
 from tests.protocol.samples import CLASSES
 
-CODECS = ["native", "generated"] if find_spec("pybroker.protocol._native") is not None else ["generated"]
+CODECS = ["native", "generated"] if find_spec("pybroker.protocol._codec_native") is not None else ["generated"]
 
 
 @pytest.fixture(scope="module", autouse=True, params=CODECS)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.protocol.generated import generate_decoder, generate_encoder
+from pybroker.protocol._codec_python import generate_decoder, generate_encoder
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
 from pybroker.protocol.messages.metadata import MetadataResponse
 from pybroker.protocol.parts import SendPart, parts_bytes
@@ -22,7 +22,7 @@ from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
 from tests.protocol.samples import VERSIONED, full, messages, name_of
 
-pytest.importorskip("pybroker.protocol._native", exc_type=ImportError)
+pytest.importorskip("pybroker.protocol._codec_native", exc_type=ImportError)
 
 every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
 EDGES = [

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import strategies as st
 
-from pybroker.records import _pure, kernels
+from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import Record
 from pybroker.records.errors import CorruptRecordError
 
@@ -39,11 +39,11 @@ __all__ = [
 
 
 try:
-    from pybroker.records import _native
+    from pybroker.records import _kernels_native
 except ImportError:
-    BOTH = [pytest.param(_pure, id="pure")]
+    BOTH = [pytest.param(_kernels_python, id="pure")]
 else:
-    BOTH = [pytest.param(_native, id="native"), pytest.param(_pure, id="pure")]
+    BOTH = [pytest.param(_kernels_native, id="native"), pytest.param(_kernels_python, id="pure")]
 
 NAMES = ("accept_batch", "crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
 BASE_MS = 1_700_000_000_000

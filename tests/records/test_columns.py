@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker import native
-from pybroker.records import _columns_pure, columns, legacy
+from pybroker.records import _columns_python, columns, legacy
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
@@ -23,11 +23,11 @@ from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from tests.records.samples import BASE_MS, kafka_default, kafka_legacy, record_lists, some_records, without_headers
 
 try:
-    from pybroker.records import _columns
+    from pybroker.records import _columns_native
 except ImportError:
-    BOTH = [pytest.param(_columns_pure, id="pure")]
+    BOTH = [pytest.param(_columns_python, id="pure")]
 else:
-    BOTH = [pytest.param(_columns, id="native"), pytest.param(_columns_pure, id="pure")]
+    BOTH = [pytest.param(_columns_native, id="native"), pytest.param(_columns_python, id="pure")]
 
 needs_both = pytest.mark.skipif(len(BOTH) < 2, reason="the extension was not built")
 ALL = OFFSET | TIMESTAMP | KEY | VALUE | HEADERS
@@ -278,14 +278,14 @@ def test_twins_agree_on_damaged_sections(
     for position, byte in damage:
         section[position % len(section)] = byte
     arguments = (bytes(section[: len(section) - cut]), len(records) + count, *base, False, 0, *EVERY)
-    assert of_section(_columns, wanted, *arguments) == of_section(_columns_pure, wanted, *arguments)
+    assert of_section(_columns_native, wanted, *arguments) == of_section(_columns_python, wanted, *arguments)
 
 
 @needs_both
 @given(section=st.binary(max_size=60), count=st.integers(0, 4))
 def test_twins_agree_on_any_bytes(section: bytes, count: int) -> None:
     arguments = (section, count, 5, 5, False, 0, *EVERY)
-    assert of_section(_columns, ALL, *arguments) == of_section(_columns_pure, ALL, *arguments)
+    assert of_section(_columns_native, ALL, *arguments) == of_section(_columns_python, ALL, *arguments)
 
 
 @needs_both
@@ -303,7 +303,7 @@ def test_twins_agree_on_damaged_messages(
     for position, byte in damage:
         data[position % len(data)] = byte
     arguments = (bytes(data[: len(data) - cut]), 0, wrapper, False, 0, *EVERY)
-    assert of_messages(_columns, *arguments) == of_messages(_columns_pure, *arguments)
+    assert of_messages(_columns_native, *arguments) == of_messages(_columns_python, *arguments)
 
 
 @pytest.mark.parametrize("module", BOTH)

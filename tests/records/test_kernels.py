@@ -16,14 +16,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.records import _pure, kernels
+from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from tests.records.samples import BASE_MS, BOTH, record_lists, some_records
 
-_native = pytest.importorskip("pybroker.records._native") if len(BOTH) == 2 else None
-needs_both = pytest.mark.skipif(_native is None, reason="the extension was not built")
+_kernels_native = pytest.importorskip("pybroker.records._kernels_native") if len(BOTH) == 2 else None
+needs_both = pytest.mark.skipif(_kernels_native is None, reason="the extension was not built")
 EVERY = -(1 << 63)
 
 
@@ -52,14 +52,14 @@ def test_the_checksum_is_zlibs(module: ModuleType, data: bytes) -> None:
 @needs_both
 @pytest.mark.parametrize("use_clmul", [False, True])
 def test_the_native_checksum_is_zlibs_at_every_length(use_clmul: bool) -> None:
-    assert _native is not None
+    assert _kernels_native is not None
     data = random.randbytes(5000)
-    _native._use_clmul(use_clmul)
+    _kernels_native._use_clmul(use_clmul)
     try:
         for size in [*range(700), 4096, 5000]:
-            assert _native.crc32(memoryview(data)[:size]) == zlib.crc32(data[:size])
+            assert _kernels_native.crc32(memoryview(data)[:size]) == zlib.crc32(data[:size])
     finally:
-        _native._use_clmul(True)
+        _kernels_native._use_clmul(True)
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -157,7 +157,7 @@ def test_every_truncation_and_every_wrong_count_is_refused(
 def test_both_do_the_same_with_damaged_records(
     records: list[Record], changes: list[tuple[int, int]], count: int, base_timestamp: int, base_offset: int
 ) -> None:
-    assert _native is not None
+    assert _kernels_native is not None
     section = bytearray(section_of(records)[0])
     for at, byte in changes:
         section[at % len(section)] = byte
@@ -167,7 +167,9 @@ def test_both_do_the_same_with_damaged_records(
         ("down_convert_records", (count, base_offset, base_timestamp, False, 0, 1, EVERY, False)),
         ("down_convert_records", (count, base_offset, base_timestamp, True, 5, 0, EVERY, True)),
     ):
-        assert outcome(getattr(_native, function), section, *arguments) == outcome(getattr(_pure, function), section, *arguments)
+        assert outcome(getattr(_kernels_native, function), section, *arguments) == outcome(
+            getattr(_kernels_python, function), section, *arguments
+        )
 
 
 @needs_both
@@ -180,21 +182,25 @@ def test_both_do_the_same_with_damaged_records(
 def test_both_do_the_same_with_damaged_messages(
     records: list[Record], magic: int, changes: list[tuple[int, int]], expected_magic: int
 ) -> None:
-    assert _native is not None
+    assert _kernels_native is not None
     messages = bytearray(build_message_set(records[:1], magic=magic))
     for at, byte in changes:
         messages[8 + at % (len(messages) - 8)] = byte
     messages[12:16] = zlib.crc32(messages[16:]).to_bytes(4, "big")
     for arguments in ((messages, expected_magic, False, 0), (messages * 2, magic, True, 3)):
-        assert outcome(_native.up_convert_messages, *arguments) == outcome(_pure.up_convert_messages, *arguments)
+        assert outcome(_kernels_native.up_convert_messages, *arguments) == outcome(
+            _kernels_python.up_convert_messages, *arguments
+        )
 
 
 @needs_both
 @given(data=st.binary(max_size=80), count=st.integers(0, 5))
 def test_both_do_the_same_with_noise(data: bytes, count: int) -> None:
-    assert _native is not None
-    assert outcome(_native.scan_records, data, count, 0) == outcome(_pure.scan_records, data, count, 0)
-    assert outcome(_native.up_convert_messages, data, 1, False, 0) == outcome(_pure.up_convert_messages, data, 1, False, 0)
+    assert _kernels_native is not None
+    assert outcome(_kernels_native.scan_records, data, count, 0) == outcome(_kernels_python.scan_records, data, count, 0)
+    assert outcome(_kernels_native.up_convert_messages, data, 1, False, 0) == outcome(
+        _kernels_python.up_convert_messages, data, 1, False, 0
+    )
 
 
 ACCEPT_ALL = (BASE_MS, 1 << 20, (1 << 63) - 1, (1 << 63) - 1, False)
@@ -234,16 +240,16 @@ def test_the_limits_of_what_is_accepted(module: ModuleType) -> None:
 @needs_both
 @pytest.mark.parametrize("use_instruction", [False, True])
 def test_batches_of_every_size_are_accepted(use_instruction: bool) -> None:
-    assert _native is not None
-    _native._use_crc32c(use_instruction)
+    assert _kernels_native is not None
+    _kernels_native._use_crc32c(use_instruction)
     try:
         for size in [*range(300), 1900, 2000, 2048, 4000, 300_000]:
             data = build_batch([Record(0, BASE_MS, None, random.randbytes(size))])
-            assert _native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1)
+            assert _kernels_native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1)
             data[-1] ^= 1
-            assert _native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None
+            assert _kernels_native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None
     finally:
-        _native._use_crc32c(True)
+        _kernels_native._use_crc32c(True)
 
 
 @needs_both
@@ -263,7 +269,7 @@ def test_both_accept_the_same_batches(
     is_sound: bool,
     limits: tuple[int, int, int, int, bool],
 ) -> None:
-    assert _native is not None
+    assert _kernels_native is not None
     data = build_batch([record._replace(offset=record.offset - records[0].offset) for record in records])
     data = data[:cut] if cut < 0 else data + bytes(cut)
     for at, byte in changes:
@@ -272,7 +278,7 @@ def test_both_accept_the_same_batches(
         data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
     for arguments in (limits, ACCEPT_ALL):
         native, pure = bytearray(data), bytearray(data)
-        assert _native.accept_batch(native, 3, 4, *arguments) == _pure.accept_batch(pure, 3, 4, *arguments)
+        assert _kernels_native.accept_batch(native, 3, 4, *arguments) == _kernels_python.accept_batch(pure, 3, 4, *arguments)
         assert native == pure
 
 
@@ -296,4 +302,4 @@ def test_the_environment_chooses_the_pure_twins() -> None:
     environment = {**os.environ, "PYBROKER_PURE": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
-    assert (_native is not None) is kernels.IS_NATIVE or os.environ.get("PYBROKER_PURE") == "1"
+    assert (_kernels_native is not None) is kernels.IS_NATIVE or os.environ.get("PYBROKER_PURE") == "1"

@@ -1,4 +1,4 @@
-"""Records into the buffers of Arrow columns, without an object for each; `_columns_pure` has the same class."""
+"""Records into the buffers of Arrow columns, without an object for each; `_columns_python` has the same class."""
 
 _Buffer = bytes | bytearray | memoryview
 _Binary = tuple[_Buffer | None, _Buffer, _Buffer, int]

@@ -1,4 +1,4 @@
-"""The pure Python twins of `_native`: the same functions, results and errors, for installs without a compiler.
+"""The pure Python twins of `_kernels_native`: the same functions, results and errors, for installs without a compiler.
 
 They go over bytes one record at a time, varints inline while they fit one byte: about 1 us per record.
 """
@@ -136,7 +136,7 @@ def _whole(section: bytes | bytearray | memoryview) -> bytes:
 
 
 def scan_records(section: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> tuple[int, int, int, bool]:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     section = _whole(section)
     position = keyless = 0
     max_timestamp, min_timestamp, is_sequential = -1, _INT64_MAX, True
@@ -163,7 +163,7 @@ def accept_batch(  # noqa: PLR0917
     after_max_ms: int,
     is_compacted: bool,
 ) -> tuple[int, int, int, int, int] | None:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
         return None
@@ -208,7 +208,7 @@ def accept_batch(  # noqa: PLR0917
 def down_converted_size(
     section: bytes | bytearray | memoryview, record_count: int, base_offset: int, to_magic: int, first_offset: int
 ) -> int:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     section = _whole(section)
     position = size = 0
     overhead = 34 if to_magic else 26
@@ -232,7 +232,7 @@ def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a 
     first_offset: int,
     is_relative: bool,
 ) -> tuple[bytes, int, int, int]:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     section = _whole(section)
     parts: list[bytes] = []
     position = kept = first_kept = 0
@@ -267,7 +267,7 @@ def up_convert_messages(
     is_log_append_time: bool,
     log_append_time: int,
 ) -> tuple[bytes, int, int, int, int, int]:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     messages = _whole(messages)
     out = bytearray()
     position = count = keyless = base_timestamp = 0
@@ -341,7 +341,7 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
 def note_keys(
     section: bytes | bytearray | memoryview, record_count: int, base_offset: int, offsets: dict[bytes, int]
 ) -> tuple[int, int]:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     section = _whole(section)
     position = key_bytes = 0
     before = len(offsets)
@@ -367,7 +367,7 @@ def retain_records(  # noqa: PLR0917
     latest_offset: int,
     keeps_tombstones: bool,
 ) -> tuple[bytes, int, int, int]:
-    """See the stub of `_native`."""
+    """See the stub of `_kernels_native`."""
     section = _whole(section)
     kept = bytearray()
     position = count = tombstones = 0

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Typed twins of `_pure`. Every read is checked against the end of its record, every write against the end of its output.
+"""Typed twins of `_kernels_python`. Every read is checked against the end of its record, every write against the end of its output.
 
-Bounds are checked by hand: what comes in may be hostile. Results and kinds of errors are those of `_pure`.
+Bounds are checked by hand: what comes in may be hostile. Results and kinds of errors are those of `_kernels_python`.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

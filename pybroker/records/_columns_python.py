@@ -1,4 +1,4 @@
-"""The pure Python twin of `_columns`: the same class, results and errors, for installs without a compiler."""
+"""The pure Python twin of `_columns_native`: the same class, results and errors, for installs without a compiler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 from array import array
 from typing import Final
 
-from pybroker.records._pure import (
+from pybroker.records._kernels_python import (
     _BYTES_LEFT,
     _CHECKSUM,
     _HEADER_COUNT,
@@ -84,7 +84,7 @@ def _value(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 class ColumnBuilder:
-    """See the stub of `_columns`."""
+    """See the stub of `_columns_native`."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -99,7 +99,7 @@ class ColumnBuilder:
 
     @property
     def data_bytes(self) -> int:
-        """See the stub of `_columns`."""
+        """See the stub of `_columns_native`."""
         return sum(len(column.data) for column in (self._keys, self._values, self._header_keys, self._header_values))
 
     def append_section(  # noqa: PLR0917  (as the native twin)
@@ -113,7 +113,7 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> int:
-        """See the stub of `_columns`."""
+        """See the stub of `_columns_native`."""
         section = _whole(section)
         before, position = self.rows, 0
         timestamp = log_append_time
@@ -182,7 +182,7 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> tuple[int, int]:
-        """See the stub of `_columns`."""
+        """See the stub of `_columns_native`."""
         messages = _whole(messages)
         before, kind = self.rows, (-1, -1)
         shift = _shift(messages, position, wrapper_offset) if wrapper_offset > 0 else 0
@@ -232,7 +232,7 @@ class ColumnBuilder:
         return timestamp
 
     def append_run(self, count: int, first_offset: int, timestamp: int) -> None:
-        """See the stub of `_columns`."""
+        """See the stub of `_columns_native`."""
         if self._wanted & (_KEY | _VALUE | _HEADERS):
             raise ValueError("the headers of batches have no keys and values")
         for offset in range(first_offset, first_offset + count):
@@ -248,7 +248,7 @@ class ColumnBuilder:
         _Binary | None,
         tuple[_Buffer, _Binary, _Binary] | None,
     ]:
-        """See the stub of `_columns`."""
+        """See the stub of `_columns_native`."""
         wanted = self._wanted
         result = (
             self.rows,

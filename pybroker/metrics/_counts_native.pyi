@@ -1,4 +1,4 @@
-"""Counts of durations in ns; `_pure` has the same. One thread writes, others may read."""
+"""Counts of durations in ns; `_counts_python` has the same. One thread writes, others may read."""
 
 class Counts:
     """How many durations there were of each bit length, 0 to 63, and their sum."""

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Counts of durations in C; `_pure` has the same, and the tests run on both."""
+"""Counts of durations in C; `_counts_python` has the same, and the tests run on both."""
 
 from libc.stdint cimport int64_t, uint64_t
 

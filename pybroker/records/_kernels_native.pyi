@@ -1,4 +1,4 @@
-"""The kernels over raw records; `_pure` has the same functions. All raise what `record_fault` makes.
+"""The kernels over raw records; `_kernels_python` has the same functions. All raise what `record_fault` makes.
 
 A section is the uncompressed records of a magic 2 batch, a message set the uncompressed messages of a produce request or
 wrapper. Buffers are borrowed until return. The GIL is released only above 256 kB: a waiting thread would keep it for

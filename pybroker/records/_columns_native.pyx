@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Records into columns, natively; `_columns_pure` has the same class. Every read is checked against the end of its record."""
+"""Records into columns, natively; `_columns_python` has the same class. Every read is checked against the end of its record."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer

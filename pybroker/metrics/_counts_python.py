@@ -1,4 +1,4 @@
-"""Counts of durations in Python. Their contract is in `_native.pyi`."""
+"""Counts of durations in Python. Their contract is in `_counts_native.pyi`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BUCKETS: Final = 64  # bit lengths 0 to 63
 
 
 class Counts:
-    """See `_native.pyi`."""
+    """See `_counts_native.pyi`."""
 
     __slots__ = ("_buckets", "_sum")
 
@@ -18,16 +18,16 @@ class Counts:
 
     @property
     def buckets(self) -> list[int]:
-        """See `_native.pyi`."""
+        """See `_counts_native.pyi`."""
         return self._buckets.copy()
 
     @property
     def sum(self) -> int:
-        """See `_native.pyi`."""
+        """See `_counts_native.pyi`."""
         return self._sum
 
     def observe(self, duration_ns: int) -> None:
-        """See `_native.pyi`."""
+        """See `_counts_native.pyi`."""
         self._buckets[duration_ns.bit_length()] += 1
         self._sum += duration_ns
 
@@ -43,7 +43,7 @@ def observe_request(  # noqa: PLR0917  (a call by position is a third of a call 
     remote_ns: int,
     send_ns: int,
 ) -> None:
-    """See `_native.pyi`."""
+    """See `_counts_native.pyi`."""
     queue.observe(queue_ns)
     local.observe(local_ns)
     remote.observe(remote_ns)
