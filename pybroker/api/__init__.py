@@ -1,1 +1,15 @@
-"""The request handlers: one module per API key, and the dispatch around them."""
+"""The front of the broker: takes a decoded request to the handler of its API and the handler's response back to the connection.
+
+handlers/            one module per API; the listing of the folder is the list of what the broker serves
+configs/             what the handlers of configurations share: resources, described settings, loggers
+registry             the APIs with their versions, handlers and messages
+dispatch             request in, response out: decodes, calls the handler, turns errors into responses, counts
+context              what a handler gets beside the request
+deferred             responses that wait for an operation in a purgatory
+error_response       the response that carries one error in the form of any API
+error_counts         which fields of a response are error codes, for the metrics
+answer_memo          responses to Metadata, kept as encoded for as long as the metadata stays the same
+metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
+fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
+document             writes docs/apis.md from the texts of the handlers
+"""

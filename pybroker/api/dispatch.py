@@ -18,10 +18,10 @@ from collections import Counter
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api import api_versions
 from pybroker.api.answer_memo import AnswerMemo, Remembered, question
 from pybroker.api.context import RequestContext
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
+from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey

@@ -86,7 +86,7 @@ _SERVED: Final = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
-"""The handler of each is `handle` in the module of this package with the key's name, such as `list_offsets`."""
+"""The handler of each is `handle` in the module of `handlers` with the key's name, such as `list_offsets`."""
 
 APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(key), *message_versions(key)) for key in _SERVED})
 
@@ -94,7 +94,7 @@ APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(
 def load_api(key: int) -> Api:
     """What serves an API, imported if this is the first time. Raises KeyError for a key that is not served."""
     served = APIS[key]
-    handle: Handler = import_module(f"pybroker.api.{served.key.name.lower()}").handle
+    handle: Handler = import_module(f"pybroker.api.handlers.{served.key.name.lower()}").handle
     response = response_class(key)
     return Api(
         served.key, served.name, served.lowest, served.highest, request_class(key), response, handle, error_reader(response)

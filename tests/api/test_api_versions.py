@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
+
 import pytest
 
-from pybroker.api import api_versions
+from pybroker.api import handlers
+from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -35,6 +38,11 @@ async def test_the_list_is_the_registry(version: int) -> None:
     assert response.finalized_features_epoch == (cluster.controller.image.revision if version >= 3 else -1)
     noted = (context.connection.client_software_name, context.connection.client_software_version)
     assert noted == (("apache-kafka-java", "3.9.2") if version >= 3 else ("", ""))
+
+
+def test_the_folder_of_the_handlers_lists_what_is_served() -> None:
+    modules = {module.name.upper() for module in pkgutil.iter_modules(handlers.__path__)}
+    assert modules == {api.key.name for api in APIS.values()}
 
 
 @pytest.mark.parametrize("version", range(3, VERSIONS.stop))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import api_versions, consumer_group_describe, consumer_group_heartbeat
-from pybroker.api.describe_groups import GROUP_OPERATIONS
+from pybroker.api.handlers import api_versions, consumer_group_describe, consumer_group_heartbeat
+from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest

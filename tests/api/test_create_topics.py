@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.api import create_topics
+from pybroker.api.handlers import create_topics
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.codec import message_versions

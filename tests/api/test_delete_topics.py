@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.api import delete_topics
+from pybroker.api.handlers import delete_topics
 from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode

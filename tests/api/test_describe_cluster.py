@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.api import describe_cluster
+from pybroker.api.handlers import describe_cluster
 from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import describe_topic_partitions
+from pybroker.api.handlers import describe_topic_partitions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_topic_partitions import (
     Cursor,

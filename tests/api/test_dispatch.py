@@ -107,7 +107,7 @@ async def test_what_a_handler_raises_is_answered(
 def test_every_api_that_is_served_has_its_handler(key: int) -> None:
     api = load_api(key)
     assert (api.key, api.name, api.lowest, api.highest) == dataclasses.astuple(APIS[key])
-    assert api.handle is sys.modules[f"pybroker.api.{ApiKey(key).name.lower()}"].handle
+    assert api.handle is sys.modules[f"pybroker.api.handlers.{ApiKey(key).name.lower()}"].handle
     assert api.request.__name__ == f"{api.name}Request"
 
 

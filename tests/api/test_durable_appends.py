@@ -92,7 +92,7 @@ async def test_the_response_and_the_record_wait_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, is_native: bool
 ) -> None:
     if not is_native:
-        monkeypatch.setattr("pybroker.api.produce.produce_one", quick_append._nothing_is_usual)
+        monkeypatch.setattr("pybroker.api.handlers.produce.produce_one", quick_append._nothing_is_usual)
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     asked = Asked(whole, request(b"a", acks=acks))
     assert await asked.is_waiting()

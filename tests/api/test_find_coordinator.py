@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import find_coordinator
+from pybroker.api.handlers import find_coordinator
 from pybroker.coordinator.service import java_hash, partition_of
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest

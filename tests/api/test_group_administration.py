@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import delete_groups, describe_groups, list_groups
+from pybroker.api.handlers import delete_groups, describe_groups, list_groups
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.api import init_producer_id
+from pybroker.api.handlers import init_producer_id
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

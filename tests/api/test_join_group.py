@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import join_group
+from pybroker.api.handlers import join_group
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest
 from tests.api.groups import METADATA, broker, join_request, versions

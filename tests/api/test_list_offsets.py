@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import list_offsets
+from pybroker.api.handlers import list_offsets
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.api import records

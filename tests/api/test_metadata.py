@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pybroker.api import metadata
+from pybroker.api.handlers import metadata
 from pybroker.metadata.entries import encode_topic, topic_key
 from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
 from pybroker.metadata.store.memory import MemoryStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import offset_commit
+from pybroker.api.handlers import offset_commit
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import offset_fetch
+from pybroker.api.handlers import offset_fetch
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

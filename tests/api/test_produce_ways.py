@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.api import produce
+from pybroker.api.handlers import produce
 from pybroker.metrics.broker_metrics import TopicMetrics
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import heartbeat, leave_group, sync_group
+from pybroker.api.handlers import heartbeat, leave_group, sync_group
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.api.config_resources import alter, results
+from pybroker.api.configs.config_resources import alter, results
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,

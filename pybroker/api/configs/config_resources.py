@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.broker_loggers import change_levels
+from pybroker.api.configs.broker_loggers import change_levels
 from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.config_resources import ResourceType
+from pybroker.api.configs.config_resources import ResourceType
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode

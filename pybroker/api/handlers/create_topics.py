@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pybroker.api.described_settings import BrokerLayers
+from pybroker.api.configs.described_settings import BrokerLayers
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.broker_loggers import levels
-from pybroker.api.config_resources import ResourceType, check_broker_name
-from pybroker.api.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
+from pybroker.api.configs.broker_loggers import levels
+from pybroker.api.configs.config_resources import ResourceType, check_broker_name
+from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
