@@ -89,7 +89,7 @@ COPY container/healthcheck.py /opt/pybroker/
 COPY container/root/ /
 ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
-RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker, \
+RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.broker_server, \
                pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service, sqlite3, encodings.ascii" \
  && pybroker tool install /opt/kafka/bin /usr/bin \
  && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \

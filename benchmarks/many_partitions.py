@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pybroker import descriptors
+from pybroker.broker import descriptors
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from integration import raw, raw_groups
-from pybroker import broker as broker_module
-from pybroker.broker import BrokerServer
+from pybroker.broker import broker_server as broker_module
+from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
 from pybroker.log.filesystem import Filesystem
 from pybroker.metadata.new_topic import NewTopic

@@ -43,7 +43,7 @@ def _config_options(function: Callable[..., None]) -> Callable[..., None]:
 @_config_options
 def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Print the directories that the broker has used: present, missing, away or forgotten; and new ones."""
-    from pybroker.known_directories import described  # noqa: PLC0415  only when it runs
+    from pybroker.broker.known_directories import described  # noqa: PLC0415  only when it runs
 
     loaded = _load(config, data_dir, overrides)
     rows = _with_store(loaded, lambda store: described(store, loaded, _filesystem()), is_made=False)
@@ -57,7 +57,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Give up the directory ID, whose disk is lost for good. Its partitions are made anew at the next start, empty."""
-    from pybroker import known_directories  # noqa: PLC0415
+    from pybroker.broker import known_directories  # noqa: PLC0415
 
     loaded = _load(config, data_dir, overrides)
     try:
@@ -86,7 +86,7 @@ def adopt(
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
     than the defaults keep it, use --set retention.ms=-1 and set the topics' own afterwards.
     """
-    from pybroker import adoption  # noqa: PLC0415
+    from pybroker.broker import adoption  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
     from pybroker.config.topic import TopicConfig  # noqa: PLC0415
 
@@ -113,8 +113,8 @@ def adopt(
 @_config_options
 def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Rename every log to -stray, so that the broker starts without topics. Nothing that has records is removed."""
-    from pybroker import adoption  # noqa: PLC0415
-    from pybroker.old_data import sqlite_path  # noqa: PLC0415
+    from pybroker.broker import adoption  # noqa: PLC0415
+    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
 
     loaded = _load(config, data_dir, overrides)
     with _refusals(), adoption.locked(loaded, _filesystem()) as directories:
@@ -137,7 +137,7 @@ class _refusals:  # noqa: N801  used as a statement
         """Nothing yet."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.adoption import AdoptionError  # noqa: PLC0415
+        from pybroker.broker.adoption import AdoptionError  # noqa: PLC0415
 
         if isinstance(error, AdoptionError):
             raise RunError(str(error)) from error
@@ -174,9 +174,9 @@ def _with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any
 
     Raises RunError.
     """
+    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
     from pybroker.metadata.store import open_store  # noqa: PLC0415
     from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
-    from pybroker.old_data import sqlite_path  # noqa: PLC0415
 
     path = sqlite_path(config)
     if path is None:

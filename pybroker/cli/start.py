@@ -20,8 +20,8 @@ import click
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
+    from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.load import Loaded
-    from pybroker.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -108,13 +108,13 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
     for line in loaded.notices:
         logger.info("%s", line)
 
-    import pybroker.broker  # noqa: PLC0415
+    import pybroker.broker.broker_server  # noqa: PLC0415
 
     gc.freeze()
     gc.enable()
     try:
-        return pybroker.broker.run(loaded.config, lifecycle)
-    except pybroker.broker.StartError as error:
+        return pybroker.broker.broker_server.run(loaded.config, lifecycle)
+    except pybroker.broker.broker_server.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:
         logger.debug("cannot run", exc_info=error)

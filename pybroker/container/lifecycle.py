@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.lifecycle import Lifecycle, local_address
+from pybroker.broker.lifecycle import Lifecycle, local_address
 
 if TYPE_CHECKING:
     from pathlib import Path

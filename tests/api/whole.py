@@ -10,11 +10,11 @@ from typing import Any
 
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
+from pybroker.broker.dynamic_settings import DynamicSettings
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
-from pybroker.dynamic_settings import DynamicSettings
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.metadata.controller import Controller

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from pybroker import __version__
 from pybroker.api import document as apis
-from pybroker.broker import StartError
+from pybroker.broker.broker_server import StartError
 from pybroker.cli.main import cli
 from pybroker.config import document
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.broker import BrokerConfig
-    from pybroker.lifecycle import Lifecycle
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
@@ -28,10 +28,10 @@ def invoke(*arguments: str, **environment: str) -> Result:
 
 
 class FakeBroker(ModuleType):
-    """In place of pybroker.broker: remembers its configuration, and ends as it is told."""
+    """In place of pybroker.broker.broker_server: remembers its configuration, and ends as it is told."""
 
     def __init__(self) -> None:
-        super().__init__("pybroker.broker")
+        super().__init__("pybroker.broker.broker_server")
         self.StartError = StartError
         self.config: BrokerConfig | None = None
         self.exit_code = 0
@@ -51,8 +51,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
     import logging  # noqa: PLC0415
 
     fake = FakeBroker()
-    monkeypatch.setitem(sys.modules, "pybroker.broker", fake)
-    monkeypatch.setattr("pybroker.broker", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "pybroker.broker.broker_server", fake)
+    monkeypatch.setattr("pybroker.broker.broker_server", fake, raising=False)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield fake

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.load import Loaded
-    from pybroker.lifecycle import Lifecycle
 
 
 class Broker:

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
+from pybroker.broker.dynamic_settings import network_limits
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.hosts import connection_limits
 from pybroker.config.setting import ConfigError
-from pybroker.dynamic_settings import network_limits
 
 
 def load(text: str) -> BrokerConfig:

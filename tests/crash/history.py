@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from pybroker.broker import StartError
+from pybroker.broker.broker_server import StartError
 from pybroker.config.broker import BrokerConfig
 from pybroker.model import TopicPartition
 from tests.crash.actions import Actions

@@ -85,7 +85,7 @@ def _answered_before_fsync() -> Any:
 
 
 def _epochs_not_raised() -> Any:
-    return mock.patch("pybroker.broker.renew_leader_epochs", new_callable=mock.AsyncMock)
+    return mock.patch("pybroker.broker.broker_server.renew_leader_epochs", new_callable=mock.AsyncMock)
 
 
 def _names_of_a_killed_process_forgotten() -> Any:

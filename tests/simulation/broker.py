@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
-from pybroker.broker import BrokerServer
+from pybroker.broker.broker_server import BrokerServer
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from tests.simulation.disk import SimulatedDisk

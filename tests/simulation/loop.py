@@ -16,8 +16,8 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, TypeVar
 
+from pybroker.broker.disk_thread import DiskThread, Done
 from pybroker.clock import ManualClock
-from pybroker.disk_thread import DiskThread, Done
 
 Result = TypeVar("Result")
 _TURNS_MAX = 12  # of the loop within one operation of a thread

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker import adoption, known_directories
+from pybroker.broker import adoption, known_directories
+from pybroker.broker.old_data import old_data, refusal, why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
@@ -22,7 +23,6 @@ from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import TopicId, TopicPartition, topic_id_text
-from pybroker.old_data import old_data, refusal, why_not_start
 from tests.log.support import START_MS, Producer, append, batch
 
 FS = Filesystem()

@@ -20,18 +20,20 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker import descriptors, gauges
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
+from pybroker.broker import descriptors, gauges
+from pybroker.broker.disk_thread import DiskThread
+from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.broker.leadership import renew_leader_epochs
+from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.old_data import old_data, refusal, sqlite_path, why_not_start
+from pybroker.broker.periodic import Periodic
 from pybroker.clock import SystemClock
 from pybroker.config.hosts import connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
-from pybroker.disk_thread import DiskThread
-from pybroker.dynamic_settings import DynamicSettings, network_limits
-from pybroker.leadership import renew_leader_epochs
-from pybroker.lifecycle import Lifecycle
 from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
@@ -48,8 +50,6 @@ from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.network.limits import BoundListener, Listener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
-from pybroker.old_data import old_data, refusal, sqlite_path, why_not_start
-from pybroker.periodic import Periodic
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
@@ -57,7 +57,7 @@ from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
-    from pybroker.advertised import Advertised
+    from pybroker.broker.advertised import Advertised
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
@@ -313,7 +313,7 @@ class BrokerServer:
         """What tells clients an address by where they come from; None where they are told the one that they connected to."""
         if not self.config.pybroker_advertised_by_peer:
             return None
-        from pybroker.advertised import advertised  # noqa: PLC0415  only in containers
+        from pybroker.broker.advertised import advertised  # noqa: PLC0415  only in containers
 
         return advertised(self.config)
 

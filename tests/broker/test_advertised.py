@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.advertised import Advertised, advertised, look_around
+from pybroker.broker.advertised import Advertised, advertised, look_around
 from pybroker.config.broker import BrokerConfig
 from pybroker.network.context import ConnectionContext
 from pybroker.network.limits import BoundListener

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pybroker.broker.descriptors import shares_of_process
 from pybroker.config.hosts import connection_limits
 from pybroker.config.setting import ConfigError
-from pybroker.descriptors import shares_of_process
 from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pybroker.disk_thread import DiskThread
+from pybroker.broker.disk_thread import DiskThread
 
 
 class Told:

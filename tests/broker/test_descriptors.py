@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from pybroker import descriptors
+from pybroker.broker import descriptors
 
 
 @pytest.mark.parametrize("limit", [3, 64, 100, 256, 1_024, 4_096, 20_000, 1 << 20, resource.RLIM_INFINITY])

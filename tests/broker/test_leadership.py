@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
-from pybroker.leadership import renew_leader_epochs
 from pybroker.log.claims import KnownDirectory
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
@@ -109,7 +109,7 @@ async def test_a_clean_restart_keeps_the_epochs(node: Node) -> None:
 
 
 async def test_an_unclean_one_raises_all_in_one_commit(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         assert await node.restart(was_clean=False) == (1, 1)
     assert f"{node.path}/a with 3 logs was not stopped cleanly; {node.path}/b with 3 logs" in caplog.text
     assert await node.restart(was_clean=True) == (1, 0)
@@ -122,7 +122,7 @@ async def test_a_log_that_lost_its_end_raises_all_after_a_clean_stop_too(node: N
     node.logs.stop()
     (path,) = node.path.glob("?/t-3/*.log")
     path.write_bytes(path.read_bytes()[:-1])
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 partitions (t-3) gave up records" in caplog.text
@@ -157,7 +157,7 @@ async def test_a_log_that_is_gone(node: Node, caplog: pytest.LogCaptureFixture) 
     path = node.log(2).path
     node.logs.stop()
     shutil.rmtree(path)
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 partitions (t-2) without a log" in caplog.text
@@ -179,7 +179,7 @@ async def test_a_log_that_lost_records_although_the_stop_was_clean(node: Node, c
     path = node.log(1).segments.active.path
     node.logs.stop()
     cut(path)
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 partitions (t-1) gave up records" in caplog.text
@@ -194,7 +194,7 @@ async def test_a_directory_that_is_away_and_comes_back(node: Node, caplog: pytes
     node.logs.stop()
     shutil.rmtree(node.path / "b", ignore_errors=True)
     (node.path / "elsewhere").rename(node.path / "b")
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 log directories came back" in caplog.text
@@ -206,7 +206,7 @@ async def test_many_partitions_are_named_by_the_first(node: Node, caplog: pytest
     node.logs.stop()
     for path in paths:
         shutil.rmtree(path)
-    with caplog.at_level(logging.INFO, "pybroker.leadership"):
+    with caplog.at_level(logging.INFO, "pybroker.broker.leadership"):
         await node.start()
     assert "6 partitions (t-0, t-1, t-2, ...) without a log" in caplog.text
 
