@@ -37,8 +37,7 @@ from typing import Any
 
 from benchmarks import kafka_peer
 from pybroker.clock import SystemClock
-from pybroker.purgatory.delayed_operation import DelayedOperation
-from pybroker.purgatory.purgatory import Purgatory
+from pybroker.purgatory.purgatory import DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer, TimerTask
 
 SHAPES = {"low": (20, 60), "high": (200, 400)}  # median and 75th percentile in ms

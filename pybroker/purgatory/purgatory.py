@@ -1,6 +1,15 @@
-"""The purgatory: where requests wait that can be neither answered nor refused yet.
+"""The purgatory: where requests wait that can be neither answered nor refused yet, and the operations that wait in it.
 
-Idea
+The operation
+    It waits for an event or for its time, whichever comes first, and is completed exactly once: a fetch waits for enough bytes, a
+    produce for its followers, a join for the other members. It *is* its entry in the timing wheel, so that completing it takes it
+    out of the timer at once and allocates nothing.
+
+        created -> try_complete() true -> completed
+                -> watched by a purgatory, with a timer -> an event's try_complete() true -> completed
+                                                        -> its time comes                 -> completed, expired
+
+The purgatory
     An operation is tried at once. If it is not complete, it is watched under each of its keys, tried again (so that no event
     between the first try and the watching is lost), and only then gets its timer. An event on a key tries what is watched under
     that key. Event or time complete it exactly once; it then leaves the timer at once, but its entries under *other* keys stay
@@ -16,22 +25,73 @@ Cost
     completed ones, each at O(1), and does not look at those that wait: it costs a completed operation about what watching it
     did, and it cannot stop the loop for longer when many wait.
 
-Source: DelayedOperationPurgatory; seed document on the purgatory (2015).
+Both are in this module, as each keeps what the other goes by: an operation that is completed tells its purgatory so.
+
+Source: DelayedOperation, DelayedOperationPurgatory; seed document on the purgatory (2015).
 """
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.purgatory.timer import TimerTask
+
 if TYPE_CHECKING:
-    from pybroker.purgatory.delayed_operation import DelayedOperation
     from pybroker.purgatory.timer import PurgatoryTimer
 
 logger = logging.getLogger(__name__)
 
 PURGE_INTERVAL: Final = 1000
+
+
+class DelayedOperation(TimerTask):
+    """Subclasses say when the operation can be completed and what completing it does.
+
+    `is_completed` is read on the hot path; only `force_complete` sets it.
+    """
+
+    __slots__ = ("_keys", "_purgatory", "is_completed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_completed = False
+        self._purgatory: Purgatory | None = None  # who watches this operation and counts it as delayed
+        self._keys: Sequence[Hashable] = ()  # under which it is watched
+
+    @abc.abstractmethod
+    def try_complete(self) -> bool:
+        """Complete the operation if its condition holds. Returns True only if this very call completed it."""
+
+    @abc.abstractmethod
+    def on_complete(self) -> None:
+        """What completing does: called exactly once, by event or by time. By now the operation has left the timer."""
+
+    def on_expiration(self) -> None:
+        """Called after `on_complete` when it was the time that completed the operation."""
+
+    def force_complete(self) -> bool:
+        """Complete now, unless that has happened. Returns whether this call did it, so that exactly one caller is told True."""
+        if self.is_completed:
+            return False
+        self.is_completed = True
+        self.cancel()
+        purgatory = self._purgatory
+        if purgatory is not None:
+            self._purgatory = None
+            purgatory.delayed -= 1
+            purgatory.completed[self] = None
+        self.on_complete()
+        return True
+
+    def expire(self) -> None:
+        """The timer's call when the time has come."""
+        purgatory = self._purgatory
+        if purgatory is not None and self.force_complete():  # None: completed by what expired just before
+            self.on_expiration()
+            purgatory.purge_if_due()
 
 
 class Purgatory:
@@ -56,11 +116,6 @@ class Purgatory:
     def watched(self) -> int:
         """Entries in all watcher lists: an operation counts once per key, and a completed one until it is met or purged."""
         return sum(map(len, self.watchers.values()))
-
-    @property
-    def watched_keys(self) -> int:
-        """Keys that have a watcher list; empty lists do not stay."""
-        return len(self.watchers)
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: int) -> bool:
         """Complete `operation` now, or keep it until an event on one of `keys` or until `timeout_ms` from now.
@@ -110,19 +165,6 @@ class Purgatory:
             del self.watchers[key]
         self.purge_if_due()
         return completed
-
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Forget what is watched under `key` without completing it, and return what was not complete; the caller owns it now.
-
-        Those have no timer any more and are not watched under other keys either.
-        """
-        cancelled = [operation for operation in self.watchers.pop(key, ()) if not operation.is_completed]
-        for operation in cancelled:
-            operation.cancel()
-            operation._purgatory = None
-            self.delayed -= 1
-        self._unwatch(cancelled)
-        return cancelled
 
     def complete_all(self) -> int:
         """Complete everything that waits, as if its time were over; for the end of a broker. Returns how many that were."""

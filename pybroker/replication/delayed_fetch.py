@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.purgatory.delayed_operation import DelayedOperation
+from pybroker.purgatory.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import FetchParams, FetchResults

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.purgatory.delayed_operation import DelayedOperation
+from pybroker.purgatory.purgatory import DelayedOperation
 from pybroker.replication.partition import ACKS_ALL
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock
-from pybroker.purgatory.delayed_operation import DelayedOperation
-from pybroker.purgatory.purgatory import Purgatory
+from pybroker.purgatory.purgatory import DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer, WakeUp
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def test_an_event_on_any_of_its_keys_completes_it_and_it_leaves_the_timer_at_onc
     assert not operation.is_pending
     assert (setting.purgatory.watched, setting.purgatory.delayed) == (1, 0)
     assert setting.purgatory.check_and_complete("a") == 0, "met there, removed, not completed twice"
-    assert setting.purgatory.watched_keys == 0
+    assert not setting.purgatory.watchers
     assert setting.pass_time(1000) == 0
     assert (operation.completions, operation.expirations) == (1, 0)
 
@@ -161,7 +160,7 @@ def test_completing_one_may_watch_another_under_the_same_key_and_set_off_the_sam
     assert (setting.purgatory.watched, setting.purgatory.delayed) == (2, 2)
     follower.is_ready = bystander.is_ready = True
     assert setting.purgatory.check_and_complete("a") == 2
-    assert setting.purgatory.watched_keys == 0
+    assert not setting.purgatory.watchers
 
 
 def test_an_operation_that_fails_costs_neither_the_event_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,19 +181,6 @@ def test_an_operation_that_fails_costs_neither_the_event_nor_the_others(caplog: 
     assert "a bug" in caplog.text
     setting.pass_time(50)
     assert (broken.expirations, sound.expirations) == (1, 0)
-
-
-def test_cancelled_for_its_key_it_is_handed_back_and_neither_completes_nor_expires() -> None:
-    setting = Setting()
-    waiting, completed = Waiting(), Waiting()
-    setting.purgatory.try_complete_else_watch(waiting, ["a", "c"], 50)
-    setting.purgatory.try_complete_else_watch(completed, ["a", "b"], 50)
-    completed.is_ready = True
-    setting.purgatory.check_and_complete("b")
-    assert setting.purgatory.cancel_for_key("a") == [waiting]
-    assert setting.purgatory.cancel_for_key("a") == []
-    setting.pass_time(1000)
-    assert (waiting.completions, setting.purgatory.watched, setting.purgatory.delayed) == (0, 0, 0)
 
 
 def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
