@@ -168,7 +168,7 @@ def test_what_is_new_and_where_it_came_from(pair: tuple[str, str], tmp_path: Pat
     first = mirror(pair, topic, path, "--prefix", "copy.")
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout.startswith("200 records mirrored in ")
-    assert "20 batches as they were, 0 built anew" in first.stdout
+    assert "20 batches as they were, 0 rebuilt" in first.stdout
     with WireClient(pair[0]) as client:
         client.create_partitions(topic, 2)
     fill(pair[0], topic, seed=2)
@@ -279,7 +279,7 @@ def test_ctrl_c_of_one_that_follows(pair: tuple[str, str], tmp_path: Path) -> No
         out, error = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
-    assert (process.returncode, out, error) == (130, "", "mirror: stopped; the same command goes on where it was\n")
+    assert (process.returncode, out, error) == (130, "", "mirror: stopped; run the same command again to continue\n")
     assert assert_mirrored(pair, topic, topic, path) == 800
 
 

@@ -209,7 +209,7 @@ def test_ctrl_c_stops_a_continuous_run_that_goes_on_later(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130, said
-    assert said.splitlines()[-1] == "archive: stopped; the same command goes on where it was"
+    assert said.splitlines()[-1] == "archive: stopped; run the same command again to continue"
     make(spark, spark_broker.bootstrap, 200, topic=topic)
     options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, pattern=topic)
     run(spark, options)

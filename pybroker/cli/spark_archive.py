@@ -12,15 +12,26 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 @click.command("archive")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The cluster to read from.")
-@click.option("--topic", "topics", multiple=True, help="What to archive; may be repeated.")
+@click.option("--topic", "topics", multiple=True, help="Topic to archive; may be repeated.")
 @click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
-@click.option("--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, a batch so often.")
-@click.option("--batch-records", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most, in a batch.")
-@click.option("--compact-after", default=64, show_default=True, help="Join small files when there are so many; 0: never.")
-@click.option("--file-mb", default=128, show_default=True, type=click.IntRange(min=1), help="Size of files that are joined.")
-@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before they were archived.")
-@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
-@click.option("--verify", is_flag=True, help="Instead, compare all files with the manifest.")
+@click.option(
+    "--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Repeat every SECONDS until interrupted."
+)
+@click.option(
+    "--batch-records", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="Maximum records in a batch."
+)
+@click.option(
+    "--compact-after",
+    default=64,
+    show_default=True,
+    help="Join small files at the end and whenever there are this many; 0 means never.",
+)
+@click.option(
+    "--file-mb", default=128, show_default=True, type=click.IntRange(min=1), help="Size in MB up to which files are joined."
+)
+@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before they were archived.")
+@click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@click.option("--verify", is_flag=True, help="Compare all files with the manifest instead of archiving.")
 @spark_options
 def command(
     *,
@@ -37,13 +48,13 @@ def command(
     retry_s: float,
     verify: bool,
 ) -> None:
-    """Copy topics to Parquet files under PATH, every record once; what is new since the last time."""
+    """Copy the records that are new in topics to Parquet files under PATH, each record exactly once."""
     if verify:
         from pybroker.pipeline.archive import verify as verification  # noqa: PLC0415 (only when it runs)
 
         with job("archive", where) as spark:
             found = verification.verify(spark, path)
-        click.echo(f"{found.records:,} records in {found.files:,} files are as the manifest says")
+        click.echo(f"{found.records:,} records in {found.files:,} files match the manifest")
         return
     if bootstrap is None:
         raise click.UsageError("--bootstrap-server is needed")
@@ -65,5 +76,5 @@ def command(
     )
     with job("archive", where) as spark:
         result = archive.run(spark, options)
-    lost = f"; {result.lost:,} were deleted before they could be" if result.lost else ""
+    lost = f"; {result.lost:,} were deleted before they could be archived" if result.lost else ""
     click.echo(f"{result.records:,} records archived in {result.seconds:.1f} s, {result.files:,} files in all{lost}")

@@ -17,44 +17,67 @@ if TYPE_CHECKING:
     from pybroker.pipeline.audit.sources import Tier
 
 LOST_OR_DOUBLED: Final = 3
-"""The exit code when the audit itself went well and found something."""
+"""The exit code of an audit that ran to its end and found lost or doubled records."""
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 
 @click.command("audit")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--tier", "tiers", multiple=True, required=True, metavar="NAME=SOURCE", help="HOST:PORT or archive:FOLDER, in order."
+    "--tier",
+    "tiers",
+    multiple=True,
+    required=True,
+    metavar="NAME=SOURCE",
+    help="A tier and its source, HOST:PORT or archive:FOLDER; repeat it in the order in which records pass the tiers.",
 )
-@click.option("--rename", "renames", multiple=True, metavar="NAME=TOPIC", help="What topics are called in a tier: 'dc1.{topic}'.")
-@click.option("--topic", "topics", multiple=True, help="What to audit, as its producers call it; may be repeated.")
+@click.option(
+    "--rename", "renames", multiple=True, metavar="NAME=TOPIC", help="Names of topics in the tier NAME, such as 'dc1.{topic}'."
+)
+@click.option("--topic", "topics", multiple=True, help="Topic to audit, by the name its producers use; may be repeated.")
 @click.option("--pattern", help="All topics of the first tier whose whole name matches, instead of --topic.")
-@click.option("--counts", metavar="HOST:PORT", help="The cluster with the producers' own counts, if not the first tier.")
-@click.option("--counts-topic", default="audit-counts", show_default=True, help="Their topic.")
-@click.option("--no-counts", is_flag=True, help="Compare the tiers with each other only.")
-@click.option("--bucket-s", default=60, show_default=True, type=click.IntRange(min=1), help="Width of a time bucket.")
 @click.option(
-    "--grace-s", default=120.0, show_default=True, type=click.FloatRange(min=0), help="A bucket closes so long after its end."
+    "--counts", metavar="HOST:PORT", help="The cluster with the producers' counts; without it, the first tier that is a cluster."
 )
-@click.option("--close-all", is_flag=True, help="The producers have ended: judge the last buckets, too.")
-@click.option("--from-time", type=_TIME, metavar="TIME", help="Only buckets from here on (UTC).")
-@click.option("--to-time", type=_TIME, metavar="TIME", help="Only buckets before (UTC).")
+@click.option("--counts-topic", default="audit-counts", show_default=True, help="The topic with the producers' counts.")
+@click.option("--no-counts", is_flag=True, help="Compare the tiers only with each other, without the producers' counts.")
+@click.option("--bucket-s", default=60, show_default=True, type=click.IntRange(min=1), help="Width of a time bucket in seconds.")
 @click.option(
-    "--incremental", is_flag=True, help="Read only what is new since the pass before, for which PATH keeps what is needed."
+    "--grace-s",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds after its end at which a bucket closes.",
+)
+@click.option("--close-all", is_flag=True, help="Close the last buckets too, because the producers have ended.")
+@click.option("--from-time", type=_TIME, metavar="TIME", help="Only buckets at or after this time (UTC).")
+@click.option("--to-time", type=_TIME, metavar="TIME", help="Only buckets before this time (UTC).")
+@click.option(
+    "--incremental", is_flag=True, help="Read only what is new since the previous pass; PATH keeps the state that this needs."
 )
 @click.option(
-    "--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, such a pass so often."
+    "--every",
+    "interval_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Repeat an incremental pass every SECONDS until interrupted.",
 )
 @click.option(
     "--keep-s",
     default=3600.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Compare what is so late; with --incremental.",
+    help="How many seconds after its bucket has closed a late record still counts; with --incremental.",
 )
-@click.option("--pass-records", default=10_000_000, show_default=True, type=click.IntRange(min=1), help="At most, in a pass.")
-@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before a pass could read them.")
-@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@click.option(
+    "--pass-records",
+    default=10_000_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Maximum records in a pass; with --incremental.",
+)
+@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before a pass could read them.")
+@click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @spark_options
 def command(
     *,
@@ -81,7 +104,7 @@ def command(
 ) -> None:
     """Compare what producers sent with what each tier has, by sequence numbers, and write the result to PATH.
 
-    Exit code 3: something is lost or doubled.
+    The exit code is 3 when records are lost or doubled.
     """
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
@@ -95,7 +118,7 @@ def command(
         chosen = _tiers(tiers, renames)
         clusters = [tier.source for tier in chosen if tier.folder is None]
         if counts is None and not clusters and not no_counts:
-            raise click.UsageError("no tier is a cluster: --counts tells where the producers' counts are, or --no-counts")
+            raise click.UsageError("no tier is a cluster: give --counts, the cluster with the producers' counts, or --no-counts")
         options = AuditOptions(
             path=path,
             tiers=chosen,
@@ -133,7 +156,7 @@ def _run(where: SparkOptions, options: AuditOptions) -> None:
 
 
 def _teller() -> Callable[[Passed], None]:
-    """Says a line for each pass, and everything when something else is lost or doubled."""
+    """Return a function that prints a line for each pass, and the whole summary when what is lost or doubled changes."""
     verdict = None
 
     def tell(passed: Passed) -> None:
@@ -144,7 +167,7 @@ def _teller() -> Callable[[Passed], None]:
                 click.echo(line)
         verdict = summary.verdict()
         closed = dt.datetime.fromtimestamp(passed.closed_ms / 1000, dt.UTC)
-        click.echo(f"{passed.result.records:,} new; closed until {closed:%Y-%m-%dT%H:%M:%SZ}; {verdict}")
+        click.echo(f"{passed.result.records:,} new records; closed until {closed:%Y-%m-%dT%H:%M:%SZ}; {verdict}")
 
     return tell
 
@@ -155,7 +178,7 @@ def _tiers(said: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
     names = dict(_pair("--rename", one) for one in renames)
     tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in said))
     if names:
-        raise click.UsageError(f"--rename {next(iter(names))}: there is no such tier")
+        raise click.UsageError(f"--rename {next(iter(names))}: no --tier has this name")
     return tiers
 
 

@@ -21,4 +21,4 @@ _JOBS: Final = {
 
 @click.group("spark", cls=LazyGroup, modules=_JOBS)
 def command() -> None:
-    """Jobs for Spark over a broker's data; they need pip install 'pybroker[spark]'."""
+    """Run Spark jobs over the data of a broker; they need pip install 'pybroker[spark]'."""

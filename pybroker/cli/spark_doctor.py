@@ -11,10 +11,10 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 
 
 @click.command("doctor")
-@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The broker to try; else one is started for it.")
+@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The broker to try; without it, the job starts one.")
 @spark_options
 def command(*, where: SparkOptions, bootstrap: str | None) -> None:
-    """Show what Spark runs on here, and send records to a broker and back."""
+    """Show what Spark runs on here, send records to a broker and read them back."""
     from pybroker.pipeline import doctor  # noqa: PLC0415 (only when it runs)
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
 

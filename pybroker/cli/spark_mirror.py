@@ -14,18 +14,26 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options, told
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--source", metavar="HOST:PORT", help="The cluster to read from.")
 @click.option("--target", metavar="HOST:PORT", help="The cluster to write to.")
-@click.option("--topic", "topics", multiple=True, help="What to mirror; may be repeated.")
+@click.option("--topic", "topics", multiple=True, help="Topic to mirror; may be repeated.")
 @click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
-@click.option("--prefix", default="", help="Put before the names of topics in the target.")
-@click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="One topic's name in the target; may be repeated.")
-@click.option("--copy-retention", is_flag=True, help="A topic that is made keeps records as long as the source's, not for ever.")
-@click.option("--every", "interval_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go on for ever, looking so often.")
-@click.option("--allow-loss", is_flag=True, help="Go on when records were deleted before they were mirrored.")
-@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
-@click.option("--local", "is_local", is_flag=True, help="In this process, without Spark.")
-@click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions at a time with --local.")
-@click.option("--origin", metavar="TOPIC:PARTITION:OFFSET", help="Instead, where this record of the target comes from.")
-@click.option("--map", "mapped", metavar="TOPIC", help="Instead, which offsets of the source are which in this target topic.")
+@click.option("--prefix", default="", help="Prefix for the names of topics in the target.")
+@click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="A topic's name in the target; may be repeated.")
+@click.option("--copy-retention", is_flag=True, help="Create topics with the source's retention instead of an unlimited one.")
+@click.option(
+    "--every",
+    "interval_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Look for new records every SECONDS until interrupted.",
+)
+@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before they were mirrored.")
+@click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@click.option("--local", "is_local", is_flag=True, help="Copy in threads of this process, without Spark.")
+@click.option(
+    "--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to copy at a time; with --local."
+)
+@click.option("--origin", metavar="TOPIC:PARTITION:OFFSET", help="Print where this record of the target comes from, and exit.")
+@click.option("--map", "mapped", metavar="TOPIC", help="Print how source offsets map to this target topic, and exit.")
 @spark_options
 def command(
     *,
@@ -46,7 +54,10 @@ def command(
     origin: str | None,
     mapped: str | None,
 ) -> None:
-    """Copy topics to another cluster, batch by batch as they are; PATH is the folder where it keeps what offsets went where."""
+    """Copy topics to another cluster, batch by batch and unchanged where possible.
+
+    PATH is the folder in which the mirror keeps which offset of the source became which offset of the target.
+    """
     if origin is not None or mapped is not None:
         _look_up(path, origin, mapped)
         return
@@ -74,9 +85,9 @@ def command(
         result = mirror.run(spark, options)
     counts, seconds = result.counts, result.seconds
     rate = counts.size / seconds / 1e6 if seconds else 0.0
-    kept = f"{counts.verbatim:,} batches as they were, {counts.rebuilt:,} built anew"
-    out = f"; left out {counts.aborted:,} batches of aborted transactions" if counts.aborted else ""
-    lost = f"; {result.lost:,} offsets were deleted before they could be" if result.lost else ""
+    kept = f"{counts.verbatim:,} batches as they were, {counts.rebuilt:,} rebuilt"
+    out = f"; {counts.aborted:,} batches of aborted transactions left out" if counts.aborted else ""
+    lost = f"; {result.lost:,} offsets were deleted before they could be mirrored" if result.lost else ""
     click.echo(f"{counts.records:,} records mirrored in {seconds:.1f} s, {rate:.1f} MB/s, {kept}{out}{lost}")
 
 

@@ -1,4 +1,4 @@
-"""What all commands of `pybroker spark` have in common: where Spark runs, and how an end is told."""
+"""What all commands of `pybroker spark` have in common: the options of Spark, and how a failure is reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, as a shell has it."""
+"""The exit code after Ctrl-C, the same as a shell's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SparkOptions:
 
 
 def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --master, --jars and --conf to a command; they come as the argument `where`."""
+    """Add --master, --jars and --conf to a command, which receives them in its argument `where`."""
 
     def command(*, master: str, jars: Path | None, conf: tuple[str, ...], **others: Any) -> Any:
         settings = {}
@@ -53,7 +53,7 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """What goes wrong inside ends as one line on stderr and exit code 1, Ctrl-C as 130."""
+    """Report an exception of the block in one line on stderr and exit with code 1, after Ctrl-C with 130."""
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415 (only when a job runs)
     from pybroker.pipeline.explain import explain  # noqa: PLC0415
 
@@ -62,7 +62,7 @@ def told(name: str) -> Iterator[None]:
     except PipelineError as error:
         raise RunError(str(error)) from error
     except KeyboardInterrupt as error:
-        click.echo(f"{name}: stopped; the same command goes on where it was", err=True)
+        click.echo(f"{name}: stopped; run the same command again to continue", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from error
     except (click.exceptions.ClickException, click.exceptions.Exit):
         raise
@@ -72,7 +72,7 @@ def told(name: str) -> Iterator[None]:
 
 @contextmanager
 def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
-    """A session for one job, whose end is `told`."""
+    """Open a Spark session for one job, report its failure in one line, and stop the session at the end."""
     from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (only when a job runs)
 
     with told(name):

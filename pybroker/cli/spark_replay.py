@@ -13,17 +13,17 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 @click.command("replay")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to write to.")
-@click.option("--topic", "topics", multiple=True, help="Of the archive; may be repeated. Without it, all.")
-@click.option("--to", metavar="TOPIC", help="Another name to write to, for one topic.")
-@click.option("--from-time", metavar="TIME", help="Records of this time or later, as 2026-11-21T08:00.")
-@click.option("--to-time", metavar="TIME", help="Records before this time.")
-@click.option("--from-offset", type=click.IntRange(min=0), help="Records from this offset of each partition.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="Records before this offset of each partition.")
-@click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records a second; 0: as fast as possible.")
+@click.option("--topic", "topics", multiple=True, help="Topic of the archive; may be repeated. Without it, all topics.")
+@click.option("--to", metavar="TOPIC", help="Write to this topic instead; only for a single topic.")
+@click.option("--from-time", metavar="TIME", help="Only records of this time or later, such as 2026-11-21T08:00.")
+@click.option("--to-time", metavar="TIME", help="Only records before this time.")
+@click.option("--from-offset", type=click.IntRange(min=0), help="Only records from this offset of each partition.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
+@click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records per second; 0 means as fast as possible.")
 @click.option("--codec", default="none", show_default=True, help="none, gzip, snappy, lz4 or zstd.")
-@click.option("--again", is_flag=True, help="Write everything once more, though it was written before.")
-@click.option("--allow-expired", is_flag=True, help="Write records that are older than the topic keeps.")
-@click.option("--retry-s", default=120.0, show_default=True, help="How long to wait for a cluster that went away.")
+@click.option("--again", is_flag=True, help="Write everything once more, even what was written before.")
+@click.option("--allow-expired", is_flag=True, help="Write even records that are older than the topic's retention.")
+@click.option("--retry-s", default=120.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @spark_options
 def command(
     *,
@@ -42,7 +42,7 @@ def command(
     allow_expired: bool,
     retry_s: float,
 ) -> None:
-    """Write the archive at PATH back to topics; a run that was stopped goes on."""
+    """Write the archive at PATH back to topics; a second run continues where a stopped one ended."""
     from_ms, to_ms = start_ms(from_time), start_ms(to_time)
     with job("replay", where) as spark:
         from pybroker.pipeline.replay import job as replay  # noqa: PLC0415 (only when it runs)
@@ -61,5 +61,5 @@ def command(
             timeout_s=retry_s,
         )
         result = replay.run(spark, options)
-    before = f", {result.there_before:,} were there before" if result.there_before else ""
+    before = f", {result.there_before:,} were already there" if result.there_before else ""
     click.echo(f"{result.records:,} records written in {result.seconds:.1f} s{before}")

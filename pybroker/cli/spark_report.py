@@ -17,17 +17,19 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
 
 @click.command("report")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to look at.")
-@click.option("--topic", "topics", multiple=True, help="What to look at; may be repeated. Without it, and --pattern: all topics.")
+@click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to read from.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Topic to report on; may be repeated. Without it and --pattern: all topics."
+)
 @click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
-@click.option("--from-offset", type=click.IntRange(min=0), help="Only from this offset on, in each partition.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="Only before this offset.")
-@click.option("--from-time", type=_TIME, metavar="TIME", help="Only from the first record of this time (UTC) or later on.")
-@click.option("--to-time", type=_TIME, metavar="TIME", help="Only before the first record of this time (UTC) or later.")
+@click.option("--from-offset", type=click.IntRange(min=0), help="Only records from this offset of each partition.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
+@click.option("--from-time", type=_TIME, metavar="TIME", help="Start at the first record of this time (UTC) or later.")
+@click.option("--to-time", type=_TIME, metavar="TIME", help="End before the first record of this time (UTC) or later.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N offsets of each partition.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N offsets of each partition, spread evenly.")
 @click.option("--json", "has_summary", is_flag=True, help="Write a summary in JSON beside the page.")
-@click.option("--retry-s", default=60.0, show_default=True, help="How long to wait for a cluster that went away.")
+@click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @spark_options
 def command(
     *,
@@ -45,7 +47,7 @@ def command(
     has_summary: bool,
     retry_s: float,
 ) -> None:
-    """Look at topics, and write a page with numbers and pictures to PATH: a folder, or a file whose name ends in .html."""
+    """Write a page with numbers and pictures about topics to PATH: a folder, or a file whose name ends in .html."""
     if topics and pattern is not None:
         raise click.UsageError("give --topic or --pattern, not both")
     from pybroker.pipeline.report import job as report  # noqa: PLC0415 (only when it runs)
@@ -71,7 +73,7 @@ def command(
         result = report.run(spark, options)
     count = len(result.report.topics)
     what = f"{count:,} topic{'' if count == 1 else 's'}, {result.records:,} records, {result.size / 1e6:,.1f} MB"
-    click.echo(f"{what} looked at in {result.seconds:.1f} s: {result.page}")
+    click.echo(f"{what} read in {result.seconds:.1f} s: {result.page}")
 
 
 def _ms(time: dt.datetime | None) -> int | None:

@@ -34,12 +34,12 @@ def test_the_jobs_are_listed_and_nothing_of_spark_is_imported() -> None:
         (["archive", "lake", "--bootstrap-server", "x:1"], "give either --topic or --pattern"),
         (
             ["generate", "--bootstrap-server", "x:1", "--topic", "t", "--count", "1", "--start", "soon"],
-            "'soon' is no time such as",
+            "'soon' is not a time such as",
         ),
         (["replay", "lake"], "Missing option '--bootstrap-server'"),
     ],
 )
-def test_a_wrong_command_line_is_said(arguments: list[str], message: str) -> None:
+def test_a_wrong_command_line_is_reported(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
