@@ -7,6 +7,7 @@
     administration  describing, listing and deleting groups
     records         the records of offsets and of classic groups, as bytes and back
     embedded_protocol  the metadata and the assignments that consumers of the classic protocol exchange
+    loading         the replay of loaded batches, and what follows when a shard is loaded
 
     runtime/        runs operations: appends their records, replays them, responds when they are durable; loads shards
     classic/        groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup

@@ -22,8 +22,10 @@ from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.describe import describe
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
+from pybroker.coordinator.loading import first_operation, replay_batch
 from pybroker.coordinator.migration import classic_members
-from pybroker.coordinator.runtime.loader import Loader, first_operation
+from pybroker.coordinator.records import to_bytes
+from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, RuntimeSettings
 from pybroker.coordinator.shard import GroupSettings, GroupShard
@@ -129,8 +131,9 @@ class GroupCoordinator:
             timer=timer,
             replicas=replicas,
             new_shard=lambda: GroupShard(settings),
+            serialize=to_bytes,
         )
-        self._loader = Loader(self.runtime, call_soon, config.offsets_load_buffer_size)
+        self._loader = Loader(self.runtime, call_soon, replay_batch=replay_batch, bytes_max=config.offsets_load_buffer_size)
 
     # Where groups are coordinated
 

@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pybroker.coordinator.loading import replay_batch
 from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.log import Log
@@ -166,7 +167,7 @@ class CutLog:
 
 def loaded(story: Story, end_offset: int) -> tuple[Offsets, dict[str, Group]]:
     shard = GroupShard(next(iter(story.whole.groups.runtime.shards)).settings)
-    for _ in replay_log(shard, CutLog(story.log, end_offset), 1000):  # type: ignore[arg-type]  # what is read of a log
+    for _ in replay_log(shard, CutLog(story.log, end_offset), replay_batch, bytes_max=1000):  # type: ignore[arg-type]  # what is read of a log
         pass
     offsets = {
         (group, partition): (committed.offset, committed.metadata)

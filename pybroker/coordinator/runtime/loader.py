@@ -4,7 +4,7 @@ Shards are loaded one after the other in the order of their partitions. A record
 behind it cannot be trusted to be complete, and so does whatever else goes wrong; the others are loaded all the same. A type of
 record that we do not know, as a newer broker may have written it, is skipped.
 
-Source: CoordinatorLoaderImpl, GroupMetadataManager.onLoaded.
+Source: CoordinatorLoaderImpl.
 """
 
 from __future__ import annotations
@@ -13,20 +13,15 @@ import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic
 
-from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import GroupState
-from pybroker.coordinator.offsets import forget_topics
-from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
+from pybroker.coordinator.runtime.runtime import S
 from pybroker.records.batch import batches
-from pybroker.records.entries import entries
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorResult
+    from pybroker.coordinator.runtime.result import Operation
     from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
-    from pybroker.coordinator.shard import GroupShard
     from pybroker.log.log import Log
     from pybroker.records.batch import BatchView
 
@@ -43,29 +38,38 @@ million offsets again and again costs a third of the loading, and later a pause 
 Loading = Iterator[int]
 """Does a batch per step and yields the number of its records."""
 
+ReplayBatch = Callable[[S, "BatchView", Counter[int]], None]
+"""Replays the records of a batch into the shard, and counts the types that mean nothing there."""
 
-class Loader:
+
+class Loader(Generic[S]):
     """Loads shards while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
 
     def __init__(
-        self, runtime: CoordinatorRuntime[GroupShard], call_soon: Callable[[Callable[[], None]], object], bytes_max: int
+        self,
+        runtime: CoordinatorRuntime[S],
+        call_soon: Callable[[Callable[[], None]], object],
+        *,
+        replay_batch: ReplayBatch[S],
+        bytes_max: int,
     ) -> None:
         self._runtime = runtime
         self._call_soon = call_soon
+        self._replay_batch = replay_batch
         self._bytes_max = bytes_max
-        self._queue: deque[tuple[int, GroupShard, Loading]] = deque()
+        self._queue: deque[tuple[int, S, Loading]] = deque()
         self._replayed = 0  # since the collector was told
-        self._loaded: Callable[[GroupShard, int], CoordinatorResult] | None = None
+        self._loaded: Operation | None = None
         self._waiting: list[Callable[[], None]] = []
 
-    def start(self, partition: int, log: Log, loaded: Callable[[GroupShard, int], CoordinatorResult]) -> None:
+    def start(self, partition: int, log: Log, loaded: Operation) -> None:
         """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is done at once."""
         shard = self._runtime.begin_loading(partition)
         self._loaded = loaded
         if log.log_start_offset == log.log_end_offset:
             self._end(partition)
             return
-        self._queue.append((partition, shard, replay_log(shard, log, self._bytes_max)))
+        self._queue.append((partition, shard, replay_log(shard, log, self._replay_batch, bytes_max=self._bytes_max)))
         if len(self._queue) == 1:
             self._call_soon(self._slice)
 
@@ -117,7 +121,7 @@ class Loader:
         self._runtime.unload(partition)
 
 
-def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
+def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: int) -> Loading:
     """Replay everything that is in `log`; damaged batches are named in the log and passed over.
 
     Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
@@ -147,7 +151,7 @@ def replay_log(shard: GroupShard, log: Log, bytes_max: int) -> Loading:
             if not batch.is_valid:
                 _tell_damage(log, batch.base_offset, offset, "a wrong checksum")
             elif not batch.is_control:
-                _replay_batch(shard, batch, skipped)
+                replay_batch(shard, batch, skipped)
                 yield batch.record_count
     for type_id, count in skipped.items():
         logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
@@ -161,35 +165,3 @@ def _tell_damage(log: Log, first_offset: int, end_offset: int, reason: object) -
         end_offset - 1,
         reason,
     )
-
-
-def _replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
-    """Replay a batch; types that mean nothing here are counted in `skipped`."""
-    names: bytes | None = None
-    group_id = topic = ""
-    for key, value in entries(batch):
-        if key is None:
-            continue
-        if key.startswith(OFFSET_PREFIX) and value is not None:  # nearly all there is
-            if key[:-4] != names:  # those that were committed together have the same names
-                group_id, topic, _ = offset_key_from_bytes(key)
-                names = key[:-4]
-            shard.replay_offset(group_id, topic, int.from_bytes(key[-4:], signed=True), offset_from_bytes(value))
-            continue
-        record = from_bytes(key, value)
-        if record is None or not shard.replay(record):
-            skipped[int.from_bytes(key[:2])] += 1
-
-
-def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
-    """After loading: members get their sessions, groups that are too large a rebalance, and offsets of topics that were deleted
-    when nobody could take notice go. `partitions_of` tells how many partitions a topic has, 0 if it is not there.
-    """
-    topics = {topic for of_group in shard.offsets.values() for topic in of_group}
-    result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
-    for group in shard.groups.values():
-        for member in group.members.values():
-            rebalance.restart_session(result, group, member)
-        if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
-            rebalance.prepare(shard, result, group, now_ms)
-    return result

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from pybroker.coordinator.records import to_bytes
 from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -63,7 +62,7 @@ _TOLD: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 
 
 class Shard(Protocol):
-    """State of one partition. `replay` is what changes it; `loaded` gives the first timers, and repairs."""
+    """State of one partition. `replay` is what changes it."""
 
     def replay(self, record: CoordinatorRecord) -> bool:
         """Take over what a record says; False when it means nothing here."""
@@ -72,6 +71,9 @@ class Shard(Protocol):
 S = TypeVar("S", bound=Shard)
 Done = Callable[[Any], None]
 """Gets the response, or an ErrorCode when there is none."""
+
+Serialize = Callable[["CoordinatorRecord"], tuple[bytes, bytes | None]]
+"""Makes key and value of a record as they lie in the log; a tombstone has no value. Raises EncodeError."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -127,12 +129,14 @@ class CoordinatorRuntime(Generic[S]):
         timer: OperationTimer,
         replicas: ReplicaManager,
         new_shard: Callable[[], S],
+        serialize: Serialize,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._timer = timer
         self._replicas = replicas
         self._new_shard = new_shard
+        self._serialize = serialize
         self._active: dict[int, _Active[S]] = {}
 
     # Shards
@@ -280,7 +284,7 @@ class CoordinatorRuntime(Generic[S]):
     # Appending
 
     def _append(self, active: _Active[S], result: CoordinatorResult, done: Done) -> None:
-        batches = _batches(result.records, self._clock.time_ms(), self._settings.compression, is_atomic=result.is_atomic)
+        batches = self._batches(result.records, is_atomic=result.is_atomic)
         left = len(batches)
         failure = ErrorCode.NONE
 
@@ -293,6 +297,25 @@ class CoordinatorRuntime(Generic[S]):
 
         for records, batch in batches:
             self._append_batch(active, batch, records if result.is_replayed else (), appended)
+
+    def _batches(self, records: list[CoordinatorRecord], *, is_atomic: bool) -> list[tuple[list[CoordinatorRecord], memoryview]]:
+        """The records as one batch, or as several of about BATCH_BYTES."""
+        now_ms, compression = self._clock.time_ms(), self._settings.compression
+        made: list[tuple[list[CoordinatorRecord], memoryview]] = []
+        taken: list[CoordinatorRecord] = []
+        pairs: list[tuple[bytes, bytes | None]] = []
+        size = 0
+        for record in records:
+            key, value = self._serialize(record)
+            taken.append(record)
+            pairs.append((key, value))
+            size += len(key) + len(value or b"")
+            if size >= BATCH_BYTES and not is_atomic:
+                made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+                taken, pairs, size = [], [], 0
+        if pairs:
+            made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+        return made
 
     def _append_batch(
         self,
@@ -333,27 +356,6 @@ class CoordinatorRuntime(Generic[S]):
                 logger.warning("What was to be written to %s is refused: %s (%d in a row so far)", what, outcome[0].name, count)
         if outcome:
             appended(outcome[0])
-
-
-def _batches(
-    records: list[CoordinatorRecord], now_ms: int, compression: CompressionType, *, is_atomic: bool
-) -> list[tuple[list[CoordinatorRecord], memoryview]]:
-    """The records as one batch, or as several of about BATCH_BYTES."""
-    made: list[tuple[list[CoordinatorRecord], memoryview]] = []
-    taken: list[CoordinatorRecord] = []
-    pairs: list[tuple[bytes, bytes | None]] = []
-    size = 0
-    for record in records:
-        key, value = to_bytes(record)
-        taken.append(record)
-        pairs.append((key, value))
-        size += len(key) + len(value or b"")
-        if size >= BATCH_BYTES and not is_atomic:
-            made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
-            taken, pairs, size = [], [], 0
-    if pairs:
-        made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
-    return made
 
 
 def _ignore(_outcome: object) -> None:

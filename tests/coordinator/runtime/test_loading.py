@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.coordinator import loading
 from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
 from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
@@ -114,14 +115,13 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)  # in partition 1
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
-    read = loader._replay_batch
 
     def replay(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
-        read(shard, batch, skipped)
+        loading.replay_batch(shard, batch, skipped)
         if "h" in shard.offsets:
             raise error
 
-    monkeypatch.setattr(loader, "_replay_batch", replay)
+    monkeypatch.setattr(whole.groups._loader, "_replay_batch", replay)
     load_all_in_turn(whole)
     assert await offset(whole) == 4
     response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)

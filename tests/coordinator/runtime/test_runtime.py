@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record
+from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
 from pybroker.coordinator.runtime.result import Answer, CoordinatorRecord, CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
 from pybroker.model import TopicPartition
@@ -93,6 +93,7 @@ class Setting:
         self.runtime: CoordinatorRuntime[Shard] = CoordinatorRuntime(
             RuntimeSettings(topic="__consumer_offsets", timeout_ms=5000, required_acks=-1, compression=CompressionType.NONE),
             clock=self.clock, timer=self.timer, replicas=self.replicas, new_shard=Shard,  # type: ignore[arg-type]  # a model of it
+            serialize=to_bytes,
         )  # fmt: skip
         self.shard = self.runtime.begin_loading(0)
         self.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
