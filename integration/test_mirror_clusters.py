@@ -195,7 +195,7 @@ def test_what_is_new_and_where_it_came_from(pair: tuple[str, str], tmp_path: Pat
         "partition 0: source 0-399 is 0-399",
         "partition 1: source 0-199 is 0-199",
     ]
-    with pytest.raises(PipelineError, match=r"is mirrored up to offset 399, 400 is not known"):
+    with pytest.raises(PipelineError, match=r"is mirrored up to offset 399; offset 400 is not mirrored yet"):
         State.read(path).origin(f"copy.{topic}", 0, 400)
 
 
@@ -256,7 +256,7 @@ def test_a_target_that_is_killed_and_comes_back(tmp_path: Path, pair: tuple[str,
         ended = mirror(both, topic, path, "--retry-s", "0.5")
         assert (ended.returncode, ended.stdout) == (1, "")
         assert ended.stderr == (
-            f"Error: no broker at {target.bootstrap}: Connection refused, for 0.5 s; run the same command again to go on\n"
+            f"Error: no broker at {target.bootstrap}: Connection refused, for 0.5 s; run the same command again to continue\n"
         )
         target.start()
         assert mirror(both, topic, path).returncode == 0
@@ -304,7 +304,7 @@ def test_offsets_that_are_gone(pair: tuple[str, str], tmp_path: Path) -> None:
     fill(pair[0], topic, partitions=1, batch_count=4)
     delete_records(pair[0], topic, 45)
     news = f"15 offsets of {topic}-0 were deleted before they were mirrored, 30 to 44"
-    with pytest.raises(PipelineError, match=f"^{news}; --allow-loss goes on without them$"):
+    with pytest.raises(PipelineError, match=f"^{news}; --allow-loss continues without them$"):
         run(None, options(pair, topic, path))
     result = run(None, options(pair, topic, path, is_loss_allowed=True))
     assert (result.counts.records, result.counts.rebuilt, result.counts.verbatim, result.lost) == (25, 1, 2, 15)
@@ -323,18 +323,18 @@ def test_it_refuses(pair: tuple[str, str], tmp_path: Path) -> None:
             run(None, options(pair, topic, path, **others))
 
     refused("no topic nope at", topics=("nope",))
-    refused(f"source and target are one cluster: topic {topic} needs another name there", target=pair[0])
+    refused(f"source and target are the same cluster: topic {topic} needs another name in the target", target=pair[0])
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "file").touch()
-    refused("x is not the folder of a mirror, and not empty", path=tmp_path / "x")
-    refused(r"'\(' is no regular expression", topics=(), pattern="(")
+    refused("x is not empty and is not the folder of a mirror", path=tmp_path / "x")
+    refused(r"'\(' is not a regular expression", topics=(), pattern="(")
     refused("topic other is renamed but not mirrored", renamed={"other": "x"})
     fill(pair[1], f"old.{topic}", partitions=1, batch_count=1)
-    refused(f"old.{topic}-0 has 10 records already that this mirror did not write", prefix="old.")
+    refused(f"old.{topic}-0 already has 10 records that this mirror did not write", prefix="old.")
     with WireClient(pair[1]) as client:
         client.create_topic(f"late.{topic}", 1, {"message.timestamp.type": "LogAppendTime"})
         client.create_topic(f"packed.{topic}", 1, {"compression.type": "gzip"})
-    refused("would not keep times: its message.timestamp.type is not CreateTime", prefix="late.")
+    refused("would not keep timestamps: its message.timestamp.type is not CreateTime", prefix="late.")
     refused("would not keep batches as they are: its compression.type is not producer", prefix="packed.")
 
 
@@ -362,7 +362,7 @@ def test_someone_else_writes(pair: tuple[str, str], tmp_path: Path) -> None:
         assert client.produce(topic, 0, build_batch([Record(0, T0, b"k", b"v")])) == 200
     for _ in range(2):
         with pytest.raises(
-            PipelineError, match=f"{topic}-0 has at offset 200 what this mirror did not write: someone else writes"
+            PipelineError, match=f"{topic}-0 has a batch at offset 200 that this mirror did not write: another producer writes"
         ):
             run(None, options(pair, topic, path))
     assert arrived(path, topic) == 200
@@ -372,7 +372,7 @@ def test_a_folder_is_for_one_mirror(pair: tuple[str, str], tmp_path: Path) -> No
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, partitions=1)
     run(None, options(pair, topic, path))
-    with pytest.raises(PipelineError, match=f"topic {topic} goes to {topic} already, not to b.{topic}"):
+    with pytest.raises(PipelineError, match=f"topic {topic} already goes to {topic}, not to b.{topic}"):
         run(None, options(pair, topic, path, prefix="b."))
     with pytest.raises(PipelineError, match="mirrors from cluster"):
         run(None, options((pair[1], pair[0]), topic, path))
@@ -383,5 +383,5 @@ def test_a_folder_is_for_one_mirror(pair: tuple[str, str], tmp_path: Path) -> No
     admin = AdminClient({"bootstrap.servers": pair[0]})
     admin.delete_topics([topic])[topic].result()
     fill(pair[0], topic, partitions=1)
-    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made again since it was mirrored"):
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again since it was mirrored"):
         run(None, options(pair, topic, path))

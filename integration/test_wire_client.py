@@ -107,7 +107,7 @@ def test_nobody_there_and_somebody_else_there() -> None:
 
         thread = threading.Thread(target=greet)
         thread.start()
-        with pytest.raises(NotKafkaError, match=f"what answers at 127.0.0.1:{port} does not speak Kafka's protocol"):
+        with pytest.raises(NotKafkaError, match=f"the server at 127.0.0.1:{port} does not speak Kafka's protocol"):
             Connection("127.0.0.1", port)
         thread.join()
     with pytest.raises(PipelineError, match=f"no broker at 127.0.0.1:{port}: Connection refused, for 0.1 s"):

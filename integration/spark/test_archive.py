@@ -100,7 +100,7 @@ def test_a_changed_file_is_found(spark: SparkSession, spark_broker: BrokerProces
     first, second, *_ = sorted(options.path.glob("topic=*/date=*/*.parquet"))
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
-    with pytest.raises(PipelineError, match="does not hold the records that the manifest says"):
+    with pytest.raises(PipelineError, match="does not hold the records that the manifest names"):
         verify(spark, options.path)
     first.write_bytes(content[: len(content) // 2])
     with pytest.raises(PipelineError) as caught:
@@ -130,7 +130,7 @@ def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_made_again_are_r
         run(spark, missing)
     checkpoint = options.path / "_pybroker/checkpoint"
     checkpoint.rename(tmp_path / "away")
-    with pytest.raises(PipelineError, match="checkpoint is gone: what comes next is not known"):
+    with pytest.raises(PipelineError, match="checkpoint is gone, so the next offsets are not known"):
         run(spark, options)
     (tmp_path / "away").rename(checkpoint)
     assert run(spark, options).records == 0
@@ -141,7 +141,7 @@ def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_made_again_are_r
         assert time.monotonic() < deadline
         time.sleep(0.1)
     make(spark, spark_broker.bootstrap, 50, partitions=1, topic=topic)
-    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made again"):
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again"):
         run(spark, options)
 
 
@@ -158,7 +158,7 @@ def test_records_that_are_gone_stop_it_unless_it_is_told_to_go_on(
     admin = KafkaAdminClient(bootstrap_servers=spark_broker.bootstrap)
     admin.delete_records({TopicPartition(topic, 0): 130})
     admin.close()
-    news = rf"30 records were deleted before they were archived: {topic}-0 from 100 to 129; --allow-loss goes on without them"
+    news = rf"30 records were deleted before they were archived: {topic}-0 from 100 to 129; --allow-loss continues without them"
     with pytest.raises(PipelineError, match=news):
         run(spark, options)
     allowed = ArchiveOptions(bootstrap=options.bootstrap, path=options.path, topics=(topic,), is_loss_allowed=True)
@@ -233,7 +233,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_its_end_is_one_line(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Archive, "commit", commit_and_kill)
         patch.setattr("pybroker.pipeline.archive.job._POLL_MS", 3000)
-        with pytest.raises(PipelineError, match=r"no broker at .* for 1 s; run the same command again to go on") as caught:
+        with pytest.raises(PipelineError, match=r"no broker at .* for 1 s; run the same command again to continue") as caught:
             run(spark, options)
     assert "\n" not in str(caught.value)
     verify(spark, path)

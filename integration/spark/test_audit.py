@@ -270,17 +270,17 @@ def test_what_is_missing_or_foreign_is_one_line(spark: SparkSession, scene: Scen
         (["--topic", scene.topic, "--tier", f"lake=archive:{tmp_path}/no", "--no-counts"], "no: no such directory"),
         (["--topic", scene.topic, "--tier", f"lake=archive:{lake}", "--no-counts"], f"has no records of topic {scene.topic}"),
         ([*in_lake, "--no-counts"], "cannot be read: "),
-        ([*in_lake, "--no-counts"], "is no file of an archive: it has no offset, timestamp, headers"),
+        ([*in_lake, "--no-counts"], "is not a file of an archive: it lacks offset, timestamp, headers"),
         (
             ["--topic", scene.topic, "--tier", here, "--counts-topic", scene.counts, "--bucket-s", "30"],
-            "counts in buckets of 60 s, of which buckets of 30 s are no multiple",
+            "counts in buckets of 60 s, and buckets of 30 s are not a multiple of them",
         ),
     ]
     try:
         for arguments, line in cases:
             if "cannot be read" in line:
                 file.write_bytes(b"no Parquet")
-            elif "is no file of an archive" in line:
+            elif "is not a file of an archive" in line:
                 pq.write_table(pa.table({"a": [1]}), file)
             result = invoke(spark, str(path), *arguments)
             assert result.exit_code == 1, result.output
@@ -292,7 +292,7 @@ def test_what_is_missing_or_foreign_is_one_line(spark: SparkSession, scene: Scen
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/other").touch()
     result = invoke(spark, str(tmp_path / "taken"), "--topic", scene.topic, "--tier", here)
-    assert "taken is not empty and no result of an audit: its summary.json is missing" in result.output
+    assert "taken is not empty and is not the result of an audit: its summary.json is missing" in result.output
     assert [entry.name for entry in (tmp_path / "taken").iterdir()] == ["other"]
 
 
@@ -333,7 +333,7 @@ def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pybroker.pipeline.audit.job.survey", survey_and_kill)
         patch.setattr(sources, "POLL_MS", 1500)
-        with pytest.raises(PipelineError, match=r"no broker at 127\.0\.0\.1:\d+ for 1 s; run the same command again to go on"):
+        with pytest.raises(PipelineError, match=r"no broker at 127\.0\.0\.1:\d+ for 1 s; run the same command again to continue"):
             run(spark, options)
     assert list(tmp_path.glob("*audit*")) == []
 

@@ -203,7 +203,7 @@ def test_a_folder_of_another_audit_and_records_that_are_gone_are_one_line(
         ((*here, "--incremental", "--no-counts"), "is an audit with counts "),
         ((*here, *how, "--bucket-s", "120"), "is an audit with bucket-s 60, not 120: give another folder"),
         (("--topic", flow.copy, *here[2:], *how), f"is an audit with topics {flow.topic}, not {flow.copy}"),
-        (here, "belongs to passes over what is new: go on with --incremental or --every, or give another folder"),
+        (here, "belongs to an incremental audit: continue it with --incremental or --every, or give another folder"),
     ]
     for arguments, line in cases:
         result = invoke(spark, str(path), *arguments)
@@ -217,7 +217,7 @@ def test_a_folder_of_another_audit_and_records_that_are_gone_are_one_line(
         admin.close()
     result = invoke(spark, str(path), *here, *how)
     assert result.exit_code == 1
-    assert f"5 records were deleted before they were read: {flow.topic}-0 from 10 to 14; --allow-loss goes on" in result.output
+    assert f"5 records were deleted before they were read: {flow.topic}-0 from 10 to 14; --allow-loss continues" in result.output
     result = invoke(spark, str(path), *here, *how, "--allow-loss")
     assert result.exit_code == 0, result.output
     assert "5 records were deleted before they could be read" in result.stdout
@@ -227,4 +227,4 @@ def test_a_folder_of_another_audit_and_records_that_are_gone_are_one_line(
     cluster.create_topic(flow.topic, PARTITIONS)
     result = invoke(spark, str(path), *here, *how)
     assert result.exit_code == 1
-    assert f"topic {flow.topic} at {flow.bootstrap} was deleted and made again since it was read" in result.output
+    assert f"topic {flow.topic} at {flow.bootstrap} was deleted and created again since it was read" in result.output

@@ -166,7 +166,7 @@ def test_two_at_once_are_told(spark: SparkSession, flow: Flow, tmp_path: Path) -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental, "write_report", report_after_another)
-        with pytest.raises(PipelineError, match="another audit writes to"):
+        with pytest.raises(PipelineError, match="another audit is writing to"):
             incremental.run(spark, options)
     state = State.read(path)
     assert state is not None

@@ -192,12 +192,12 @@ def test_a_running_broker_is_read_up_to_its_high_watermark(
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
-        ({"topic": "nope"}, None, "no topic nope in .*/data: there are events"),
+        ({"topic": "nope"}, None, "no topic nope in .*/data: the topics are events"),
         ({"topics": "events"}, None, "pybroker has no option topics"),
-        ({"columns": "offset,colour"}, None, "there is no column colour; there are topic, partition, offset"),
+        ({"columns": "offset,colour"}, None, "there is no column colour; the columns are topic, partition, offset"),
         ({}, "offset int", "the column offset is of type bigint, not int"),
-        ({"startingOffsets": '{"events": {"0": 99}}'}, None, "events-0 ends at offset 3, before the 99 that is asked for"),
-        ({"partitions": "a"}, None, "partitions are numbers separated by commas, not a"),
+        ({"startingOffsets": '{"events": {"0": 99}}'}, None, "events-0 ends at offset 3, before the requested offset 99"),
+        ({"partitions": "a"}, None, "partitions must be numbers separated by commas, not a"),
         ({"path": "/nowhere/at/all"}, None, "there is no data directory /nowhere/at/all"),
     ],
 )

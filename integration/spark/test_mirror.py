@@ -56,6 +56,7 @@ def test_tasks_mirror_partitions_and_go_on_where_they_were(
     with WireClient(bootstrap) as client:
         client.produce(f"copy.{topic}", 2, build_batch([Record(0, 0, b"", b"")]))
     with pytest.raises(
-        PipelineError, match=f"^copy.{topic}-2 has at offset 15 what this mirror did not write: someone else writes to it$"
+        PipelineError,
+        match=f"^copy.{topic}-2 has a batch at offset 15 that this mirror did not write: another producer writes to it$",
     ):
         run(spark, replace(options, retry_s=5.0))

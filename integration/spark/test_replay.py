@@ -165,12 +165,12 @@ def test_what_cannot_be_is_one_line(
     create_topic(bootstrap, small, 1, {"retention.ms": "-1"})
     create_topic(bootstrap, append_time, 3, {"message.timestamp.type": "LogAppendTime"})
     create_topic(bootstrap, short, 3, {"retention.ms": "3600000"})
-    assert refusal() == f"topic {topic} is the one that was archived: --to names another to write to"
+    assert refusal() == f"topic {topic} is the topic that was archived: name another topic with --to"
     assert "has no records of topic nowhere" in refusal(topics=("nowhere",))
-    assert refusal(to=small) == f"topic {small} has 1 partitions, the archive of {topic} 3"
+    assert refusal(to=small) == f"topic {small} has 1 partitions, but the archive of {topic} has 3"
     assert "its message.timestamp.type is not CreateTime" in refusal(to=append_time)
-    assert "deletes records after 3600000 ms, some are older" in refusal(to=short)
-    assert "is no archive" in refusal(path=tmp_path)
+    assert "deletes records after 3600000 ms, and some are older" in refusal(to=short)
+    assert "is not an archive" in refusal(path=tmp_path)
     assert "no such directory" in refusal(path=tmp_path / "nowhere")
 
 
@@ -185,7 +185,9 @@ def test_another_writer_is_noticed(spark: SparkSession, spark_broker: BrokerProc
     producer = Producer({"bootstrap.servers": spark_broker.bootstrap})
     producer.produce(copy, b"mine", partition=0)
     producer.flush(30)
-    with pytest.raises(PipelineError, match=f"{copy}-0 got 21 records since the replay began, not 20: someone else wrote to it"):
+    with pytest.raises(
+        PipelineError, match=f"{copy}-0 got 21 records since the replay began, not 20: another producer wrote to it"
+    ):
         run(spark, options)
 
 
@@ -232,7 +234,7 @@ def test_foreign_and_broken_parquet_is_one_line(spark: SparkSession, spark_broke
         run(spark, options)
     assert "\n" not in str(caught.value)
     pq.write_table(pa.table({"offset": [1, 2], "name": ["a", "b"]}), file)
-    with pytest.raises(PipelineError, match=r"is no file of an archive: it has no partition, timestamp, key, value, headers"):
+    with pytest.raises(PipelineError, match=r"is not a file of an archive: it lacks partition, timestamp, key, value, headers"):
         run(spark, options)
     file.write_bytes(content)
     assert run(spark, options).records == 20

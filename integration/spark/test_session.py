@@ -44,12 +44,13 @@ def test_the_connector_reads_an_empty_topic(spark: SparkSession, spark_broker: B
 
 
 @pytest.mark.parametrize(
-    ("master", "reason"), [("spark://127.0.0.1:1", "Connection refused"), ("spark://here", "it must be spark://HOST:PORT")]
+    ("master", "reason"),
+    [("spark://127.0.0.1:1", "Connection refused"), ("spark://here", "the address must be spark://HOST:PORT")],
 )
 def test_a_master_that_is_not_there_is_one_line(master: str, reason: str) -> None:
     with pytest.raises(PipelineError) as caught:
         spark_session("nobody", master=master)
-    assert str(caught.value) == f"no master of Spark at {master}: {reason}"
+    assert str(caught.value) == f"no Spark master at {master}: {reason}"
 
 
 def test_a_second_session_is_the_first(spark: SparkSession) -> None:

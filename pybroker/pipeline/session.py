@@ -58,7 +58,7 @@ def check_pyspark() -> str:
     except ImportError as error:
         raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
     if version != SPARK_VERSION:
-        raise PipelineError(f"PySpark {version} is installed, the jobs are for {SPARK_VERSION}: pip install 'pybroker[spark]'")
+        raise PipelineError(f"PySpark {version} is installed, but the jobs need {SPARK_VERSION}: pip install 'pybroker[spark]'")
     return version
 
 
@@ -66,7 +66,7 @@ def _check_master(master: str) -> None:
     """Spark itself tries for a minute before it says that nobody is there."""
     if not master.startswith("spark://"):
         return
-    reason = "it must be spark://HOST:PORT"
+    reason = "the address must be spark://HOST:PORT"
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
         if not port.isdigit():
@@ -77,7 +77,7 @@ def _check_master(master: str) -> None:
             reason = error.strerror or str(error)
         else:
             return
-    raise PipelineError(f"no master of Spark at {master}: {reason}")
+    raise PipelineError(f"no Spark master at {master}: {reason}")
 
 
 def first_line(error: BaseException) -> str:

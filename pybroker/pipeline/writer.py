@@ -71,7 +71,7 @@ class TopicWriter:
     ) -> None:
         """Queue a record; without a timestamp it gets the present time. Raises PipelineError when one before it failed."""
         if timestamp_ms == 0:
-            raise PipelineError("a record has the time 0 (1970-01-01), which the client cannot write")
+            raise PipelineError("a record has the timestamp 0 (1970-01-01), which the client cannot write")
         while True:
             try:
                 self._producer.produce(

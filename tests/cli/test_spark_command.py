@@ -69,7 +69,7 @@ def test_missing_jars_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 1
     assert (
         result.output
-        == f"Error: {tmp_path}: no spark-sql-kafka-0-10_*.jar there, the jars of Spark's Kafka connector are missing\n"
+        == f"Error: {tmp_path}: no spark-sql-kafka-0-10_*.jar in it; the jars of Spark's Kafka connector are missing\n"
     )
 
 

@@ -144,9 +144,9 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no such directory"):
         Archive.read(tmp_path / "nowhere")
     (tmp_path / "table.parquet").touch()
-    with pytest.raises(PipelineError, match="is no archive: its manifest is missing"):
+    with pytest.raises(PipelineError, match="is not an archive: its manifest is missing"):
         Archive.read(tmp_path)
-    with pytest.raises(PipelineError, match="is not empty and no archive"):
+    with pytest.raises(PipelineError, match="is not empty and is not an archive"):
         Archive.write(tmp_path)
     file = tmp_path / "file"
     file.touch()

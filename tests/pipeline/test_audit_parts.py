@@ -92,10 +92,10 @@ def test_what_a_kill_has_left_is_swept_but_not_what_another_pass_writes(tmp_path
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])
 def test_a_folder_that_is_no_result_is_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "summary.json").write_text(content)
-    with pytest.raises(PipelineError, match="no result of an audit"), replacing(tmp_path):
+    with pytest.raises(PipelineError, match="is not the result of an audit"), replacing(tmp_path):
         pytest.fail("it must not come here")
     assert (tmp_path / "summary.json").read_text() == content
-    with pytest.raises(PipelineError, match="is no directory"), replacing(tmp_path / "summary.json"):
+    with pytest.raises(PipelineError, match="is not a directory"), replacing(tmp_path / "summary.json"):
         pytest.fail("it must not come here")
 
 
@@ -105,9 +105,9 @@ def test_a_folder_that_is_no_result_is_left_alone(tmp_path: Path, content: str) 
         ({"tiers": ()}, "an audit needs at least one tier"),
         ({"tiers": (HERE, HERE)}, "two tiers have the same name: here, here"),
         ({"topics": ()}, "either topics or a pattern must be given"),
-        ({"topics": (), "pattern": "a", "tiers": (Tier("x", "archive:lake"),)}, "a pattern needs a cluster as the first tier"),
-        ({"topics": ("a", "b"), "tiers": (HERE, Tier("x", "h:1", "one"))}, "several topics cannot have one name"),
-        ({"bucket_s": 0}, "a bucket has at least a second"),
+        ({"topics": (), "pattern": "a", "tiers": (Tier("x", "archive:lake"),)}, "the first tier must be a cluster"),
+        ({"topics": ("a", "b"), "tiers": (HERE, Tier("x", "h:1", "one"))}, "several topics cannot have the same name in a tier"),
+        ({"bucket_s": 0}, "bucket_s must be at least 1"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -136,8 +136,8 @@ def test_offsets_as_the_connector_takes_them() -> None:
         (["p", "--topic", "t", "--tier", "a=h:1", "--rename", "b=c"], "--rename b: no --tier has this name"),
         (["p", "--topic", "t", "--tier", "a=archive:x"], "no tier is a cluster: give --counts"),
         (["p", "--topic", "t", "--tier", "a=h:1", "--tier", "a=h:2"], "two tiers have the same name: a, a"),
-        (["p", "--topic", "t", "--tier", "producer=h:1"], "a tier cannot be called 'producer'"),
-        (["p", "--topic", "t", "--topic", "u", "--tier", "a=h:1", "--rename", "a=x"], "several topics cannot have one name"),
+        (["p", "--topic", "t", "--tier", "producer=h:1"], "a tier cannot have the name 'producer'"),
+        (["p", "--topic", "t", "--topic", "u", "--tier", "a=h:1", "--rename", "a=x"], "several topics cannot have the same name"),
     ],
 )
 def test_a_wrong_command_line_ends_before_spark_starts(arguments: list[str], message: str) -> None:

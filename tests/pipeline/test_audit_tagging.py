@@ -216,7 +216,7 @@ def test_what_cannot_be_audited_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="a producer with serializers cannot publish its counts"):
         AuditedKafkaProducer(FakeKafkaClient(value_serializer=str.encode), "p", interval_s=0)
     for name in ("", "x" * 201, "line\nbreak"):
-        with pytest.raises(ValueError, match="must be 1 to 200 bytes of text"):
+        with pytest.raises(ValueError, match="must be 1 to 200 bytes of printable text"):
             AuditedProducer(FakeClient(), name, interval_s=0)
     with pytest.raises(NotImplementedError, match="records of transactions cannot be audited"):
         AuditedProducer(FakeClient(), "p", interval_s=0).begin_transaction()

@@ -250,7 +250,7 @@ def test_starting_and_ending_offsets(tmp_path: Path) -> None:
     assert data.read(startingOffsets=starting) == zero[4:]
     assert data.read(endingOffsets=ending) == zero[:6] + one
     assert data.read(startingOffsets="latest") == []
-    with pytest.raises(PipelineError, match="events-0 ends at offset 9, before the 30 that is asked for"):
+    with pytest.raises(PipelineError, match="events-0 ends at offset 9, before the requested offset 30"):
         data.read(endingOffsets='{"events": {"0": 30}}')
 
 
@@ -278,7 +278,7 @@ def test_topics_are_chosen(tmp_path: Path) -> None:
     assert data.read(topic="b-1") == records["b-1"]
     assert data.read(topic="__consumer_offsets,b-1") == records["__consumer_offsets"] + records["b-1"]
     assert data.read(topicPattern=r"a\..*") == records["a.one"] + records["a.two"]
-    with pytest.raises(PipelineError, match=r"no topic c in .*: there are __consumer_offsets, a.one, a.two, b-1"):
+    with pytest.raises(PipelineError, match=r"no topic c in .*: the topics are __consumer_offsets, a.one, a.two, b-1"):
         data.read(topic="a.one,c")
     with pytest.raises(PipelineError, match=r"no topic matches c.* in"):
         data.read(topicPattern="c.*")
@@ -291,7 +291,7 @@ def test_what_is_no_data_directory(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=f"there is no data directory {tmp_path}/nowhere"):
         plan(tmp_path / "nowhere")
     (tmp_path / "photos").mkdir()
-    with pytest.raises(PipelineError, match="photos is no broker's data directory"):
+    with pytest.raises(PipelineError, match="photos is not the data directory of a broker"):
         plan(tmp_path / "photos")
     lay_down(tmp_path / "copied", {0: bytes(build_batch([Record(0, 0, None, b"v")]))})
     with pytest.raises(PipelineError, match=r"has no replication-offset-checkpoint .* until=logEnd"):
@@ -302,16 +302,16 @@ def test_what_is_no_data_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topics": "a"}, "pybroker has no option topics; there are path, "),
+        ({"topics": "a"}, "pybroker has no option topics; the options are path, "),
         ({"topic": "a", "topicPattern": "b"}, "either topic or topicPattern"),
-        ({"topicPattern": "("}, "no regular expression"),
-        ({"isolation": "serializable"}, "isolation is read_committed or read_uncommitted, not serializable"),
-        ({"startingOffsets": "{"}, 'offsets are written {"topic": {"0": 5}}, not {'),
+        ({"topicPattern": "("}, "is not a regular expression"),
+        ({"isolation": "serializable"}, "isolation must be read_committed or read_uncommitted, not serializable"),
+        ({"startingOffsets": "{"}, 'offsets must be written as {"topic": {"0": 5}}, not as {'),
         ({"startingOffsets": '{"a": {"0": -3}}'}, "an offset below -2"),
         ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
-        ({"splitBytes": "-1"}, "splitBytes is a whole number above 0, not -1"),
-        ({"path": ""}, "which data directory"),
-        ({"paths": "["}, "paths are a JSON list"),
+        ({"splitBytes": "-1"}, "splitBytes must be a whole number above 0, not -1"),
+        ({"path": ""}, "no data directory is given"),
+        ({"paths": "["}, "paths must be a JSON list"),
     ],
 )
 def test_options_that_are_wrong(tmp_path: Path, options: dict[str, str], message: str) -> None:
@@ -344,7 +344,7 @@ def test_foreign_files_and_damage(tmp_path: Path) -> None:
     first.write_bytes(sound)
     checkpoint_file = data.path / checkpoint.REPLICATION_OFFSET_FILE
     checkpoint_file.write_text("hello")
-    with pytest.raises(PipelineError, match=r"a damaged checkpoint: .*replication-offset-checkpoint"):
+    with pytest.raises(PipelineError, match=r"damaged checkpoint: .*replication-offset-checkpoint"):
         data.read()
 
 

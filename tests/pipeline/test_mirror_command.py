@@ -58,5 +58,5 @@ def test_looking_up(tmp_path: Path) -> None:
         "partition 1: source 20-22 is 5-7",
     ]
     result = invoke(str(tmp_path), "--origin", "copy.a:1:8")
-    assert (result.exit_code, result.stderr) == (1, "Error: copy.a-1 is mirrored up to offset 7, 8 is not known\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: copy.a-1 is mirrored up to offset 7; offset 8 is not mirrored yet\n")
     assert invoke(str(tmp_path / "x"), "--map", "a").stderr == f"Error: {tmp_path}/x is not the folder of a mirror\n"

@@ -62,7 +62,7 @@ def test_a_gap_at_the_end_is_remembered(tmp_path: Path) -> None:
 def test_a_target_that_ends_before_the_map_begins_is_another(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
         offsets.begin(5, 10)
-        with pytest.raises(PipelineError, match="begins at offset 10, the target ends at 9: it is another log"):
+        with pytest.raises(PipelineError, match="begins at offset 10, but the target ends at 9: it is another log"):
             offsets.resume(9)
 
 
@@ -118,7 +118,7 @@ def test_only_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_was_before_is_not_known(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
         offsets.begin(5, 10)
-        with pytest.raises(PipelineError, match="what is before offset 10 was not mirrored"):
+        with pytest.raises(PipelineError, match="offsets before 10 were not mirrored"):
             offsets.source_of(9)
 
 

@@ -263,7 +263,9 @@ def test_what_is_built_anew_fits_the_target() -> None:
 @pytest.mark.parametrize("last_offset", [0, 5])
 def test_a_batch_that_does_not_fit_is_said(last_offset: int) -> None:
     batch = build_batch([record(0, 4000)], last_offset=last_offset)
-    with pytest.raises(PipelineError, match=r"the batch at source offset 0 has \d+ bytes, the target takes 3000: raise its max"):
+    with pytest.raises(
+        PipelineError, match=r"the batch at source offset 0 has \d+ bytes, " r"but the target accepts 3000: raise its max"
+    ):
         list(planner(size_max=3000).plan(fetched(batch)))
 
 

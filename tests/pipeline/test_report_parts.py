@@ -246,8 +246,8 @@ def test_what_retention_took_meanwhile_is_counted() -> None:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (Script(GONE), "t-0 ends before offset 0, which it had: its log was cut meanwhile"),
-        (Script(InvalidRecordError("nonsense")), "t-0 at b:1 has damaged records from offset 0 on: .*nonsense"),
+        (Script(GONE), "t-0 ends before offset 0, which it had: its log was truncated meanwhile"),
+        (Script(InvalidRecordError("nonsense")), "t-0 at b:1 has damaged records at or after offset 0: .*nonsense"),
         (Script(BrokerError("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)), "t-0: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )
@@ -384,7 +384,7 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="not both"):
         replace(options, topics=("t",), pattern="t")
     for wanted in (Wanted(last=0), Wanted(sample=-1)):
-        with pytest.raises(PipelineError, match="must be 1 at least"):
+        with pytest.raises(PipelineError, match="must be at least 1"):
             replace(options, wanted=wanted)
 
 
@@ -392,7 +392,7 @@ def test_the_page_is_a_file_or_in_a_folder(tmp_path: Path) -> None:
     assert _files(tmp_path / "a" / "b.html") == (tmp_path / "a" / "b.html", tmp_path / "a" / "b.json")
     assert _files(tmp_path / "c") == (tmp_path / "c" / "index.html", tmp_path / "c" / "summary.json")
     (tmp_path / "file").write_text("")
-    for path, message in ((tmp_path / "file", "file is no directory"), (tmp_path / "file" / "x.html", "file: ")):
+    for path, message in ((tmp_path / "file", "file is not a directory"), (tmp_path / "file" / "x.html", "file: ")):
         with pytest.raises(PipelineError, match=message):
             _files(path)
     (tmp_path / "d.html").mkdir()

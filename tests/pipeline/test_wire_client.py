@@ -74,7 +74,7 @@ def test_it_gives_up_after_a_while_and_says_what_happened() -> None:
     cluster = Cluster()
     cluster.refused = {1, 2}
     with pytest.raises(
-        PipelineError, match="no broker at two:2: Connection refused, for 10 s; run the same command again to go on"
+        PipelineError, match="no broker at two:2: Connection refused, for 10 s; run the same command again to continue"
     ):
         cluster.client().cluster_id()
     assert 9 < cluster.now <= 10
@@ -106,7 +106,7 @@ def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> Non
     assert cluster.client().produce("t", 0, KNOWN_BATCH) == 4
     cluster = Cluster()
     cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
-    with pytest.raises(PipelineError, match="whether the batch has arrived is not known"):
+    with pytest.raises(PipelineError, match="it is not known whether the batch has arrived"):
         cluster.client().produce("t", 0, BATCH)
     assert len(requests(cluster, produce.ProduceRequest)) == 1
 
@@ -117,7 +117,7 @@ def test_a_topic_that_was_made_again_is_another() -> None:
     client.topic("t")
     cluster.topic_id = ID_B
     cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
-    with pytest.raises(PipelineError, match="topic t at one:1,two:2 was deleted and made again meanwhile"):
+    with pytest.raises(PipelineError, match="topic t at one:1,two:2 was deleted and created again while the job ran"):
         client.fetch("t", 0, 0)
 
 
@@ -143,7 +143,7 @@ def test_a_topic_that_is_not_there_is_waited_for_a_little(how: Callable[[Cluster
 
 
 def test_a_partition_that_is_not_there_is_said() -> None:
-    with pytest.raises(PipelineError, match="topic t at one:1,two:2 has 1 partitions, no number 3"):
+    with pytest.raises(PipelineError, match="topic t at one:1,two:2 has 1 partitions, so it has no partition 3"):
         Cluster().client().list_offset("t", 3, LATEST)
 
 

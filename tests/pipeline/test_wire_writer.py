@@ -75,7 +75,7 @@ def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
     cluster.say(produce.ProduceRequest, produced(0), produced(7))
     out = writer(cluster)
     write(out, 0, 1)
-    with pytest.raises(PipelineError, match="t-0 at one:1,two:2 gave a batch offset 7, not 1: someone else writes to it"):
+    with pytest.raises(PipelineError, match="t-0 at one:1,two:2 gave a batch the offset 7, not 1: another producer writes to it"):
         out.finish()
 
 

@@ -112,4 +112,4 @@ def _check(chosen: list[list[ArchivedFile]], made: list[ArchivedFile]) -> None:
         return {key: (sum(file.count for file in mine), joined(file.checksum for file in mine)) for key, mine in grouped.items()}
 
     if totals([file for run in chosen for file in run]) != totals(made):
-        raise PipelineError("joined files do not hold the same records as those they were made of; nothing was changed")
+        raise PipelineError("the joined files do not hold the same records as the files they replace; nothing was changed")

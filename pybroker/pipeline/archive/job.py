@@ -89,7 +89,7 @@ def run(spark: SparkSession, options: ArchiveOptions) -> ArchiveResult:
     try:
         _identify(cluster, archive, options, topics)
         if archive.contents.batch >= 0 and not archive.checkpoint.is_dir():
-            raise PipelineError(f"{archive.checkpoint} is gone: what comes next is not known, archive to a new folder")
+            raise PipelineError(f"{archive.checkpoint} is gone, so the next offsets are not known: archive to a new folder")
         job = _Run(session, options, cluster, archive)
         lost = _check_loss(job)
         before, began = _count(archive), time.monotonic()
@@ -177,10 +177,12 @@ def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topic
             there = before.pattern if before.pattern is not None else ", ".join(before.topics)
             raise PipelineError(f"{options.path} is an archive of {there}: archive other topics to another folder")
         if before.cluster != now.cluster:
-            raise PipelineError(f"{options.path} is an archive of cluster {before.cluster}, {options.bootstrap} is {now.cluster}")
+            raise PipelineError(
+                f"{options.path} is an archive of cluster {before.cluster}, but {options.bootstrap} is cluster {now.cluster}"
+            )
         for topic, known in before.topic_ids.items():
             if topic in ids and ids[topic] != known:
-                raise PipelineError(f"topic {topic} was deleted and made again since it was archived to {options.path}")
+                raise PipelineError(f"topic {topic} was deleted and created again since it was archived to {options.path}")
         now = Identity(now.cluster, now.topics, now.pattern, before.topic_ids | ids, before.partitions | topics)
     if now != before:
         archive.identify(now)
@@ -196,7 +198,7 @@ def _check_loss(job: _Run) -> int:
     extents = job.cluster.extents({topic: count for topic, count in topics.items() if there.get(topic, 0) >= count})
     lost, news = loss(following, extents)
     if lost and not job.options.is_loss_allowed:
-        raise PipelineError(f"{news}; --allow-loss goes on without them")
+        raise PipelineError(f"{news}; --allow-loss continues without them")
     return lost
 
 

@@ -91,7 +91,7 @@ class Archive:
         """Open, or begin, an archive to add to; mends what a kill has left. Raises PipelineError."""
         archive = cls(root)
         if root.is_dir() and not archive.hidden.exists() and any(root.iterdir()):
-            raise PipelineError(f"{root} is not empty and no archive: its manifest is missing")
+            raise PipelineError(f"{root} is not empty and is not an archive: its manifest is missing")
         try:
             archive._commits.mkdir(parents=True, exist_ok=True)
             archive._lock = os.open(archive.hidden / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -113,7 +113,7 @@ class Archive:
         if not root.is_dir():
             raise PipelineError(f"{root}: no such directory")
         if not archive.hidden.is_dir():
-            raise PipelineError(f"{root} is no archive: its manifest is missing")
+            raise PipelineError(f"{root} is not an archive: its manifest is missing")
         archive.contents = archive._load()
         archive.identity()
         for file in archive.contents.files.values():
@@ -134,12 +134,12 @@ class Archive:
             return None
         said = _json(path)
         if said.get("format") != FORMAT:
-            raise PipelineError(f"{self.root} has the format {said.get('format')!r}, this version knows {FORMAT}")
+            raise PipelineError(f"{self.root} has format {said.get('format')!r}, but this version reads format {FORMAT}")
         try:
             topics, ids = tuple(said["topics"]), dict(said["topic_ids"])
             return Identity(said["cluster"], topics, said["pattern"], ids, dict(said["partitions"]))
         except (KeyError, TypeError) as error:
-            raise PipelineError(f"{path} is not of an archive of this version") from error
+            raise PipelineError(f"{path} is not the identity file of an archive of this version") from error
 
     def identify(self, identity: Identity) -> None:
         """Say whose records these are."""
@@ -203,7 +203,7 @@ class Archive:
         if path.exists():
             said = _json(path)
             if said.get("format") != FORMAT:
-                raise PipelineError(f"{path} has the format {said.get('format')!r}, this version knows {FORMAT}")
+                raise PipelineError(f"{path} has format {said.get('format')!r}, but this version reads format {FORMAT}")
             try:
                 contents.files = {file["path"]: ArchivedFile(**file) for file in said["files"]}
                 contents.batch, contents.commit = said["batch"], said["commit"]
@@ -243,7 +243,7 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise PipelineError(f"{path} cannot be read: {error}") from error
     if not isinstance(said, dict):
-        raise PipelineError(f"{path} is not what an archive has there")
+        raise PipelineError(f"{path} is not a JSON object")
     return said
 
 

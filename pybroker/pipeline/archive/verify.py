@@ -34,5 +34,5 @@ def verify(spark: SparkSession, path: Path) -> VerifyResult:
         found = {file.path: file for file in examine(spark, [archive.root / file.path for file in expected], archive.root)}
     for file in expected:
         if file.path not in found or not file.same_records(found[file.path]):
-            raise PipelineError(f"{archive.root / file.path} does not hold the records that the manifest says")
+            raise PipelineError(f"{archive.root / file.path} does not hold the records that the manifest names")
     return VerifyResult(sum(file.count for file in expected), len(expected))

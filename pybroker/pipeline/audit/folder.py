@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A folder to write to, which takes the place of `path` when the block ends well. Raises PipelineError."""
     path = path.absolute()
     if path.exists() and not path.is_dir():
-        raise PipelineError(f"{path} is no directory")
+        raise PipelineError(f"{path} is not a directory")
     if path.is_dir() and any(path.iterdir()):
         read_summary(path)
     try:
@@ -71,9 +71,9 @@ def read_summary(path: Path) -> dict[str, Any]:
     try:
         said = json.loads((path / SUMMARY).read_text())
     except (OSError, ValueError) as error:
-        raise PipelineError(f"{path} is not empty and no result of an audit: its {SUMMARY} is missing") from error
+        raise PipelineError(f"{path} is not empty and is not the result of an audit: its {SUMMARY} is missing") from error
     if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise PipelineError(f"{path} is no result of an audit of this version")
+        raise PipelineError(f"{path} is not the result of an audit of this version")
     return said
 
 
@@ -94,7 +94,7 @@ def check_not_followed(path: Path) -> None:
     """Whether a pass over everything may take the place of what is there. Raises PipelineError."""
     if (path / STATE).is_dir():
         raise PipelineError(
-            f"{path} belongs to passes over what is new: go on with --incremental or --every, or give another folder"
+            f"{path} belongs to an incremental audit: continue it with --incremental or --every, or give another folder"
         )
 
 

@@ -124,7 +124,7 @@ def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Pas
             state, summary = _follow(work, staging)
         now = State.read(options.path)
         if (now.number if now is not None else 0) != work.before.number:
-            raise PipelineError(f"another audit writes to {options.path}")
+            raise PipelineError(f"another audit is writing to {options.path}")
     return Passed(AuditResult(summary, time.monotonic() - began, work.total), state.closed_ms, work.is_behind)
 
 
@@ -150,7 +150,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
         if gone:
             news.append(said)
     if lost and not how.is_loss_allowed:
-        raise PipelineError(f"{'; '.join(news)}; --allow-loss goes on without them")
+        raise PipelineError(f"{'; '.join(news)}; --allow-loss continues without them")
     ends = {name: {place: extent.end for place, extent in piece.extents.items()} for name, piece in pieces.items()}
     parts = shortened({tier.name: pieces[tier.name].extents for tier in options.tiers}, how.pass_records)
     pieces |= {name: replace(pieces[name], extents=part) for name, part in parts.items()}
@@ -174,13 +174,13 @@ def _identify(options: AuditOptions) -> dict[str, Any]:
 
 
 def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str, str]:
-    """The identities of a tier's topics. Raises PipelineError when one was deleted and made again."""
+    """The identities of a tier's topics. Raises PipelineError when one was deleted and created again."""
     if tier.folder is not None:
         return {}  # an archive looks itself
     ids = Cluster(tier.source).topic_ids({topic for topic, _ in piece.extents})
     for topic, found in ids.items():
         if known.get(topic, found) != found:
-            raise PipelineError(f"topic {topic} at {tier.source} was deleted and made again since it was read")
+            raise PipelineError(f"topic {topic} at {tier.source} was deleted and created again since it was read")
     return {**known, **ids}
 
 

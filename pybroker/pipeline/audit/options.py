@@ -30,7 +30,7 @@ class Incremental:
 
     def __post_init__(self) -> None:
         if self.keep_s < 0 or self.pass_records < 1:
-            raise PipelineError("what is kept is not negative, and a pass reads at least a record")
+            raise PipelineError("keep_s must not be negative, and pass_records must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,13 @@ class AuditOptions:
         if bool(self.topics) == (self.pattern is not None):
             raise PipelineError("either topics or a pattern must be given")
         if self.pattern is not None and self.tiers[0].folder is not None:
-            raise PipelineError("a pattern needs a cluster as the first tier, to know its topics")
+            raise PipelineError("with a pattern, the first tier must be a cluster, because the topics are its topics")
         if len(self.topics) > 1 and any("{topic}" not in tier.rename for tier in self.tiers):
-            raise PipelineError("several topics cannot have one name: use {topic} in the name of a tier's topics")
+            raise PipelineError("several topics cannot have the same name in a tier: use {topic} in the names of its topics")
         if self.bucket_s < 1 or self.grace_s < 0:
-            raise PipelineError("a bucket has at least a second, and the grace is not negative")
+            raise PipelineError("bucket_s must be at least 1, and grace_s must not be negative")
         if self.incremental is not None and (self.from_ms is not None or self.to_ms is not None):
-            raise PipelineError("passes over what is new take no bounds of time")
+            raise PipelineError("an incremental audit takes neither from_ms nor to_ms")
 
     @property
     def width_ms(self) -> int:

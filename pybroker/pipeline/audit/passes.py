@@ -96,7 +96,7 @@ def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
     if found.other is not None:
         raise PipelineError(
             f"producer {found.other} counts in buckets of {found.width_ms // 1000} s, "
-            f"of which buckets of {options.bucket_s} s are no multiple"
+            f"and buckets of {options.bucket_s} s are not a multiple of them"
         )
     return found.ill, found.unfinished
 

@@ -36,7 +36,7 @@ class Tier:
 
     def __post_init__(self) -> None:
         if not self.name or self.name == "producer" or not self.name.isprintable():
-            raise PipelineError(f"a tier cannot be called {self.name!r}")
+            raise PipelineError(f"a tier cannot have the name {self.name!r}: give a printable name other than 'producer'")
 
     @property
     def folder(self) -> Path | None:
@@ -190,9 +190,9 @@ def _check_files(root: Path, counts: dict[str, int]) -> None:
         except (pa.ArrowException, OSError) as error:
             raise PipelineError(f"{root / path} cannot be read: {str(error).splitlines()[0]}") from error
         if missing:
-            raise PipelineError(f"{root / path} is no file of an archive: it has no {', '.join(missing)}")
+            raise PipelineError(f"{root / path} is not a file of an archive: it lacks {', '.join(missing)}")
         if rows != count:
-            raise PipelineError(f"{root / path} has {rows} records, the manifest says {count}")
+            raise PipelineError(f"{root / path} has {rows} records, but {count} in the manifest")
 
 
 def _empty(spark: SparkSession) -> DataFrame:
@@ -211,5 +211,5 @@ def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent) -> int
     finally:
         consumer.close()
     if message is None or message.error() is not None:
-        raise PipelineError(f"{bootstrap} does not tell the first record of {topic}-{partition}")
+        raise PipelineError(f"cannot read the first record of {topic}-{partition} at {bootstrap}")
     return int(message.timestamp()[1])

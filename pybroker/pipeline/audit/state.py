@@ -104,7 +104,7 @@ class State:
         try:
             said = json.loads(path.read_text())
             if said["format"] != FORMAT:
-                raise PipelineError(f"{path} has the format {said['format']!r}, this version knows {FORMAT}")
+                raise PipelineError(f"{path} has format {said['format']!r}, but this version reads format {FORMAT}")
             positions = {
                 tier: {(topic, partition): Position(*position) for topic, partition, *position in found}
                 for tier, found in said["positions"].items()
@@ -112,9 +112,9 @@ class State:
             state = cls(**{name: said[name] for name in _PLAIN}, positions=positions)
             missing = sorted(said["files"].items() - _files(folder).items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(f"{path} is not the state of an audit: begin anew in another folder") from error
+            raise PipelineError(f"{path} is not the state of an audit: start again in another folder") from error
         if missing:
-            raise PipelineError(f"{folder / missing[0][0]} is missing or changed: begin anew in another folder")
+            raise PipelineError(f"{folder / missing[0][0]} is missing or changed: start again in another folder")
         return state
 
 

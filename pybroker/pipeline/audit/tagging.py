@@ -124,7 +124,7 @@ class AuditedProducer(_Audited):
         self.trail.close()
         left = self._counts.flush(timeout_s)
         if left:
-            raise TimeoutError(f"{left} messages were not delivered in {timeout_s:g} s, the last counts may be among them")
+            raise TimeoutError(f"{left} messages were not delivered in {timeout_s:g} s, and the last counts may be among them")
 
     def _publish(self, key: bytes, report: bytes) -> None:
         self._counts.produce(self._counts_topic, value=report, key=key)

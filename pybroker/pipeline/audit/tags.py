@@ -28,7 +28,7 @@ def check_name(what: str, name: str) -> bytes:
     """A producer's or tier's name in bytes. Raises ValueError."""
     encoded = name.encode()
     if not 1 <= len(encoded) <= NAME_BYTES_MAX or not name.isprintable():
-        raise ValueError(f"the {what} {name!r} must be 1 to {NAME_BYTES_MAX} bytes of text that can be printed")
+        raise ValueError(f"the {what} {name!r} must be 1 to {NAME_BYTES_MAX} bytes of printable text")
     return encoded
 
 
@@ -59,10 +59,10 @@ def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
     bits = at = 0
     numbers = list(said)
     if len(numbers) % 2:
-        raise ValueError("runs come in pairs")
+        raise ValueError("the runs are not pairs of numbers")
     for skip, take in zip(numbers[::2], numbers[1::2], strict=True):
         if skip < 0 or take < 0 or at + skip + take > limit:
-            raise ValueError(f"no runs below {limit}")
+            raise ValueError(f"the runs reach beyond {limit} or are negative")
         at += skip
         bits |= ((1 << take) - 1) << at
         at += take

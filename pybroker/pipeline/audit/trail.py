@@ -53,7 +53,7 @@ class Trail:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         if bucket_s < 1:
-            raise ValueError("a bucket has at least a second")
+            raise ValueError("bucket_s must be at least 1")
         self.incarnation = new_incarnation()
         self.producer, self.tier = check_name("producer", producer), check_name("tier", tier)
         self.width_ms = bucket_s * 1000

@@ -67,13 +67,13 @@ def check(fields: Any) -> int:
     for name, spark_type in fields:
         column = BY_NAME.get(name)
         if column is None:
-            raise PipelineError(f"there is no column {name}; there are {', '.join(BY_NAME)}")
+            raise PipelineError(f"there is no column {name}; the columns are {', '.join(BY_NAME)}")
         if spark_type is not None and spark_type not in column.types:
             raise PipelineError(f"the column {name} is of type {' or '.join(column.types)}, not {spark_type}")
         wanted |= column.wanted
         count += 1
     if not count:
-        raise PipelineError("no columns are asked for")
+        raise PipelineError("no columns are requested")
     return wanted
 
 

@@ -164,7 +164,7 @@ class Walker:
             raise CorruptSegmentError(self.file.path, position, error) from error
         if size is None or position + size > limit:
             raise CorruptSegmentError(
-                self.file.path, position, f"{limit - position} bytes are left, a batch of {size or 'more'} begins"
+                self.file.path, position, f"{limit - position} bytes are left, but a batch of {size or 'more'} bytes begins"
             )
         if self.is_whole and at + size > len(self._buffer):
             self._read(min(max(self.window, size), limit - position))

@@ -107,10 +107,10 @@ def parse(given: Mapping[str, str]) -> Options:
     values = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(values) - {name.lower() for name in _NAMES})
     if unknown:
-        raise PipelineError(f"pybroker has no option {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+        raise PipelineError(f"pybroker has no option {', '.join(unknown)}; the options are {', '.join(_NAMES)}")
     topics, pattern = values.get("topic"), values.get("topicpattern")
     if topics is not None and pattern is not None:
-        raise PipelineError("say either topic or topicPattern")
+        raise PipelineError("give either topic or topicPattern, not both")
     return Options(
         directories=_directories(values),
         topics=None if topics is None else frozenset(_words(topics)),
@@ -140,7 +140,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
             for partition, offset in offsets.items()
         }
     except (ValueError, TypeError, AttributeError) as error:
-        raise PipelineError(f'offsets are written {{"topic": {{"0": 5}}}}, not {text}') from error
+        raise PipelineError(f'offsets must be written as {{"topic": {{"0": 5}}}}, not as {text}') from error
 
 
 def _words(text: str) -> list[str]:
@@ -151,10 +151,10 @@ def _directories(values: Mapping[str, str]) -> tuple[str, ...]:
     try:
         paths = json.loads(values["paths"]) if "paths" in values else []
     except ValueError as error:
-        raise PipelineError(f"paths are a JSON list, not {values['paths']}") from error
+        raise PipelineError(f"paths must be a JSON list, not {values['paths']}") from error
     paths = [*paths, *_words(values.get("path", ""))]
     if not paths:
-        raise PipelineError('which data directory? spark.read.format("pybroker").load("/var/lib/pybroker")')
+        raise PipelineError('no data directory is given: spark.read.format("pybroker").load("/var/lib/pybroker")')
     return tuple(path.removeprefix("file://").removeprefix("file:").rstrip("/") or "/" for path in paths)
 
 
@@ -163,7 +163,7 @@ def _partitions(values: Mapping[str, str]) -> frozenset[int] | None:
         return None
     words = _words(values["partitions"])
     if not words or not all(word.isascii() and word.isdigit() for word in words):
-        raise PipelineError(f"partitions are numbers separated by commas, not {values['partitions']}")
+        raise PipelineError(f"partitions must be numbers separated by commas, not {values['partitions']}")
     return frozenset(map(int, words))
 
 
@@ -171,14 +171,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise PipelineError(f"topicPattern {text} is no regular expression: {error}") from error
+        raise PipelineError(f"topicPattern {text} is not a regular expression: {error}") from error
 
 
 def _choice(values: Mapping[str, str], name: str, default: str, other: str) -> bool:
     """Whether the default was chosen."""
     value = values.get(name.lower(), default)
     if value.lower() not in {default.lower(), other.lower()}:
-        raise PipelineError(f"{name} is {default} or {other}, not {value}")
+        raise PipelineError(f"{name} must be {default} or {other}, not {value}")
     return value.lower() == default.lower()
 
 
@@ -187,7 +187,7 @@ def _number(values: Mapping[str, str], name: str, default: int | None) -> int | 
     if text is None:
         return default
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise PipelineError(f"{name} is a whole number above 0, not {text}")
+        raise PipelineError(f"{name} must be a whole number above 0, not {text}")
     return int(text)
 
 

@@ -45,9 +45,7 @@ def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[
         snapshot = take(place, options)
         start, end = resolve(options.starting, snapshot), resolve(options.ending, snapshot)
         if max(start, end) > snapshot.end_offset and options.is_data_loss_failure:
-            raise PipelineError(
-                f"{place.tp} ends at offset {snapshot.end_offset}, before the {max(start, end)} that is asked for"
-            )
+            raise PipelineError(f"{place.tp} ends at offset {snapshot.end_offset}, before the requested offset {max(start, end)}")
         ranges += plan_partition(snapshot, start, end, options, constraints)
     return ranges
 
@@ -88,7 +86,7 @@ def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options
     """Offsets that were asked for are not there. Raises PipelineError unless the options say to go on."""
     text = f"{end - start} offsets of {tp}, from {start} to {end - 1}, are gone: {reason}"
     if options.is_data_loss_failure:
-        raise PipelineError(f"{text}; failOnDataLoss=false goes on without them")
+        raise PipelineError(f"{text}; failOnDataLoss=false continues without them")
     logger.warning("%s", text)
 
 

@@ -188,7 +188,7 @@ class RangeReader:
                 inside, 0, offset, is_append_time, message.timestamp, one.start_offset, one.end_offset
             )
             if not end:
-                raise InvalidRecordError("a compressed message with nothing in it")
+                raise InvalidRecordError("a compressed message that holds no messages")
             following = entry.position + entry.size
         else:
             end, rows = self._builder.append_messages(buffer, at, -1, False, 0, one.start_offset, one.end_offset)

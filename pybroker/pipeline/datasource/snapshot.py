@@ -77,7 +77,7 @@ def places(options: Options) -> list[Place]:
 
 
 def _known(topics: set[str]) -> str:
-    return f"there are {', '.join(sorted(topics)[:20])}" if topics else "there are none"
+    return f"the topics are {', '.join(sorted(topics)[:20])}" if topics else "it has no topics"
 
 
 def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Iterator[Place]:
@@ -107,7 +107,7 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
         yield Place(tp, path, _offset_in(starts, tp, path), known)
     if not seen_topics and not FILESYSTEM.exists(f"{directory}/{checkpoint.META_PROPERTIES_FILE}"):
         raise PipelineError(
-            f"{directory} is no broker's data directory: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
+            f"{directory} is not the data directory of a broker: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
         )
 
 
@@ -128,7 +128,7 @@ def _checkpoint(directory: str, name: str) -> dict[TopicPartition, StoredOffset]
     try:
         return read_stored(FILESYSTEM, path) if FILESYSTEM.exists(path) else None
     except checkpoint.CorruptCheckpointError as error:
-        raise PipelineError(f"a damaged checkpoint: {error}") from error
+        raise PipelineError(f"damaged checkpoint: {error}") from error
 
 
 def take(place: Place, options: Options, states: dict[TopicPartition, TransactionState] | None = None) -> PartitionSnapshot:
@@ -166,11 +166,11 @@ def _list(place: Place) -> tuple[list[Segment], list[int]]:
                 return segments, _offsets(names, producer_snapshot.SUFFIX)
         except FileNotFoundError as error:  # deleted between two looks
             if not FILESYSTEM.exists(place.directory):
-                raise PipelineError(f"the topic {place.tp.topic} was deleted while it was looked at") from error
+                raise PipelineError(f"the topic {place.tp.topic} was deleted while the job read it") from error
         except OSError as error:
             raise PipelineError(f"{place.directory} cannot be read: {error}") from error
         time.sleep(PAUSE_S)
-    raise PipelineError(f"{place.directory} holds an unfinished rewrite (.swap files): start its broker once, which finishes it")
+    raise PipelineError(f"{place.directory} holds an unfinished rewrite (.swap files): start its broker once to finish it")
 
 
 def _offsets(names: list[str], suffix: str) -> list[int]:

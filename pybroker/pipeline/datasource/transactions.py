@@ -100,7 +100,7 @@ def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: i
         except FileNotFoundError:
             continue
         except CorruptIndexError as error:
-            raise PipelineError(f"a damaged transaction index: {error}") from error
+            raise PipelineError(f"damaged transaction index: {error}") from error
         found.update((entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries)
         if is_complete:
             break

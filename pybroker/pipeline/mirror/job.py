@@ -120,7 +120,10 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
         for name, target_name in target_names(topics, options.prefix, options.renamed).items():
             topic = topics[name]
             if is_same and name == target_name:
-                raise PipelineError(f"source and target are one cluster: topic {name} needs another name there")
+                raise PipelineError(
+                    f"source and target are the same cluster: topic {name} "
+                    "needs another name in the target (--prefix or --rename)"
+                )
             if name in identity.topics:
                 check_pair(name, topic, identity.topics[name], target_name)
             pair, size_max = prepared(source, target, identity, topic, target_name, copies_retention=options.copies_retention)
@@ -152,7 +155,7 @@ def _identity(options: MirrorOptions, state: State, source: WireClient, target: 
         return Identity(source.cluster_id(), target.cluster_id(), Producer(*target.init_producer_id()))  # written with a topic
     for client, known, how in ((source, before.source_cluster, "mirrors from"), (target, before.target_cluster, "mirrors to")):
         if client.cluster_id() != known:
-            raise PipelineError(f"{options.path} {how} cluster {known}, {client.bootstrap} is {client.cluster_id()}")
+            raise PipelineError(f"{options.path} {how} cluster {known}, but {client.bootstrap} is cluster {client.cluster_id()}")
     return before
 
 

@@ -140,7 +140,9 @@ class OffsetMap:
     def resume(self, end: int) -> int:
         """The source offset that comes next when the target ends there; runs beyond are forgotten. Raises PipelineError."""
         if end < self._targets[0]:
-            raise PipelineError(f"{self._path} begins at offset {self._targets[0]}, the target ends at {end}: it is another log")
+            raise PipelineError(
+                f"{self._path} begins at offset {self._targets[0]}, but the target ends at {end}: it is another log"
+            )
         kept = bisect_right(self._targets, end)
         if kept < len(self._targets):
             del self._sources[kept:], self._targets[kept:]
@@ -182,7 +184,7 @@ class OffsetMap:
         """The offset in the source of what has this offset in the target, arrived or planned. Raises PipelineError."""
         index = bisect_right(self._targets, target) - 1
         if index < 0:
-            raise PipelineError(f"what is before offset {self._targets[0] if self._targets else 0} was not mirrored")
+            raise PipelineError(f"offsets before {self._targets[0] if self._targets else 0} were not mirrored")
         return self._sources[index] + target - self._targets[index]
 
     def target_of(self, source: int) -> int | None:

@@ -217,7 +217,8 @@ class Planner:
 
     def _too_large(self, offset: int, size: int) -> PipelineError:
         return PipelineError(
-            f"the batch at source offset {offset} has {size} bytes, the target takes {self.size_max}: raise its max.message.bytes"
+            f"the batch at source offset {offset} has {size} bytes, "
+            f"but the target accepts {self.size_max}: raise its max.message.bytes"
         )
 
     def _sent(self, data: memoryview, count: int, runs: Sequence[tuple[int, int]], *, is_verbatim: bool) -> Outgoing:

@@ -72,8 +72,8 @@ class Copied:
 def not_ours(target: str, count: int) -> PipelineError:
     """The error for a target that has records before the first was mirrored."""
     return PipelineError(
-        f"{target} has {count} records already that this mirror did not write: "
-        "mirror to another topic, or go on with the folder that belongs to it"
+        f"{target} already has {count} records that this mirror did not write: "
+        "mirror to another topic, or continue with the folder that belongs to it"
     )
 
 
@@ -92,7 +92,7 @@ def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) 
     ):
         for client, topic, topic_id in ((source, part.topic, part.topic_id), (target, part.target_topic, part.target_topic_id)):
             if client.topic(topic).topic_id != topic_id:
-                raise PipelineError(f"topic {topic} at {client.bootstrap} was deleted and made again meanwhile")
+                raise PipelineError(f"topic {topic} at {client.bootstrap} was deleted and created again while the job ran")
         return _Copy(part, source, target, offsets, sleep).run(end, stop)
 
 
@@ -140,7 +140,7 @@ class _Copy:
             if planner.source > before:
                 self._moved()
             elif time.monotonic() > self._deadline:
-                raise PipelineError(f"{part.name} gives nothing from offset {before} on, though it ends at {end}")
+                raise PipelineError(f"{part.name} returns no records from offset {before}, although it ends at {end}")
 
     def _moved(self) -> None:
         self._deadline = time.monotonic() + self._part.retry_s
@@ -221,7 +221,7 @@ class _Copy:
         part = self._part
         news = f"{start - offset} offsets of {part.name} were deleted before they were mirrored, {offset} to {start - 1}"
         if not part.is_loss_allowed:
-            raise PipelineError(f"{news}; --allow-loss goes on without them")
+            raise PipelineError(f"{news}; --allow-loss continues without them")
         self._lost += start - offset
         return start
 
@@ -237,7 +237,8 @@ class _Copy:
         ours = (part.producer.producer_id, part.producer.epoch, last.base_offset & SEQUENCE_MAX)
         if (last.producer_id, last.producer_epoch, last.base_sequence) != ours or last.next_offset > end:
             raise PipelineError(
-                f"{part.target_name} has at offset {last.base_offset} what this mirror did not write: someone else writes to it"
+                f"{part.target_name} has a batch at offset {last.base_offset} "
+                "that this mirror did not write: another producer writes to it"
             )
         self._compare(last)
 
@@ -257,5 +258,6 @@ class _Copy:
             return
         if BatchView(first.data).payload != last.payload:
             raise PipelineError(
-                f"{part.target_name} at {last.base_offset} is no copy of {part.name} at {offset}: the map is of another log"
+                f"{part.target_name} at {last.base_offset} is not a copy of "
+                f"{part.name} at {offset}: the offset map belongs to another log"
             )

@@ -66,7 +66,7 @@ class State:
         try:
             path.mkdir(parents=True, exist_ok=True)
             if not (path / "mirror.json").exists() and any(one.name != "lock" for one in path.iterdir()):
-                raise PipelineError(f"{path} is not the folder of a mirror, and not empty")
+                raise PipelineError(f"{path} is not empty and is not the folder of a mirror")
             descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise PipelineError(f"{path}: {error.strerror}") from error
@@ -143,7 +143,9 @@ class State:
         offsets = OffsetMap.read(path)
         arrived = 0 if offsets.arrived is None else offsets.arrived.target
         if offset >= arrived:
-            raise PipelineError(f"{target_topic}-{partition} is mirrored up to offset {arrived - 1}, {offset} is not known")
+            raise PipelineError(
+                f"{target_topic}-{partition} is mirrored up to offset {arrived - 1}; offset {offset} is not mirrored yet"
+            )
         return Origin(topic, partition, offsets.source_of(offset))
 
     def runs(self, target_topic: str) -> dict[int, list[Run]]:

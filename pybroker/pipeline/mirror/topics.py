@@ -44,7 +44,7 @@ def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | Non
     try:
         matching = {name: topic for name, topic in source.topics().items() if re.fullmatch(pattern, name)}
     except re.error as error:
-        raise PipelineError(f"{pattern!r} is no regular expression: {error}") from error
+        raise PipelineError(f"{pattern!r} is not a regular expression: {error}") from error
     return dict(sorted(matching.items()))
 
 
@@ -64,11 +64,9 @@ def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, 
 def check_pair(name: str, topic: Topic, pair: Pair, target: str) -> None:
     """A topic with what is known of it from earlier runs. Raises PipelineError."""
     if pair.target != target:
-        raise PipelineError(
-            f"topic {name} goes to {pair.target} already, not to {target}: that is another mirror, with a new folder"
-        )
+        raise PipelineError(f"topic {name} already goes to {pair.target}, not to {target}: give another mirror a new folder")
     if pair.source_id != topic.topic_id.hex():
-        raise PipelineError(f"topic {name} was deleted and made again since it was mirrored")
+        raise PipelineError(f"topic {name} was deleted and created again since it was mirrored")
 
 
 def prepared(
@@ -87,7 +85,7 @@ def prepared(
         target.create_topic(name, len(topic.leaders), settings)
         there = target.topic(name)
     if known is not None and known.target_id != there.topic_id.hex():
-        raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and made again since it was mirrored to")
+        raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and created again since the mirror wrote to it")
     if known is None:
         for number in range(len(there.leaders)):
             count = target.list_offset(name, number, LATEST) - target.list_offset(name, number, EARLIEST)
@@ -97,7 +95,7 @@ def prepared(
         target.create_partitions(name, len(topic.leaders))
     settings_there = target.settings(name)
     for setting, wanted, why in (
-        ("message.timestamp.type", "CreateTime", "would not keep times"),
+        ("message.timestamp.type", "CreateTime", "would not keep timestamps"),
         ("compression.type", "producer", "would not keep batches as they are"),
     ):
         if settings_there[setting].value != wanted:

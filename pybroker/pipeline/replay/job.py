@@ -61,7 +61,7 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
-            raise PipelineError(f"no codec {self.codec!r}: one of {', '.join(CODECS)}")
+            raise PipelineError(f"unknown codec {self.codec!r}: must be one of {', '.join(CODECS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
         there, wanted = after[part.target, part.partition], written[part.target, part.partition]
         if there != wanted:
             news = f"{part.target}-{part.partition} got {there} records since the replay began, not {wanted}"
-            raise PipelineError(f"{news}: someone else wrote to it")
+            raise PipelineError(f"{news}: another producer wrote to it")
     state.end()
     there_before = sum(before[part.target, part.partition] for part in parts)
     return ReplayResult(sum(written.values()) - there_before, there_before, time.monotonic() - began)
@@ -153,18 +153,19 @@ def _prepare_topics(cluster: Cluster, archive: Archive, options: ReplayOptions, 
             cluster.create_topic(target, max(wanted, known.get(source, 0)), {"retention.ms": "-1"})
             continue
         if there[target] < wanted:
-            raise PipelineError(f"topic {target} has {there[target]} partitions, the archive of {source} {wanted}")
+            raise PipelineError(f"topic {target} has {there[target]} partitions, but the archive of {source} has {wanted}")
         if identity is not None and cluster.topic_ids([target])[target] == identity.topic_ids.get(source):
-            raise PipelineError(f"topic {target} is the one that was archived: --to names another to write to")
+            raise PipelineError(f"topic {target} is the topic that was archived: name another topic with --to")
         if cluster.topic_setting(target, "message.timestamp.type") != "CreateTime":
-            raise PipelineError(f"topic {target} would not keep times: its message.timestamp.type is not CreateTime")
+            raise PipelineError(f"topic {target} would not keep timestamps: its message.timestamp.type is not CreateTime")
         kept_ms, oldest_ms = (
             int(cluster.topic_setting(target, "retention.ms")),
             min((file.first_ms for file in mine), default=None),
         )
         if kept_ms >= 0 and oldest_ms is not None and not options.is_expiry_allowed and oldest_ms < time.time() * 1000 - kept_ms:
             raise PipelineError(
-                f"topic {target} deletes records after {kept_ms} ms, some are older: change its retention.ms, or --allow-expired"
+                f"topic {target} deletes records after {kept_ms} ms, "
+                "and some are older: change its retention.ms, or give --allow-expired"
             )
     now = cluster.topics()
     return {target: now[target] for target in targets.values()}
@@ -239,7 +240,9 @@ def _settle(cluster: Cluster, counts: dict[str, int]) -> None:
         if now == before:
             return
         if time.monotonic() > deadline:
-            raise PipelineError(f"someone else is writing to {', '.join(counts)}: what the replay wrote cannot be told apart")
+            raise PipelineError(
+                f"another producer is writing to {', '.join(counts)}: the replay cannot tell its own records from the others"
+            )
         before = now
 
 
@@ -333,5 +336,5 @@ def _check_tail(bootstrap: str, part: _Part, there: int, row: Row) -> None:
     if found != (row.key, row.value, row.timestamp_ms):
         raise PipelineError(
             f"{part.target}-{part.partition} at offset {message.offset()} is not what this replay wrote: "
-            "someone else writes to it; --again writes everything once more"
+            "another producer writes to it; --again writes everything once more"
         )

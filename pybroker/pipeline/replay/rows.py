@@ -93,7 +93,7 @@ def _file_rows(path: Path, partition: int) -> Iterator[Row]:
         with pq.ParquetFile(path) as file:
             missing = [name for name in _COLUMNS if name not in file.schema_arrow.names]
             if missing:
-                raise PipelineError(f"{path} is no file of an archive: it has no {', '.join(missing)}")
+                raise PipelineError(f"{path} is not a file of an archive: it lacks {', '.join(missing)}")
             last = -1
             for batch in file.iter_batches(_BATCH, columns=list(_COLUMNS)):
                 offsets = batch.column("offset")

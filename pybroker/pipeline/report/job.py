@@ -60,11 +60,11 @@ class ReportOptions:
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
-            raise PipelineError("topics or a pattern can be given, not both")
+            raise PipelineError("give topics or a pattern, not both")
         for name in ("last", "sample"):
             count = getattr(self.wanted, name)
             if count is not None and count < 1:
-                raise PipelineError(f"{name} must be 1 at least")
+                raise PipelineError(f"{name} must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
         topics = chosen_topics(client, options.topics, pattern)
         if not topics:
             which = "" if options.pattern is None else f" that matches {options.pattern!r}"
-            raise PipelineError(f"there is no topic at {options.bootstrap}{which}")
+            raise PipelineError(f"no topic at {options.bootstrap}{which}")
         count = sum(len(topic.leaders) for topic in topics.values())
         return [
             Part(
@@ -178,7 +178,7 @@ def _files(path: Path) -> tuple[Path, Path]:
     is_file = path.suffix.lower() in {".html", ".htm"}
     page, summary = (path, path.with_suffix(".json")) if is_file else (path / PAGE, path / SUMMARY)
     if path.exists() and path.is_dir() == is_file:
-        raise PipelineError(f"{path} is {'a' if is_file else 'no'} directory")
+        raise PipelineError(f"{path} is {'a' if is_file else 'not a'} directory")
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

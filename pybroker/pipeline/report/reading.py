@@ -47,7 +47,7 @@ def look(part: Part, heard: Callable[[int], None] | None = None) -> tuple[Tally,
     counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, heard)
     with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
         if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
-            raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and made again meanwhile")
+            raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and created again while the job ran")
         for first, end in part.extent.ranges:
             deleted = read(client, part, counting, first, end)
             counting.looked(end - first - deleted, deleted)
@@ -65,14 +65,18 @@ def read(client: WireClient, part: Part, counting: Counting, first: int, end: in
                 raise
             start = client.list_offset(part.topic, part.partition, -2)
             if start <= first:
-                raise PipelineError(f"{part.name} ends before offset {first}, which it had: its log was cut meanwhile") from error
+                raise PipelineError(
+                    f"{part.name} ends before offset {first}, which it had: its log was truncated meanwhile"
+                ) from error
             deleted += min(start, end) - first
             first = start
             continue
         try:
             following = counting.add(fetched.data, first, end)
         except CorruptRecordError as error:
-            raise PipelineError(f"{part.name} at {part.bootstrap} has damaged records from offset {first} on: {error}") from error
+            raise PipelineError(
+                f"{part.name} at {part.bootstrap} has damaged records at or after offset {first}: {error}"
+            ) from error
         if following > first:
             first, empty = following, 0
         elif fetched.data:
@@ -83,6 +87,6 @@ def read(client: WireClient, part: Part, counting: Counting, first: int, end: in
             empty += 1
             if empty > _EMPTY_ANSWERS_MAX:
                 raise PipelineError(
-                    f"{part.name} at {part.bootstrap} gives nothing from offset {first} on, and it had up to {end}"
+                    f"{part.name} at {part.bootstrap} returns no records from offset {first}, although it had records up to {end}"
                 )
     return deleted

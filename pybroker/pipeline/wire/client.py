@@ -154,7 +154,7 @@ class WireClient:
         topic = create_topics.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=configs
         )
-        what = f"cannot make topic {name} at {self.bootstrap}"
+        what = f"cannot create topic {name} at {self.bootstrap}"
 
         def make() -> None:
             answer = self._controller().call(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms))
@@ -182,7 +182,7 @@ class WireClient:
         resource = describe_configs.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )
-        what = f"{self.bootstrap} does not tell the settings of topic {name}"
+        what = f"cannot read the settings of topic {name} at {self.bootstrap}"
 
         def ask() -> dict[str, Setting]:
             [result] = self.any_broker().call(describe_configs.DescribeConfigsRequest(resources=[resource])).results
@@ -205,7 +205,7 @@ class WireClient:
             topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[wanted])],
             timeout_ms=self._timeout_ms,
         )
-        what = f"{topic}-{partition} at {self.bootstrap} does not tell its offsets"
+        what = f"cannot list the offsets of {topic}-{partition} at {self.bootstrap}"
 
         def ask() -> int:
             [found] = self.leader(topic, partition).call(request).topics[0].partitions
@@ -275,7 +275,7 @@ class WireClient:
                 self.drop(leader)
                 if is_known:
                     raise
-                raise PipelineError(f"{what}: {error}; whether the batch has arrived is not known") from error
+                raise PipelineError(f"{what}: {error}; it is not known whether the batch has arrived") from error
 
         return self.retrying(ask, topic)
 
@@ -295,7 +295,7 @@ class WireClient:
 
     def init_producer_id(self) -> tuple[int, int]:
         """A producer id and epoch that nobody else has."""
-        what = f"{self.bootstrap} gives no producer id"
+        what = f"cannot get a producer id at {self.bootstrap}"
 
         def ask() -> tuple[int, int]:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._timeout_ms)
@@ -311,7 +311,9 @@ class WireClient:
         """A connection to the leader of a partition. Raises PipelineError when there is no such partition."""
         known = self._topics.get(topic) or self.topic(topic)
         if partition >= len(known.leaders):
-            raise PipelineError(f"topic {topic} at {self.bootstrap} has {len(known.leaders)} partitions, no number {partition}")
+            raise PipelineError(
+                f"topic {topic} at {self.bootstrap} has {len(known.leaders)} partitions, so it has no partition {partition}"
+            )
         node = known.leaders[partition]
         if node not in self._nodes:
             raise BrokerError(f"{topic}-{partition} at {self.bootstrap}", ErrorCode.LEADER_NOT_AVAILABLE)
@@ -351,7 +353,7 @@ class WireClient:
                 if now + pause > deadline:
                     raise gave_up(error, self._retry_s) from error
                 self._sleep(pause)
-        raise AssertionError("the pauses do not end")
+        raise AssertionError("`pauses` never ends")
 
     @property
     def _timeout_ms(self) -> int:
@@ -371,7 +373,7 @@ class WireClient:
         """Ask for brokers and topics, and remember them."""
         wanted = None if names is None else [metadata.MetadataRequestTopic(name=name) for name in names]
         answer = self.any_broker().call(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        check(f"{self.bootstrap} does not tell its topics", answer.error_code)
+        check(f"cannot list the topics at {self.bootstrap}", answer.error_code)
         self._cluster_id = answer.cluster_id
         self._controller_id = answer.controller_id
         self._nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
@@ -391,7 +393,7 @@ class WireClient:
 
     def _remember(self, topic: Topic) -> None:
         if self._ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
-            raise PipelineError(f"topic {topic.name} at {self.bootstrap} was deleted and made again meanwhile")
+            raise PipelineError(f"topic {topic.name} at {self.bootstrap} was deleted and created again while the job ran")
         self._topics[topic.name] = topic
 
 
@@ -404,7 +406,7 @@ def produced_offset(answer: Any, what: str) -> int:
 
 def gave_up(error: PipelineError, seconds: float) -> PipelineError:
     """The error for what was tried again for `seconds`, in vain."""
-    return PipelineError(f"{error}, for {seconds:g} s; run the same command again to go on")
+    return PipelineError(f"{error}, for {seconds:g} s; run the same command again to continue")
 
 
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:

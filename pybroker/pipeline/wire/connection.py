@@ -56,7 +56,9 @@ class Connection:
         lowest, highest = message_versions(api_key)
         theirs = self._versions.get(api_key)
         if theirs is None or theirs[0] > highest or theirs[1] < lowest:
-            raise NotKafkaError(f"the broker at {self.address} does not speak {ApiKey(api_key).name} as this client does")
+            raise NotKafkaError(
+                f"the broker at {self.address} supports no version of {ApiKey(api_key).name} that this client supports"
+            )
         return min(highest, theirs[1])
 
     def send(self, request: Any) -> None:
@@ -84,7 +86,7 @@ class Connection:
         if frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
             version = 0  # so are all told that ask in a version which the broker does not know
         answer = self._decoded(cls, version, frame, correlation_id)
-        check(f"the broker at {self.address} does not say what it speaks", answer.error_code)
+        check(f"the broker at {self.address} does not report its API versions", answer.error_code)
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def _send(self, request: Any, version: int) -> None:
@@ -104,7 +106,7 @@ class Connection:
     def _frame(self) -> memoryview:
         (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
         if not 0 < size <= _FRAME_BYTES_MAX:
-            raise NotKafkaError(f"what answers at {self.address} does not speak Kafka's protocol")
+            raise NotKafkaError(f"the server at {self.address} does not speak Kafka's protocol")
         return self._receive_exactly(size)
 
     def _receive_exactly(self, size: int) -> memoryview:
@@ -123,9 +125,11 @@ class Connection:
         try:
             answered, message = decode_response(cls, version, frame)
         except DecodeError as error:
-            raise NotKafkaError(f"what answers at {self.address} does not speak Kafka's protocol: {error}") from error
+            raise NotKafkaError(f"the server at {self.address} does not speak Kafka's protocol: {error}") from error
         if answered != correlation_id:
-            raise NotKafkaError(f"the broker at {self.address} answered request {answered}, asked was {correlation_id}")
+            raise NotKafkaError(
+                f"the broker at {self.address} responded to request {answered}, but the client waits for request {correlation_id}"
+            )
         return message
 
 
@@ -142,4 +146,4 @@ def _send_all(out: socket.socket, parts: Sequence[bytes | bytearray | memoryview
 
 
 def _reason(error: OSError) -> str:
-    return "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+    return "no response in time" if isinstance(error, TimeoutError) else error.strerror or str(error)

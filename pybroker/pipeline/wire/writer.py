@@ -60,7 +60,7 @@ class PartitionWriter:
             raise _interrupted(error) from error
         wanted = self._waiting.popleft()
         if offset != wanted:
-            raise PipelineError(f"{name} gave a batch offset {offset}, not {wanted}: someone else writes to it")
+            raise PipelineError(f"{name} gave a batch the offset {offset}, not {wanted}: another producer writes to it")
 
 
 def _interrupted(error: ConnectionLostError | BrokerError) -> PipelineError:
