@@ -156,7 +156,12 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"format": 2}', "has the format 2"), ("{", "cannot be read"), ("[]", "is not what"), ('{"format": 1}', "not a manifest")],
+    [
+        ('{"format": 2}', "has format 2"),
+        ("{", "cannot be read"),
+        ("[]", "not a JSON object"),
+        ('{"format": 1}', "not a manifest"),
+    ],
 )
 def test_a_manifest_of_another_kind_is_refused(tmp_path: Path, text: str, message: str) -> None:
     Archive.write(tmp_path / "archive").close()
