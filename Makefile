@@ -47,14 +47,14 @@ spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Sp
 	$(BIN)/python -m pytest integration/spark
 
 containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and run for real; installs what that needs on Debian
-	integration/containers/install.sh
+	testing/containers/install.sh
 	$(BIN)/python -m pytest integration/containers --timeout 1800 --durations 10  # the first test of each image builds it
 
 image: $(VENV)/.test  ## the container image, and what it weighs
-	$(BIN)/python -m integration.containers.image build
+	$(BIN)/python -m testing.containers.image build
 
 container-lock: $(VENV)/.containers  ## the images' dependencies anew: the newest versions, pinned with their hashes
-	$(BIN)/python -m integration.containers.lock
+	$(BIN)/python -m testing.containers.lock
 
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place
 	$(COMPILE)

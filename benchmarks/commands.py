@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 import pybroker
-from benchmarks.kafka_peer import RELEASE, classpath, logging_options
-from integration.broker import BrokerProcess
-from integration.tool_runner import TOOLS
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import RELEASE, classpath, logging_options
+from testing.process.tool_runner import TOOLS
 
 ENTRY = Path(pybroker.__file__).parent / "commands" / "__main__.py"
 KAFKA_RUNS = 3

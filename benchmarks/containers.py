@@ -17,11 +17,12 @@ import time
 import zipfile
 from pathlib import Path
 
-from benchmarks import kafka_peer, peers, procstat
-from integration.containers import engine as engines
-from integration.containers.containers import CHECK, running
-from integration.containers.engine import Engine
-from integration.containers.image import MB, build, sizes
+from benchmarks import peers
+from testing.containers import engine as engines
+from testing.containers.containers import CHECK, running
+from testing.containers.engine import Engine
+from testing.containers.image import MB, build, sizes
+from testing.process import kafka_peer, procstat
 
 SETTLE_S = 5
 TIMEOUT_S = 120

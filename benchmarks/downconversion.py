@@ -23,11 +23,12 @@ import struct
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 
-from benchmarks import kafka_peer, peers, procstat
+from benchmarks import peers
 from benchmarks.fetching import Reading, fill, next_offset, read_all
 from benchmarks.peers import KAFKA, OURS, Peer, pin_client
-from integration import raw
-from integration.clients import create_topic
+from testing.clients.stock import create_topic
+from testing.process import kafka_peer, procstat
+from testing.wire import raw
 
 CHUNK_KEY, EAGER_KEY = "pybroker.down.conversion.chunk.bytes", "pybroker.down.conversion.eager"
 CHUNKS_KB = (16, 32, 64, 128, 256, 512, 1024)

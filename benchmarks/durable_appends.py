@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 from benchmarks import peers
 from benchmarks.peers import Peer, pin_client
-from integration import raw
-from integration.batches import batch
-from integration.clients import create_topic
-from integration.samples import T0_MS, Sample
+from testing.clients.stock import create_topic
+from testing.samples import T0_MS, Sample
+from testing.wire import raw
+from testing.wire.batches import batch
 
 SETTINGS = {
     "none": {},

@@ -6,10 +6,10 @@ import struct
 import time
 from dataclasses import dataclass
 
-from benchmarks import procstat
-from integration import raw
-from integration.batches import batch
-from integration.samples import T0_MS, Sample
+from testing.process import procstat
+from testing.samples import T0_MS, Sample
+from testing.wire import raw
+from testing.wire.batches import batch
 
 BATCH_BYTES = 16_384  # as producers make them by default
 BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES = 61, 20

@@ -13,9 +13,9 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from integration import raw
-from integration import raw_groups as groups
-from integration.raw_groups import Identity
+from testing.wire import raw
+from testing.wire import raw_groups as groups
+from testing.wire.raw_groups import Identity
 
 SESSION_MS = 6_000  # the least that brokers allow by default
 REBALANCE_MS = 60_000

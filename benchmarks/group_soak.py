@@ -15,11 +15,12 @@ import asyncio
 import random
 import time
 
-from benchmarks import peers, procstat
+from benchmarks import peers
 from benchmarks.group_members import ClassicMember, ConsumerMember, Fellowship, Member
 from benchmarks.peers import Peer
-from integration.clients import create_topic
-from integration.raw_groups import find_coordinator
+from testing.clients.stock import create_topic
+from testing.process import procstat
+from testing.wire.raw_groups import find_coordinator
 
 TOPIC = "soaked"
 MEMBERS = {"classic": ClassicMember, "consumer": ConsumerMember}

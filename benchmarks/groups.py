@@ -22,13 +22,14 @@ import asyncio
 import statistics
 import time
 
-from benchmarks import load, peers, procstat
+from benchmarks import load, peers
 from benchmarks.group_members import ClassicMember, Fellowship
 from benchmarks.peers import Peer
-from integration import raw
-from integration import raw_groups as groups
-from integration.clients import create_topic
-from integration.raw_groups import Committed, Identity
+from testing.clients.stock import create_topic
+from testing.process import procstat
+from testing.wire import raw
+from testing.wire import raw_groups as groups
+from testing.wire.raw_groups import Committed, Identity
 
 TOPIC = "committed"
 PARTITIONS = 100

@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from benchmarks import procstat
 from benchmarks.peers import Peer, pin_client
+from testing.process import procstat
 
 RECEIVE_BYTES = 1 << 18
 

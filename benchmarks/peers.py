@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import build, kafka_peer, procstat
+from benchmarks import build
+from testing.process import kafka_peer, procstat
 
 OURS, KAFKA = "pybroker", "Apache Kafka"
 START_TIMEOUT_S = 180

@@ -35,10 +35,10 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from benchmarks import kafka_peer
 from pybroker.clock import SystemClock
 from pybroker.purgatory.purgatory import DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer, TimerTask
+from testing.process import kafka_peer
 
 SHAPES = {"low": (20, 60), "high": (200, 400)}  # median and 75th percentile in ms
 QUANTILE_75 = 0.674490  # of the standard normal distribution

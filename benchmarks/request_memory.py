@@ -18,12 +18,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from benchmarks import peers, procstat
+from benchmarks import peers
 from benchmarks.peers import Peer, pin_client
-from integration import raw
-from integration.batches import batch
-from integration.clients import create_topic
-from integration.samples import T0_MS, Sample
+from testing.clients.stock import create_topic
+from testing.process import procstat
+from testing.samples import T0_MS, Sample
+from testing.wire import raw
+from testing.wire.batches import batch
 
 TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
 POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600

@@ -17,10 +17,10 @@ import struct
 
 from benchmarks import load, peers
 from benchmarks.peers import Peer
-from integration import raw
-from integration.batches import batch
-from integration.clients import create_topic
-from integration.samples import T0_MS, Sample
+from testing.clients.stock import create_topic
+from testing.samples import T0_MS, Sample
+from testing.wire import raw
+from testing.wire.batches import batch
 
 TOPIC = "small"
 PARTITIONS = 12

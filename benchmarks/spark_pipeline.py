@@ -26,13 +26,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks import peers, procstat
+from benchmarks import peers
 from pybroker.pipeline.archive import job as archive
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.datasource import register
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.replay import job as replay
 from pybroker.pipeline.session import spark_session
+from testing.process import procstat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 import pybroker
-from benchmarks import peers, procstat
+from benchmarks import peers
+from testing.process import procstat
 
 SETTLE_S = 5
 

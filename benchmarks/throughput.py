@@ -18,9 +18,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from benchmarks import peers, procstat
+from benchmarks import peers
 from benchmarks.peers import Peer, pin_client
-from integration.clients import create_topic
+from testing.clients.stock import create_topic
+from testing.process import procstat
 
 PARTITIONS = 12
 TIMEOUT_S = 300

@@ -13,11 +13,12 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks import peers, procstat
+from benchmarks import peers
 from benchmarks.fetching import fill
 from benchmarks.peers import Peer
-from integration import raw
-from integration.clients import create_topic
+from testing.clients.stock import create_topic
+from testing.process import procstat
+from testing.wire import raw
 
 if TYPE_CHECKING:
     import argparse

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.kafka_peer import classpath
 from pybroker.log.checkpoint import CLEANER_OFFSET_FILE, read_offsets
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
@@ -30,10 +29,12 @@ from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append
+from testing.places import JAVA_SOURCES
+from testing.process.kafka_peer import classpath
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append
 from tests.log.test_cleaner import Setting
 
-PROGRAM = Path(__file__).parent / "KafkaCleaner.java"
+PROGRAM = JAVA_SOURCES / "KafkaCleaner.java"
 DAY_MS = 86_400_000
 EXIT_TIMEOUT_S = 30
 CASES_OF_A_JVM = 50

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.broker import BrokerProcess, external_bootstrap, own_brokers
+from testing.process.broker import BrokerProcess, external_bootstrap, own_brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 @pytest.fixture
 def new_topic(bootstrap: str) -> Callable[..., str]:
     """Create a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` -> its name."""
-    from integration.clients import create_topic, unique  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
+    from testing.clients.stock import create_topic, unique  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
 
     def create(partitions: int = 1, **configs: str) -> str:
         name = unique("test")

@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from integration.broker import BrokerProcess
-from integration.clients import CLIENTS
 from integration.soak_model import ClusterModel, DifferenceError, Pair, PartitionModel, TopicModel
-from integration.wire import EARLIEST, LATEST, LostError, Wire, values
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.compression import CompressionType
+from testing.clients.stock import CLIENTS
+from testing.process.broker import BrokerProcess
+from testing.wire.one_request import EARLIEST, LATEST, LostError, Wire, values
 
 NAMES = ("apple", "pear", "plum")
 GROUPS = ("readers", "writers", "others")

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import KafkaAdminClient
 
-from integration.broker import BrokerProcess
-from integration.clients import KafkaPython, confluent_produce, create_topic, unique, wait
-from integration.samples import varied
+from testing.clients.stock import KafkaPython, confluent_produce, create_topic, unique, wait
+from testing.process.broker import BrokerProcess
+from testing.samples import varied
 
 
 def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, tuple[str | None, ConfigSource]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.tool_runner import ToolRunner
+from testing.process.tool_runner import ToolRunner
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from integration.clients import CLIENTS, Confluent, KafkaPython, create_topic, delete_topic, unique, wait
-from integration.samples import T0_MS, Received, Sample, assert_equal, varied
+from testing.clients.stock import CLIENTS, Confluent, KafkaPython, create_topic, delete_topic, unique, wait
+from testing.samples import T0_MS, Received, Sample, assert_equal, varied
 
 TIMEOUT_S = 30
 

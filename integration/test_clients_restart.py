@@ -10,11 +10,11 @@ import confluent_kafka
 import kafka
 import pytest
 
-from integration.clients import CLIENTS, TIMEOUT_S, Confluent, create_topic
-from integration.samples import CODECS, Received, Sample, assert_equal, varied
+from testing.clients.stock import CLIENTS, TIMEOUT_S, Confluent, create_topic
+from testing.samples import CODECS, Received, Sample, assert_equal, varied
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 CHANGED_PARTITIONS = 3
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from integration.clients import CLIENTS, Client
-from integration.samples import CODECS, assert_equal, sized, varied
+from testing.clients.stock import CLIENTS, Client
+from testing.samples import CODECS, assert_equal, sized, varied
 
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 

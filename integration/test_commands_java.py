@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from integration.broker import BrokerProcess
-from integration.our_commands import OurCommands
-from integration.tool_runner import Ran, ToolRunner
+from testing.process.broker import BrokerProcess
+from testing.process.our_commands import OurCommands
+from testing.process.tool_runner import Ran, ToolRunner
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.broker import BrokerProcess
-from integration.our_commands import ENTRY, run_command
+from testing.process.broker import BrokerProcess
+from testing.process.our_commands import ENTRY, run_command
 
 WAIT_S = 120
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from integration.broker import BrokerProcess
-from integration.our_commands import OurCommands
-from integration.tool_runner import Ran
 from integration.tools_story import GOLDEN, OVERRIDES, WAIT_S, Story, steps
 from pybroker.commands.run import COMMANDS
+from testing.process.broker import BrokerProcess
+from testing.process.our_commands import OurCommands
+from testing.process.tool_runner import Ran
 
 LAST = "## Deletion of records"
 """From here on the story is about tools that are not among the commands."""

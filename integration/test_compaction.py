@@ -11,9 +11,9 @@ import confluent_kafka
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import create_topic
-from integration.kafka_tools import run_tool
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.process.kafka_tools import run_tool
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks at when our cleaner has finished")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.toy_container import REPOSITORY, Container, toy_container
+from testing.hosts.toy_container import Container, toy_container
+from testing.places import ROOT
 
-HEALTH_CHECK = REPOSITORY / "container" / "healthcheck.py"
+HEALTH_CHECK = ROOT / "container" / "healthcheck.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +168,10 @@ def test_a_published_shape_works_for_the_clients_of_each_listener(container: Con
     assert (container.seen(shape.data) / "meta.properties").exists()
     for port, inner in shape.published.items():
         forwarder = container.start(
-            [sys.executable, "-m", "integration.forward", str(port), f"127.0.0.1:{inner}"], {"PYTHONPATH": str(REPOSITORY)}
+            [sys.executable, "-m", "testing.hosts.forward", str(port), f"127.0.0.1:{inner}"], {"PYTHONPATH": str(ROOT)}
         )
         forwarder.wait_for("forwarding")
-    client = ("-m", "integration.container_client")
+    client = ("-m", "testing.clients.container_client")
     for bootstrap in (*shape.neighbours, *shape.hosts):
         code, output, error = container.python(*client, "records", bootstrap, "through-each-listener")
         assert (code, output) == (0, f"broker {shape.node_id} at {bootstrap}\n"), error

@@ -10,23 +10,23 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.kafka_peer import classpath
 from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS
 from pybroker.config.group_configs import GROUP_CONFIGS
 from pybroker.config.setting import ConfigError, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, family_of
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from testing.places import JAVA_SOURCES
+from testing.process.kafka_peer import classpath
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
 )
 
-PROGRAM = Path(__file__).parent / "ConfigDefinitions.java"
+PROGRAM = JAVA_SOURCES / "ConfigDefinitions.java"
 TEXTS = (
     "", "-131073", "-131072", "-3", "-2", "-1", "0", "1", "2", "3", "4", "9", "10", "13", "14", "17", "18", "22", "23", "99",
     "100", "1000", "3600001", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "0.5", "1.5", "2.0",

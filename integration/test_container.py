@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from integration.broker import is_kafka
-from integration.clients import KafkaPython, create_topic
-from integration.containers import engine as engines
-from integration.containers import image as images
-from integration.containers.containers import published, running
-from integration.samples import varied
+from testing.clients.stock import KafkaPython, create_topic
+from testing.containers import engine as engines
+from testing.containers import image as images
+from testing.containers.containers import published, running
+from testing.process.broker import is_kafka
+from testing.samples import varied
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own image")
 

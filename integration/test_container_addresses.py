@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.namespaces import Namespace, Namespaces, namespaces
+from testing.hosts.namespaces import Namespace, Namespaces, namespaces
 
 CONTAINER = "10.213.0.2"
 
@@ -55,7 +55,7 @@ class Setting:
 
     def told(self, client: Namespace, bootstrap: str) -> str:
         """What a client that connects to `bootstrap` is told; it has sent a record there and got it back."""
-        done = client.run(sys.executable, "-m", "integration.told", bootstrap, "orders")
+        done = client.run(sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders")
         assert done.returncode == 0, f"told {done.stdout.strip()}\n{done.stderr}\n{self.log.read_text()[-3000:]}"
         return done.stdout.strip()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.toy_container import USER, Container, toy_container
+from testing.hosts.toy_container import USER, Container, toy_container
 
 READY = r"READY .*"
 OTHER_USER = 12345
@@ -35,7 +35,7 @@ def test_wanted_topics_are_there_before_it_is_ready_and_over_a_restart(container
     for _ in range(2):
         broker = container.broker(environment)
         broker.wait_for(READY)
-        code, output, error = container.python("-m", "integration.container_client", "topics", "127.0.0.1:9092")
+        code, output, error = container.python("-m", "testing.clients.container_client", "topics", "127.0.0.1:9092")
         assert (code, output.split()) == (0, ["old=2", "orders=6", "payments=3"]), error
         broker.stop()
 

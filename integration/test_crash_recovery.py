@@ -15,9 +15,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import Confluent, confluent_consume, create_topic
-from integration.samples import assert_equal, varied
+from testing.clients.stock import Confluent, confluent_consume, create_topic
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.samples import assert_equal, varied
 
 if TYPE_CHECKING:
     from pathlib import Path

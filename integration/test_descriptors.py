@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from integration.broker import BrokerProcess, is_kafka
+from testing.process.broker import BrokerProcess, is_kafka
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import create_topic
-from integration.tool_runner import ToolRunner
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.process.tool_runner import ToolRunner
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"),

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import classpath
-from integration.broker import BrokerProcess
-from integration.kafka_tools import java
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import classpath
+from testing.process.kafka_tools import java
 
 SILENCE_S = "0.5"
 
@@ -208,7 +208,7 @@ class Kafka:
             "ssl.keystore.location": str(keystore),
             "ssl.keystore.password": "changeit",
         }
-        self.command = [sys.executable, "-m", "benchmarks.kafka_peer", "start", "--data-dir", str(folder / "data")]
+        self.command = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--data-dir", str(folder / "data")]
         self.command += ["--port", str(self.ports["PLAINTEXT"])]
         for name, value in overrides.items():
             self.command += ["--override", f"{name}={value}"]

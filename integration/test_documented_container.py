@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.toy_container import REPOSITORY, Container, toy_container
+from testing.hosts.toy_container import Container, toy_container
+from testing.places import ROOT
 
-PAGE = (REPOSITORY / "docs" / "containers.md").read_text()
+PAGE = (ROOT / "docs" / "containers.md").read_text()
 
 
 def section(heading: str) -> str:
@@ -35,7 +36,7 @@ def test_the_compose_file(container: Container) -> None:
     assert len(environment) == 6
     broker = container.broker(environment)
     broker.wait_for("READY .*")
-    client = ("-m", "integration.container_client")
+    client = ("-m", "testing.clients.container_client")
     for bootstrap in ("kafka:9092", "localhost:29092"):
         code, output, error = container.python(*client, "records", bootstrap, "new")
         assert (code, output) == (0, f"broker 1 at {bootstrap}\n"), error
@@ -46,7 +47,7 @@ def test_the_compose_file(container: Container) -> None:
 def test_topics_at_start(container: Container) -> None:
     variable = re.findall(r"^    PYBROKER_TOPICS=(.*)$", section("Topics at start"), re.MULTILINE)[0]
     container.broker({"PYBROKER_TOPICS": variable}).wait_for("READY .*")
-    _, output, _ = container.python("-m", "integration.container_client", "topics", "127.0.0.1:9092")
+    _, output, _ = container.python("-m", "testing.clients.container_client", "topics", "127.0.0.1:9092")
     assert output.split() == ["customers=1", "events=3", "orders=6"]
 
 

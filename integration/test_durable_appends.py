@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import pytest
 
-from integration import raw, raw_groups
 from pybroker.broker import broker_server as broker_module
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
@@ -20,6 +19,7 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
+from testing.wire import raw, raw_groups
 
 T = TypeVar("T")
 Start = Callable[..., Awaitable["Running"]]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from integration.broker import BrokerProcess
-from integration.clients import wait
+from testing.clients.stock import wait
+from testing.process.broker import BrokerProcess
 
 UNSUPPORTED_API_VERSIONS = bytes.fromhex("0000000a 0012 7fff 00000001 ffff")
 """ApiVersions in a version that nobody knows: answered with the list of versions."""

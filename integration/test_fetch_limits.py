@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.batches import write_batches
-from integration.broker import is_kafka
-from integration.clients import create_topic, unique
-from integration.legacy import parse
-from integration.raw import FETCH, Ask, Connection, Fetched, fetch, fetch_body, fetch_one, parse_fetch
-from integration.samples import T0_MS, Sample
+from testing.clients.stock import create_topic, unique
+from testing.process.broker import is_kafka
+from testing.samples import T0_MS, Sample
+from testing.wire.batches import write_batches
+from testing.wire.legacy import parse
+from testing.wire.raw import FETCH, Ask, Connection, Fetched, fetch, fetch_body, fetch_one, parse_fetch
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 RECORD_BYTES = 1000
 BATCHES = 20

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.small_disk import SmallDisk, small_disk
-from integration.wire import Read, Wire, values
 from pybroker.protocol.error_codes import ErrorCode
+from testing.hosts.small_disk import SmallDisk, small_disk
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.wire.one_request import Read, Wire, values
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
 

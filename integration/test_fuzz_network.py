@@ -12,14 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from benchmarks.procstat import memory_bytes, open_files
-from integration import raw
-from integration.batches import batch
-from integration.broker import BrokerProcess, external_bootstrap
-from integration.clients import CLIENTS, create_topic
-from integration.frames import Mutator, served, well_formed
-from integration.legacy import message_set
-from integration.samples import T0_MS, Sample, assert_equal, varied
+from testing.clients.stock import CLIENTS, create_topic
+from testing.process.broker import BrokerProcess, external_bootstrap
+from testing.process.procstat import memory_bytes, open_files
+from testing.samples import T0_MS, Sample, assert_equal, varied
+from testing.wire import raw
+from testing.wire.batches import batch
+from testing.wire.frames import Mutator, served, well_formed
+from testing.wire.legacy import message_set
 
 SEED = 20
 WARM_UP_FRAMES, FRAMES = 10_000, 40_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from integration.broker import BrokerProcess
-from integration.clients import create_topic, unique
-from integration.groups import CLIENTS, WAIT_S, Group, Member, wait_for
+from testing.clients.groups import CLIENTS, WAIT_S, Group, Member, wait_for
+from testing.clients.stock import create_topic, unique
+from testing.process.broker import BrokerProcess
 
 PARTITIONS = 4
 

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.kafka_peer import classpath
-from integration.broker import BrokerProcess
-from integration.clients import create_topic, unique
 from integration.test_java_tools import LOG4J2
+from testing.clients.stock import create_topic, unique
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import classpath
 
 PARTITIONS = 6
 QUICK = {

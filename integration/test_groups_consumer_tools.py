@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import classpath
-from integration.broker import BrokerProcess
-from integration.clients import create_topic, unique
 from integration.test_groups_consumer_protocol import QUICK, Readers, produce
 from integration.test_java_tools import LOG4J2
+from testing.clients.stock import create_topic, unique
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import classpath
 
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from integration import raw
-from integration import raw_groups as groups
-from integration.broker import BrokerProcess
-from integration.clients import create_topic
-from integration.raw_groups import Committed, Identity
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess
+from testing.wire import raw
+from testing.wire import raw_groups as groups
+from testing.wire.raw_groups import Committed, Identity
 
 TOPIC = "crashed"
 PARTITIONS = 4

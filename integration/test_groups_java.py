@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_peer import classpath
-from integration.broker import BrokerProcess
-from integration.clients import create_topic, unique
-from integration.maven import jar
 from integration.test_java_tools import LOG4J1, LOG4J2, RELEASES
+from testing.clients.stock import create_topic, unique
+from testing.places import JAVA_SOURCES
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import classpath
+from testing.process.maven import jar
 
 TIMEOUT_S = 180
 OLD_RELEASES = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 DUMP = {"3.9.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
-OLD_PROGRAM = Path(__file__).parent / "OldGroupConsumer.java"
+OLD_PROGRAM = JAVA_SOURCES / "OldGroupConsumer.java"
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 
-from integration.broker import BrokerProcess
-from integration.clients import create_topic, unique
-from integration.groups import Group, Member, wait_for
 from integration.test_groups_clients import PARTITIONS, produce, share
 from integration.test_groups_consumer_protocol import QUICK
+from testing.clients.groups import Group, Member, wait_for
+from testing.clients.stock import create_topic, unique
+from testing.process.broker import BrokerProcess
 
 HAS_JAVA = shutil.which("java") is not None and shutil.which("mvn") is not None
 ROUND = 400

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import classpath
-from integration.clients import KafkaPython, create_topic, unique
-from integration.samples import assert_equal, varied, without_headers
+from testing.clients.stock import KafkaPython, create_topic, unique
+from testing.process.kafka_peer import classpath
+from testing.samples import assert_equal, varied, without_headers
 
 TIMEOUT_S = 180
 RELEASES = ("3.9.2", "4.3.1")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.batches import write_batches
-from integration.broker import BrokerProcess, command, is_kafka
-from integration.clients import create_topic
-from integration.raw import API_VERSIONS, FETCH, Ask, Connection, fetch_body, fetch_one
-from integration.samples import varied
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, command, is_kafka
+from testing.samples import varied
+from testing.wire.batches import write_batches
+from testing.wire.raw import API_VERSIONS, FETCH, Ask, Connection, fetch_body, fetch_one
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from integration.kafka_tools import run_tool
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
@@ -19,6 +18,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from testing.process.kafka_tools import run_tool
 
 START_MS = 1_700_000_000_000
 TP = TopicPartition("dumped", 0)

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import create_topic
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, is_kafka
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
 

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.kafka_peer import free_port
-from integration.batches import write_batches
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import create_topic
-from integration.raw import Ask, Connection, fetch_one
-from integration.samples import varied
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.process.kafka_peer import free_port
+from testing.samples import varied
+from testing.wire.batches import write_batches
+from testing.wire.raw import Ask, Connection, fetch_one
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own metrics page")
 

@@ -15,8 +15,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from integration.broker import BrokerProcess, external_bootstrap
-from integration.clients import unique
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.offset_map import OffsetMap, read_arrived
@@ -28,6 +26,8 @@ from pybroker.records import compression
 from pybroker.records.batch import HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.clients.stock import unique
+from testing.process.broker import BrokerProcess, external_bootstrap
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -11,13 +11,13 @@ import struct
 
 import pytest
 
-from integration.network_toy import LOOPS, Client, Toy, framed, run, serving, until
 from pybroker.clock import SystemClock
 from pybroker.network import acceptor
 from pybroker.network.limits import Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.server import SocketServer
+from testing.scenes.network_toy import LOOPS, Client, Toy, framed, run, serving, until
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.network_toy import LOOPS, Made, framed, run, serving, until
 from pybroker.clock import SystemClock
 from pybroker.network.limits import Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.sender import PIECE_BYTES
 from pybroker.network.server import SocketServer
+from testing.scenes.network_toy import LOOPS, Made, framed, run, serving, until
 
 if TYPE_CHECKING:
     from pybroker.network.context import ConnectionContext

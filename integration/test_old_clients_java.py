@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from integration.broker import BrokerProcess
-from integration.clients import Confluent, create_topic
-from integration.maven import jar
-from integration.samples import varied
+from testing.clients.stock import Confluent, create_topic
+from testing.places import JAVA_SOURCES
+from testing.process.broker import BrokerProcess
+from testing.process.maven import jar
+from testing.samples import varied
 
 TIMEOUT_S = 120
 RECORDS = 300
-PROGRAM = Path(__file__).parent / "OldConsumer.java"
+PROGRAM = JAVA_SOURCES / "OldConsumer.java"
 
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from integration.clients import CLIENTS, Confluent, confluent_consume, confluent_produce
-from integration.samples import Sample, assert_equal, varied, without_headers
+from testing.clients.stock import CLIENTS, Confluent, confluent_consume, confluent_produce
+from testing.samples import Sample, assert_equal, varied, without_headers
 
 CODECS = ("none", "gzip", "snappy", "lz4")
 TIMEOUT_S = 60

@@ -6,19 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration.clients import CLIENTS, Confluent, create_topic, unique
-from integration.samples import Received, Sample, assert_equal, varied, without_headers
-from integration.venvs import python_with
+from testing.clients.stock import CLIENTS, Confluent, create_topic, unique
+from testing.places import CLIENT_PROGRAMS
+from testing.process.venvs import python_with
+from testing.samples import Received, Sample, assert_equal, varied, without_headers
 
 TIMEOUT_S = 120
 CODECS = ("none", "gzip", "snappy", "lz4")  # zstd is younger than these versions
 CODEC_PACKAGES = ("lz4==4.4.5", "python-snappy==0.7.3", "xxhash>=3.4", "crc32c>=2.7")
-SCRIPT = Path(__file__).with_name("old_client.py")
+SCRIPT = CLIENT_PROGRAMS / "old_client.py"
 TODAY = "installed"
 # (release, the broker's version that it is told)
 PAIRS = [

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from integration.batches import batch, write_batches
-from integration.broker import is_kafka
-from integration.clients import CLIENTS, create_topic, unique
-from integration.legacy import CODEC_IDS, SET_HEADER, message_set, parse
-from integration.raw import (
+from testing.clients.stock import CLIENTS, create_topic, unique
+from testing.process.broker import is_kafka
+from testing.samples import T0_MS, Received, Sample, assert_equal, varied, without_headers
+from testing.wire.batches import batch, write_batches
+from testing.wire.legacy import CODEC_IDS, SET_HEADER, message_set, parse
+from testing.wire.raw import (
     FETCH,
     PRODUCE,
     Ask,
@@ -28,7 +29,6 @@ from integration.raw import (
     produce,
     produce_body,
 )
-from integration.samples import T0_MS, Received, Sample, assert_equal, varied, without_headers
 
 INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE = 87, 76, 2, 3, 1
 PADDING_SIZE = 0x7FFFFFFF

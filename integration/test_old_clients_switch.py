@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.batches import write_batches
-from integration.clients import CLIENTS, create_topic
-from integration.legacy import message_set, parse
-from integration.raw import Ask, Connection, fetch, fetch_one, produce
-from integration.samples import assert_equal, varied, without_headers
+from testing.clients.stock import CLIENTS, create_topic
+from testing.samples import assert_equal, varied, without_headers
+from testing.wire.batches import write_batches
+from testing.wire.legacy import message_set, parse
+from testing.wire.raw import Ask, Connection, fetch, fetch_one, produce
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 UNSUPPORTED_VERSION = 35
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from integration.maven import jar
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.group_records import RECORDS
 from pybroker.protocol.schema import Field, Versions, schema_of
-from tests.protocol.samples import CONSUMER_PROTOCOL, GROUP_RECORDS, REQUESTS_AND_RESPONSES
+from testing.process.maven import jar
+from testing.scenes.messages import CONSUMER_PROTOCOL, GROUP_RECORDS, REQUESTS_AND_RESPONSES
 
 NEWEST = "4.4.0"
 OLD = "3.9.2"

@@ -24,7 +24,7 @@ from kio.serial import entity_reader, entity_writer
 from pybroker.protocol.codec import decode, encode
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import Struct, schema_of
-from tests.protocol.samples import VERSIONED, messages, name_of
+from testing.scenes.messages import VERSIONED, messages, name_of
 
 OTHER_NAMES = {"OffsetRequest": "ListOffsetsRequest", "OffsetResponse": "ListOffsetsResponse"}
 POSITIONAL = (

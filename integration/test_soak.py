@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from integration.broker import is_kafka
 from integration.soak import GROUPS, NAMES, SETTINGS, Soak, Story
 from pybroker.records.compression import CompressionType
+from testing.process.broker import is_kafka
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="needs brokers that it may kill, in our data directories")
 

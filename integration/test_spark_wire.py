@@ -14,10 +14,6 @@ from typing import Any
 
 import pytest
 
-from integration import raw
-from integration.broker import is_kafka
-from integration.clients import unique
-from integration.samples import T0_MS
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode, decode_response, encode, encode_request, response_class
 from pybroker.protocol.error_codes import ErrorCode
@@ -40,6 +36,10 @@ from pybroker.protocol.wire import ZERO_UUID
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.clients.stock import unique
+from testing.process.broker import is_kafka
+from testing.samples import T0_MS
+from testing.wire import raw
 
 Asked = tuple[ApiKey, int]
 

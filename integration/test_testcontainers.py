@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.testcontainers_runs import Run, go_run, java_run, python_run
-from integration.toy_container import Container, toy_container
+from testing.clients.testcontainers_runs import Run, go_run, java_run, python_run
+from testing.hosts.toy_container import Container, toy_container
 
 HOST_PORT = 32768
 """Where an engine would have published the broker's port."""
@@ -45,10 +45,10 @@ def test_a_librarys_container_is_ready_when_its_pattern_matches(container: Conta
     fresh.chmod(0o777)
     fresh.rename(script)
     process.wait_for(run.pattern)
-    client = ("-m", "integration.container_client")
+    client = ("-m", "testing.clients.container_client")
     assert container.seen("/tmp/pybroker-ready").exists(), "the line comes when all is ready"
 
-    forward = [sys.executable, "-m", "integration.forward", str(HOST_PORT), f"127.0.0.1:{run.port}"]
+    forward = [sys.executable, "-m", "testing.hosts.forward", str(HOST_PORT), f"127.0.0.1:{run.port}"]
     forwarder = container.start(forward, {"PYTHONPATH": str(Path(__file__).parent.parent)})
     forwarder.wait_for("forwarding")
     code, output, error = container.python(*client, "records", f"localhost:{HOST_PORT}", "from-the-host")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.broker import BrokerProcess
 from integration.tools_story import GOLDEN, OVERRIDES, Golden, told
+from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"

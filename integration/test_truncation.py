@@ -1,7 +1,7 @@
 """Consumers notice that records are gone, and notice nothing where none are (KIP-320), with librdkafka's and with Java's client.
 
 The same stories are told of Apache Kafka 3.9 with
-    PYBROKER_TEST_COMMAND='python -m benchmarks.kafka_peer start' python -m pytest integration/test_truncation.py
+    PYBROKER_TEST_COMMAND='python -m testing.process.kafka_peer start' python -m pytest integration/test_truncation.py
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import create_topic
-from integration.epoch_watchers import JavaWatcher, LibrdkafkaWatcher, Watcher
+from testing.clients.epoch_watchers import JavaWatcher, LibrdkafkaWatcher, Watcher
+from testing.clients.stock import create_topic
+from testing.process.broker import BrokerProcess, is_kafka
 
 POLICIES = {"t-earliest": "earliest", "t-latest": "latest", "t-none": "none"}
 CHECKPOINTS = {"log_initial_task_delay_ms": "0", "log_flush_start_offset_checkpoint_interval_ms": "100"}

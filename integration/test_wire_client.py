@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
 from pybroker.pipeline.wire.connection import Connection
@@ -18,9 +17,10 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 
 def batch(sequence: int, *, producer_id: int = -1, count: int = 2, codec: CompressionType = CompressionType.LZ4) -> bytes:

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer
 
-from integration.broker import BrokerProcess
-from integration.tool_runner import Ran, ToolRunner
+from testing.process.broker import BrokerProcess
+from testing.process.tool_runner import Ran, ToolRunner
 
 FOLDER: Final = Path(__file__).parent / "golden"
 STORY: Final = FOLDER / "tools_story.txt"
@@ -215,7 +215,7 @@ OVERRIDES: Final = {"group.initial.rebalance.delay.ms": "0"}
 def main() -> None:
     """Tell it to Apache Kafka, a new broker each time, and keep what the tools print."""
     for golden in GOLDEN:
-        os.environ["PYBROKER_TEST_COMMAND"] = f"{sys.executable} -m benchmarks.kafka_peer start --release {golden.broker}"
+        os.environ["PYBROKER_TEST_COMMAND"] = f"{sys.executable} -m testing.process.kafka_peer start --release {golden.broker}"
         with tempfile.TemporaryDirectory() as folder:
             broker = BrokerProcess(Path(folder) / "broker", OVERRIDES)
             try:

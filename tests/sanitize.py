@@ -19,7 +19,18 @@ ROOT: Final = Path(__file__).parent.parent
 PLACE: Final = ROOT / "build" / "sanitize"
 REPORT: Final = PLACE / "report"
 """Begins the names of the files with what the sanitizers found, as a worker's own output is lost with it."""
-COPIED: Final = ("pybroker", "tests", "benchmarks", "docs", "conftest.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+COPIED: Final = (
+    "pybroker",
+    "testing",
+    "tests",
+    "benchmarks",
+    "docs",
+    "conftest.py",
+    "pyproject.toml",
+    "setup.py",
+    "README.md",
+    "LICENSE",
+)
 FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 NATIVE_TESTS: Final = (
     "tests/records", "tests/protocol", "tests/replication", "tests/metrics", "tests/fuzz", "tests/log/test_append_ways.py",

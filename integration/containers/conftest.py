@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from integration.containers import engine as engines
-from integration.containers import image as images
-from integration.containers.engine import Engine
+from testing.containers import engine as engines
+from testing.containers import image as images
+from testing.containers.engine import Engine
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from benchmarks.kafka_peer import free_port
-from integration.containers.containers import Container, network, running
-from integration.containers.engine import ROOT, Engine
-from integration.containers.rootless import rootless
+from testing.containers.containers import Container, network, running
+from testing.containers.engine import Engine
+from testing.containers.rootless import rootless
+from testing.places import ROOT
+from testing.process.kafka_peer import free_port
 
 
 def doctor(address: str, within: Sequence[str] = (sys.executable, "-m", "pybroker")) -> list[str]:
@@ -27,7 +28,7 @@ def doctor_in(container: Container, address: str) -> list[str]:
 
 def stock_client(bootstrap: str) -> str:
     """What a stock client of this machine is told; it has sent a record there and got it back."""
-    command = [sys.executable, "-m", "integration.told", bootstrap, "orders"]
+    command = [sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()

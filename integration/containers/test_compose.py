@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.kafka_peer import free_port
-from integration.clients import KafkaPython, create_topic
-from integration.containers import compose
-from integration.containers.compose import Project
-from integration.containers.containers import Container, unique
-from integration.containers.engine import ROOT, Engine
-from integration.samples import varied
+from testing.clients.stock import KafkaPython, create_topic
+from testing.containers import compose
+from testing.containers.compose import Project
+from testing.containers.containers import Container, unique
+from testing.containers.engine import Engine
+from testing.places import ROOT
+from testing.process.kafka_peer import free_port
+from testing.samples import varied
 
 SPARK_TIMEOUT_S = 900
 

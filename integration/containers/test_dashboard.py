@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kafka_peer import free_port
-from integration.broker import BrokerProcess
-from integration.clients import KafkaPython, create_topic
-from integration.containers.engine import ROOT
-from integration.samples import varied
+from testing.clients.stock import KafkaPython, create_topic
+from testing.places import ROOT
+from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import free_port
+from testing.samples import varied
 
 DASHBOARD = ROOT / "container/grafana/dashboards/pybroker.json"
 CONFIGURATION = ROOT / "container/prometheus/prometheus.yml"

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.kafka_peer import free_port
-from integration.containers import compose
-from integration.containers import image as images
-from integration.containers.compose import Project
-from integration.containers.containers import unique
-from integration.containers.engine import ROOT, Engine, EngineError
+from testing.containers import compose
+from testing.containers import image as images
+from testing.containers.compose import Project
+from testing.containers.containers import unique
+from testing.containers.engine import Engine, EngineError
+from testing.places import ROOT
+from testing.process.kafka_peer import free_port
 
 SECTIONS = ("The first broker", "Keeping data", "When it is ready", "Compose")
 TIMEOUT_S = 60

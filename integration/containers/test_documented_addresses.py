@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.containers.containers import Container, unique
-from integration.containers.engine import ROOT, Engine
+from testing.containers.containers import Container, unique
+from testing.containers.engine import Engine
+from testing.places import ROOT
 
 HOST_PORTS = (9092, 19092)
 PAGE = (ROOT / "docs" / "containers.md").read_text()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from integration.containers.containers import CHECK, DATA
-from integration.containers.engine import ROOT, Engine
-from integration.containers.image import MB, sizes
+from testing.containers.containers import CHECK, DATA
+from testing.containers.engine import Engine
+from testing.containers.image import MB, sizes
+from testing.places import ROOT
 
 COMPRESSED_MB_MAX = 80
 LIBRARIES = """

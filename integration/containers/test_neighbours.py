@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from integration.kafka_tools import KAFKA_VERSION, java
-from integration.maven import cache_dir, folder_of_jars, unpacked
-from integration.toy_container import Container, toy_container
+from testing.hosts.toy_container import Container, toy_container
+from testing.process.kafka_tools import KAFKA_VERSION, java
+from testing.process.maven import cache_dir, folder_of_jars, unpacked
 
 CONNECT = tuple(("org.apache.kafka", name, KAFKA_VERSION) for name in ("connect-runtime", "connect-file", "connect-json"))
 REGISTRY = "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"
@@ -51,7 +51,7 @@ def ask(container: Container) -> Ask:
 
     def asked(method: str, url: str, body: object = None) -> Any:
         arguments = [method, url, *([] if body is None else [json.dumps(body)])]
-        code, output, error = container.python("-m", "integration.container_client", "http", *arguments)
+        code, output, error = container.python("-m", "testing.clients.container_client", "http", *arguments)
         assert code == 0, error
         return json.loads(output) if output.strip() else None
 
@@ -77,7 +77,7 @@ def test_kafka_connect_makes_its_topics_and_moves_records(container: Container, 
         file.write("three\n")
     container.run(["timeout", str(TIMEOUT_S), "sh", "-c", "until grep -q three /tmp/out.txt; do sleep 0.2; done"])
     assert container.seen("/tmp/out.txt").read_text() == "one\ntwo\nthree\n"
-    _, output, _ = container.python("-m", "integration.container_client", "topics", "kafka:9092")
+    _, output, _ = container.python("-m", "testing.clients.container_client", "topics", "kafka:9092")
     assert output.split() == ["connect-configs=1", "connect-offsets=25", "connect-status=5", "lines=1"]
     assert "level=error" not in broker.errors
 

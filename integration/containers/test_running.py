@@ -6,10 +6,10 @@ import re
 
 from confluent_kafka.admin import AdminClient
 
-from integration.clients import KafkaPython, create_topic
-from integration.containers.containers import CHECK, DATA, published, running, volume
-from integration.containers.engine import Engine
-from integration.samples import varied
+from testing.clients.stock import KafkaPython, create_topic
+from testing.containers.containers import CHECK, DATA, published, running, volume
+from testing.containers.engine import Engine
+from testing.samples import varied
 
 STOP_S_MAX = 5
 CHECK_CPU_S_MAX = 0.050

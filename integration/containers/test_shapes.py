@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from integration.containers.containers import network, running, volume
-from integration.containers.engine import Engine
 from integration.test_compose_shapes import SHAPES
+from testing.containers.containers import network, running, volume
+from testing.containers.engine import Engine
 
 ROUND_TRIP = (
     "echo one | kafka-console-producer --bootstrap-server {0} --topic new && "

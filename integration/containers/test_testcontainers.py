@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from integration.containers.docker_api import docker_api
-from integration.containers.engine import ROOT, Engine
-from integration.kafka_tools import java
-from integration.maven import folder_of_jars
-from integration.testcontainers_runs import GO_MODULE, JAVA_ARTIFACT, PYTHON_PACKAGES
-from integration.venvs import python_with
+from testing.clients.testcontainers_runs import GO_MODULE, JAVA_ARTIFACT, PYTHON_PACKAGES
+from testing.containers.docker_api import docker_api
+from testing.containers.engine import Engine
+from testing.places import CLIENT_PROGRAMS, ROOT
+from testing.process.kafka_tools import java
+from testing.process.maven import folder_of_jars
+from testing.process.venvs import python_with
 
 PAGE = (ROOT / "docs" / "containers.md").read_text()
 TIMEOUT_S = 500
@@ -50,7 +51,7 @@ def output(command: list[str], ours: Image, folder: Path) -> str:
 
 def client(tmp_path: Path, address: str = "sys.argv[1]") -> str:
     """Python that produces and consumes in another interpreter, which has a client."""
-    program = [sys.executable, str(ROOT / "integration" / "container_client.py"), "records"]
+    program = [sys.executable, str(CLIENT_PROGRAMS / "container_client.py"), "records"]
     return f"import subprocess, sys; subprocess.run([*{program!r}, {address}, 'records'], check=True)"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
 
-from integration.clients import KafkaPython
-from integration.containers.containers import DATA, published, running, volume
-from integration.containers.engine import Engine
-from integration.samples import Sample
+from testing.clients.stock import KafkaPython
+from testing.containers.containers import DATA, published, running, volume
+from testing.containers.engine import Engine
+from testing.samples import Sample
 
 FILLED = Path(__file__).parent / "golden/volume-2026-11-21.tar.gz"
 PER_PARTITION = 50

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from integration.containers.engine import ROOT
-from integration.containers.wheels import lock_files, missing, requirements
+from testing.containers.wheels import lock_files, missing, requirements
+from testing.places import ROOT
 
 ARCHITECTURES = re.compile(r"amd64|arm64|aarch64|x86[-_]64|--platform", re.IGNORECASE)
-NAMES_NONE = ["Dockerfile", ".dockerignore", "docker-compose.yml", "integration/containers/base_image.sh"]
+NAMES_NONE = ["Dockerfile", ".dockerignore", "docker-compose.yml", "testing/containers/base_image.sh"]
 
 
 @pytest.mark.parametrize("lock", lock_files(), ids=lambda lock: lock.name)

@@ -12,13 +12,13 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
 
-from integration.clients import unique
 from pybroker.cli import spark_audit
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.tagging import AuditedProducer
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

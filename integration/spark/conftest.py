@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.broker import BrokerProcess, own_brokers
-from integration.maven import cache_dir
+from testing.process.broker import BrokerProcess, own_brokers
+from testing.process.maven import cache_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.files import read as read_files
 from pybroker.pipeline.archive.job import ArchiveOptions, run
@@ -25,11 +24,12 @@ from pybroker.pipeline.archive.verify import verify
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.generate import GenerateOptions
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

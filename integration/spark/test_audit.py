@@ -20,7 +20,6 @@ import confluent_kafka
 import kafka
 import pytest
 
-from integration.clients import unique
 from integration.spark.audits import BUCKET_MS, START_MS, invoke, numbers, rows, spans
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
@@ -31,11 +30,12 @@ from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from pybroker.pipeline.datasource.plan import plan_batch
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from tests.pipeline.directories import START_MS, DataDirectory, lay_down, parsed, plan
+from testing.scenes.data_directories import START_MS, DataDirectory, lay_down, parsed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

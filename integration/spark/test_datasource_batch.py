@@ -13,14 +13,14 @@ from pybroker.model import TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
-from tests.pipeline.directories import START_MS, DataDirectory, lay_down
+from testing.scenes.data_directories import START_MS, DataDirectory, lay_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

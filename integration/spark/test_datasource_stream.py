@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pybroker.model import TopicPartition
-from tests.pipeline.directories import DataDirectory
+from testing.scenes.data_directories import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

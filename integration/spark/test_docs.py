@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
 from pybroker.pipeline import generate
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.generate import GenerateOptions, chunks, murmur2
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

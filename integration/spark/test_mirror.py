@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.state import Origin, State
@@ -15,13 +14,14 @@ from pybroker.pipeline.wire.client import WireClient
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import create_topic, unique
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
@@ -23,11 +22,12 @@ from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.generate import GenerateOptions
 from pybroker.pipeline.replay.job import ReplayOptions, run
 from pybroker.pipeline.replay.rows import Piece, Selection, rows
+from testing.clients.stock import create_topic, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_peer import free_port
-from integration.clients import unique
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
@@ -28,13 +26,15 @@ from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.errors import CorruptRecordError
+from testing.clients.stock import unique
+from testing.process.kafka_peer import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
 
 
 def test_the_connector_reads_an_empty_topic(spark: SparkSession, spark_broker: BrokerProcess) -> None:
-    from integration.clients import create_topic, unique  # noqa: PLC0415
+    from testing.clients.stock import create_topic, unique  # noqa: PLC0415
 
     topic = unique("empty")
     create_topic(spark_broker.bootstrap, topic, 3, {})

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.clients import unique
 from integration.spark.standalone import standalone
+from testing.clients.stock import unique
 
 if TYPE_CHECKING:
-    from integration.broker import BrokerProcess
+    from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

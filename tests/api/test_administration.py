@@ -29,8 +29,8 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest
 from pybroker.records.batch import batches
-from tests.api.records import batch
-from tests.api.whole import NOW_MS, Whole, settled
+from testing.scenes.api.records import batch
+from testing.scenes.api.whole import NOW_MS, Whole, settled
 
 
 def versions(key: int) -> range:

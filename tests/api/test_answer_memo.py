@@ -14,7 +14,7 @@ from pybroker.model import TopicId
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode_response, encode_request
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 
 def metadata(whole: Whole, *names: str, version: int = 9, correlation_id: int = 77) -> tuple[int, Any]:

@@ -12,7 +12,7 @@ from pybroker.api.registry import APIS
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 VERSIONS = range(message_versions(api_versions.KEY)[1] + 1)
 

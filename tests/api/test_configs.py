@@ -17,8 +17,8 @@ from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from pybroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pybroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.api.records import batch
-from tests.api.whole import Whole
+from testing.scenes.api.records import batch
+from testing.scenes.api.whole import Whole
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -19,8 +19,8 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.api.groups import GROUP, broker, join_request, member, versions
-from tests.api.whole import Whole
+from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
+from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 
 HEARTBEAT_VERSIONS = versions(consumer_group_heartbeat.KEY)

@@ -14,7 +14,7 @@ from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 VERSIONS = range(message_versions(37)[1] + 1)
 

@@ -15,7 +15,7 @@ from pybroker.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 VERSIONS = range(message_versions(create_topics.KEY)[1] + 1)
 

@@ -9,7 +9,7 @@ from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 VERSIONS = range(message_versions(delete_topics.KEY)[1] + 1)
 UNKNOWN, WRONG = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST

@@ -9,7 +9,7 @@ from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 VERSIONS = range(message_versions(describe_cluster.KEY)[1] + 1)
 

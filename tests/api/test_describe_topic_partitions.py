@@ -14,7 +14,7 @@ from pybroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 SIZES = {"a": 3, "b": 1, "c": 5}
 

@@ -18,7 +18,7 @@ from pybroker.protocol.codec import decode_response, encode_request
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -21,10 +21,10 @@ from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication import quick_append
-from tests.api import records
-from tests.api.groups import GROUP, broker, commit_request, member
-from tests.api.whole import Whole, settled
-from tests.log.support import Disk, HeldThread, stored
+from testing.scenes.api import records
+from testing.scenes.api.groups import GROUP, broker, commit_request, member
+from testing.scenes.api.whole import Whole, settled
+from testing.scenes.logs import Disk, HeldThread, stored
 
 T = TopicPartition("t", 0)
 WAYS = [pytest.param(True, id="native"), pytest.param(False, id="python")]

@@ -15,7 +15,7 @@ from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRespon
 from pybroker.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from pybroker.protocol.schema import schema_of
-from tests.protocol.samples import full, messages
+from testing.scenes.messages import full, messages
 
 RESPONSES = [message_classes(key)[1] for key in MESSAGES]
 

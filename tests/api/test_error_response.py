@@ -25,7 +25,7 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from pybroker.protocol.messages.produce import ProduceRequest
-from tests.protocol.samples import full
+from testing.scenes.messages import full
 
 CODE = ErrorCode.NOT_CONTROLLER
 NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (0, 1, 2)}

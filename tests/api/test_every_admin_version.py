@@ -40,7 +40,7 @@ from pybroker.protocol.messages import (
     push_telemetry,
     update_features,
 )
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 

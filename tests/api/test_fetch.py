@@ -13,9 +13,9 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.records.compression import CompressionType
 from pybroker.records.convert import down_convert
-from tests.api import records
+from testing.scenes.api import records
+from testing.scenes.api.whole import Whole, settled
 from tests.api.test_produce import request as produce_request
-from tests.api.whole import Whole, settled
 
 UNLIMITED = 1 << 30
 

@@ -22,9 +22,9 @@ from pybroker.protocol.codec import encode_request
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.replication import fetch_session
 from pybroker.replication.fetch_session import FetchSessionCache
-from tests.api import records
-from tests.api.whole import Whole, collected
-from tests.replication.loops import LOOPS, use
+from testing.scenes.api import records
+from testing.scenes.api.whole import Whole, collected
+from testing.scenes.replication.loops import LOOPS, use
 
 TOPICS = {"plain": 3, "rolled": 2, "open": 1}
 WAIT_MS = 100

@@ -10,8 +10,8 @@ from pybroker.api.handlers import find_coordinator
 from pybroker.coordinator.service import java_hash, partition_of
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.api.groups import versions
-from tests.api.whole import Whole
+from testing.scenes.api.groups import versions
+from testing.scenes.api.whole import Whole
 
 VERSIONS = versions(find_coordinator.KEY)
 

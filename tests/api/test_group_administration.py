@@ -16,7 +16,7 @@ from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.api.groups import ASSIGNMENT, GROUP, METADATA, broker, commit_request, member, versions
+from testing.scenes.api.groups import ASSIGNMENT, GROUP, METADATA, broker, commit_request, member, versions
 
 
 @pytest.mark.parametrize("version", versions(describe_groups.KEY))

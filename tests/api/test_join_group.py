@@ -10,7 +10,7 @@ import pytest
 from pybroker.api.handlers import join_group
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest
-from tests.api.groups import METADATA, broker, join_request, versions
+from testing.scenes.api.groups import METADATA, broker, join_request, versions
 
 VERSIONS = versions(join_group.KEY)
 

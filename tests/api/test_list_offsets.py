@@ -10,9 +10,9 @@ import pytest
 from pybroker.api.handlers import list_offsets
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.api import records
+from testing.scenes.api import records
+from testing.scenes.api.whole import NOW_MS, Whole
 from tests.api.test_produce import request as produce_request
-from tests.api.whole import NOW_MS, Whole
 
 
 async def filled(tmp_path: Path) -> Whole:

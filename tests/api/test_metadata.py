@@ -14,7 +14,7 @@ from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.api.cluster import Cluster
+from testing.scenes.api.cluster import Cluster
 
 VERSIONS = range(message_versions(metadata.KEY)[1] + 1)
 UNKNOWN, INVALID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION

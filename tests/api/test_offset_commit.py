@@ -10,8 +10,8 @@ from pybroker.api.handlers import offset_commit
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from tests.api.groups import GROUP, broker, commit_request, member, versions
-from tests.api.whole import NOW_MS, Whole
+from testing.scenes.api.groups import GROUP, broker, commit_request, member, versions
+from testing.scenes.api.whole import NOW_MS, Whole
 
 VERSIONS = versions(offset_commit.KEY)
 

@@ -15,8 +15,8 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.api.groups import GROUP, broker, commit_request, versions
-from tests.api.whole import Whole
+from testing.scenes.api.groups import GROUP, broker, commit_request, versions
+from testing.scenes.api.whole import Whole
 
 VERSIONS = versions(offset_fetch.KEY)
 

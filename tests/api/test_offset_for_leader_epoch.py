@@ -11,10 +11,10 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_replica_log_dirs as move_dirs
 from pybroker.protocol.messages import offset_for_leader_epoch
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from testing.scenes.api.records import batch
+from testing.scenes.api.whole import Whole
 from tests.api import test_list_offsets
-from tests.api.records import batch
 from tests.api.test_administration import cut, produce, started, versions
-from tests.api.whole import Whole
 
 
 async def ask(whole: Whole, version: int, number: int, epoch: int, current: int = -1) -> tuple[int, int, int]:

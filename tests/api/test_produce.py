@@ -10,8 +10,8 @@ import pytest
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.api import records
-from tests.api.whole import NOW_MS, Whole
+from testing.scenes.api import records
+from testing.scenes.api.whole import NOW_MS, Whole
 
 MAGIC_OF = {0: 0, 1: 0, 2: 1}  # of the records that a client of the version sends; 2 from version 3 on
 

@@ -24,8 +24,8 @@ from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication.partition import Partition
 from pybroker.replication.quick_append import IS_NATIVE, produce_one
-from tests.api.records import batch
-from tests.api.whole import NOW_MS, Whole, collected
+from testing.scenes.api.records import batch
+from testing.scenes.api.whole import NOW_MS, Whole, collected
 from tests.log.test_append_ways import state
 
 needs_native = pytest.mark.skipif(not IS_NATIVE, reason="the extension was not built")

@@ -11,7 +11,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.api.groups import ASSIGNMENT, GROUP, broker, member, versions
+from testing.scenes.api.groups import ASSIGNMENT, GROUP, broker, member, versions
 
 
 @pytest.mark.parametrize("version", versions(sync_group.KEY))

@@ -11,7 +11,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pybroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 VERSIONS = range(message_versions(57)[1] + 1)
 UPGRADE, SAFE, UNSAFE = 1, 2, 3

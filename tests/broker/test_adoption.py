@@ -23,7 +23,7 @@ from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import TopicId, TopicPartition, topic_id_text
-from tests.log.support import START_MS, Producer, append, batch
+from testing.scenes.logs import START_MS, Producer, append, batch
 
 FS = Filesystem()
 CLUSTER = "the-cluster"

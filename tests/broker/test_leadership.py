@@ -21,7 +21,7 @@ from pybroker.metadata.leader_epochs import EPOCH_MAX
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
 from pybroker.model import TopicPartition
-from tests.log.support import START_MS, ManualClock, append, batch
+from testing.scenes.logs import START_MS, ManualClock, append, batch
 from tests.metadata.test_controller import Failing
 
 PARTITIONS = 6

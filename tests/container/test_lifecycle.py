@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pybroker.container.lifecycle import ContainerLifecycle
 from pybroker.container.topics import wanted_topics
 from pybroker.network.limits import BoundListener
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 if TYPE_CHECKING:
     from pathlib import Path

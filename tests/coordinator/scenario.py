@@ -60,7 +60,7 @@ from pybroker.protocol.messages.offset_delete import (
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_story import ConsumerStory
 
 INDENT = "    "

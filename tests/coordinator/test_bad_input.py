@@ -23,8 +23,8 @@ from pybroker.protocol.messages.offset_delete import (
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.api.groups import GROUP, broker, commit_request, join_request, member
-from tests.api.whole import Whole
+from testing.scenes.api.groups import GROUP, broker, commit_request, join_request, member
+from testing.scenes.api.whole import Whole
 
 NEW_KIND = "of KIP-848"
 INSTANCE = "i"

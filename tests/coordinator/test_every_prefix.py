@@ -37,7 +37,7 @@ from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 TOPIC = "t"
 PARTITIONS = 3

@@ -20,9 +20,9 @@ from tests.crash.model import Batch, Model, PartitionModel, Promises, TopicModel
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
+    from testing.simulation.broker import Process
+    from testing.simulation.faults import Fault
     from tests.crash.history import Plan
-    from tests.simulation.broker import Process
-    from tests.simulation.faults import Fault
 
 KEYS = tuple(b"key%d" % number for number in range(5))
 CHECKPOINTED_S = 15.0

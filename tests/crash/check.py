@@ -16,14 +16,14 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.replication.fetch_data import PartitionProduceResult
+from testing.scenes.logs import read_batches
 from tests.crash.model import Batch, LostRange, Promise, Promises, TopicState
-from tests.log.support import read_batches
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.metadata.image import TopicImage
     from pybroker.replication.partition import Partition
-    from tests.simulation.broker import SimulatedBroker
+    from testing.simulation.broker import SimulatedBroker
 
 TIMEOUT_MS = 30_000
 TIMESTAMP = 1_700_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from testing.simulation.faults import SHORT
 from tests.crash.history import Plan
-from tests.simulation.faults import SHORT
 
 PLANS: Final = {
     "all": Plan(is_away=False),

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from pybroker.broker.broker_server import StartError
 from pybroker.config.broker import BrokerConfig
 from pybroker.model import TopicPartition
+from testing.simulation.broker import START_MS, Process, World
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.faults import CHANGING, Fault
+from testing.simulation.store import StoreContents
 from tests.crash.actions import Actions
 from tests.crash.check import BrokenPromiseError, check, check_log, lost_ranges, require
 from tests.crash.model import Model, PartitionModel, Promises, TopicModel, TopicState
-from tests.simulation.broker import START_MS, Process, World
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.faults import CHANGING, Fault
-from tests.simulation.store import StoreContents
 
 DIRECTORIES = ("/a", "/b")
 

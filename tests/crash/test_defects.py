@@ -20,8 +20,8 @@ from pybroker.log.offset_checkpoint import BelievedOffset, OffsetCheckpoint
 from pybroker.log.producer_state import ProducerState
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from testing.simulation.disk import SimulatedDisk
 from tests.crash.history import FailedHistoryError, History, Plan
-from tests.simulation.disk import SimulatedDisk
 
 SEEDS = 20
 

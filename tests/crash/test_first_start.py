@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.simulation.broker import START_MS, World
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.store import StoreContents
+from testing.simulation.broker import START_MS, World
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.store import StoreContents
 
 
 def stopped_at(world: World, operation: str) -> tuple[SimulatedDisk, StoreContents]:

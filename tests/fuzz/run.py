@@ -58,7 +58,7 @@ def main() -> int:
 def _with_native_code(atheris: Path) -> int:
     """Build the extensions for it in a copy, and go on there."""
     copy = PLACE / "native"
-    for name in ("pybroker", "tests"):
+    for name in ("pybroker", "testing", "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"), dirs_exist_ok=True)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, copy / name)

@@ -13,8 +13,8 @@ from pybroker.protocol.schema import schema_of
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
+from testing.scenes.messages import full
 from tests.fuzz.targets import CLASSES, NOW_MS
-from tests.protocol.samples import full
 
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -12,7 +12,7 @@ from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from tests.log.support import START_MS, Disk, Producer, append, batch, content, read_batches, stored
+from testing.scenes.logs import START_MS, Disk, Producer, append, batch, content, read_batches, stored
 
 
 def refused(disk_log, data: bytearray, **options: object) -> ErrorCode:

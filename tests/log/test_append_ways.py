@@ -21,8 +21,8 @@ from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from tests.log.support import START_MS, Disk, Producer, batch, stored
-from tests.records.samples import BOTH
+from testing.scenes.logs import START_MS, Disk, Producer, batch, stored
+from testing.scenes.record_lists import BOTH
 
 CONFIGS: list[dict[str, Any]] = [
     {},

@@ -26,7 +26,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 DAY_MS = 86_400_000
 Pair = tuple[bytes, bytes | None]

@@ -12,9 +12,9 @@ from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.log.offset_checkpoint import read_stored
-from tests.log.support import START_MS, TP, Disk, Producer, append, batch
+from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch
+from testing.simulation.disk import SimulatedDisk
 from tests.log.test_cleaner import Setting
-from tests.simulation.disk import SimulatedDisk
 
 Job = tuple[Callable[[], None], Callable[[OSError | None], None]]
 

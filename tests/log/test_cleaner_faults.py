@@ -15,7 +15,7 @@ from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.control import ControlType
-from tests.log.support import Producer, read_batches
+from testing.scenes.logs import Producer, read_batches
 from tests.log.test_cleaner import Setting
 
 TRANSIENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}

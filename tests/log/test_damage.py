@@ -13,7 +13,7 @@ from pybroker.log.log import Log
 from pybroker.log.lost import LostRange
 from pybroker.records.batch import HEADER_SIZE, BatchView, batches
 from pybroker.records.errors import CorruptRecordError
-from tests.log.support import START_MS, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
 
 FIELDS = {
     "base offset": (0, 8),

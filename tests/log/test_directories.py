@@ -20,7 +20,7 @@ from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import StoredOffset, read_stored
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, TOPIC_ID, append, batch
+from testing.scenes.logs import START_MS, TOPIC_ID, append, batch
 
 TPS = [TopicPartition("orders", number) for number in range(4)]
 NEW_ID = TopicId(b"a later topic id")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
-from tests.log.support import Disk, HeldThread
+from testing.scenes.logs import Disk, HeldThread
 
 
 def test_a_pass_is_not_begun_behind_an_unfinished_one(tmp_path: Path) -> None:

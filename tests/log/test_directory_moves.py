@@ -15,7 +15,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import TOPIC_ID, TP, Disk, Producer, append, batch, read_batches
+from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, read_batches
 
 
 class Crash(BaseException):

@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, TP, Disk, FaultyFilesystem, TornFilesystem, append, batch, read_batches, stored
+from testing.scenes.logs import START_MS, TP, Disk, FaultyFilesystem, TornFilesystem, append, batch, read_batches, stored
 
 
 def fails(log: Log) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
-from tests.log.support import Disk, HeldThread, append, batch
+from testing.scenes.logs import Disk, HeldThread, append, batch
 
 
 class Watched(Filesystem):

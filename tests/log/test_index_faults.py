@@ -13,7 +13,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
+from testing.scenes.logs import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
 
 COUNT = 1_200
 

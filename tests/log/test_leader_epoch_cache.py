@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
-from tests.log.support import Disk, append, batch
+from testing.scenes.logs import Disk, append, batch
 
 UNKNOWN = (-1, -1)
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
-from tests.log.support import START_MS, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.log.lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pybroker.records.compression import CompressionType
-from tests.log.support import START_MS, Disk, append, batch, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
 
 @settings(max_examples=40, deadline=None)

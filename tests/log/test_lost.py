@@ -17,7 +17,7 @@ from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch, content, read_batches, stored
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch, content, read_batches, stored
 
 KAFKA_S_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap", "-checkpoint")
 

@@ -16,7 +16,7 @@ from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
 
 
 def started(disk: Disk, **options: object) -> LogManager:

@@ -14,10 +14,10 @@ from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import KafkaError
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.faults import Fault
-from tests.simulation.subsets import crashed
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.faults import Fault
+from testing.simulation.subsets import crashed
 
 OTHER_TOPIC_ID = TopicId(bytes(range(1, 17)))
 

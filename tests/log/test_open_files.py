@@ -17,7 +17,7 @@ from pybroker.log.file_records import FileRecords, SegmentFile
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.open_files import OPEN_FILES, OpenFiles
 from pybroker.model import TopicPartition
-from tests.log.support import TOPIC_ID, Disk, append, batch, read_batches
+from testing.scenes.logs import TOPIC_ID, Disk, append, batch, read_batches
 
 
 @pytest.fixture(autouse=True)

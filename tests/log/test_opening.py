@@ -16,7 +16,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.model import TopicPartition
-from tests.log.support import TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch
+from testing.scenes.logs import TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch
 
 TPS = [TP._replace(partition=number) for number in range(6)]
 

@@ -12,11 +12,11 @@ from random import Random
 
 from pybroker.clock import ManualClock
 from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.subsets import crashed
 from tests.log.test_cleaner import Setting
 from tests.log.test_cleaner_faults import check, committed, latest, transactional
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.subsets import crashed
 
 ROOT = Path("/d")
 

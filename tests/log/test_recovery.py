@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.log import Log
-from tests.log.support import START_MS, Disk, Producer, append, batch, read_batches, stored
+from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches, stored
 
 
 def values(log: Log) -> list[tuple[int, bytes]]:

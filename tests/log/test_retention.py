@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.log.support import START_MS, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
 
 SIZE = len(batch(size=100))
 

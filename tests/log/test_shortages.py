@@ -21,7 +21,7 @@ from pybroker.log.results import AppendOrigin
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from tests.log.support import START_MS, Disk, Producer, append, batch, read_batches
+from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches
 
 PRODUCERS = [Producer(7), Producer(8)]
 

@@ -18,7 +18,7 @@ from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, BelievedOffset, Off
 from pybroker.model import TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from tests.log.support import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 
 FS = Filesystem()
 NEW_ID = TopicId(b"a later topic id")

@@ -163,7 +163,7 @@ def main() -> None:
             "log.initial.task.delay.ms=100",
             "replica.high.watermark.checkpoint.interval.ms=500",
         ]
-        command = [sys.executable, "-m", "benchmarks.kafka_peer", "start", "--data-dir", work]
+        command = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--data-dir", work]
         for one in overrides:
             command += ["--override", one]
         broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.records.columns import OFFSET
-from tests.pipeline.directories import ALL, parsed, plan, read_all, records_of
+from testing.scenes.data_directories import ALL, parsed, plan, read_all, records_of
 
 KAFKA = Path(__file__).parent / "kafka-3.9.2"
 EXPECTED: dict[str, list[list[Any]]] = json.loads((KAFKA / "expected.json").read_text())

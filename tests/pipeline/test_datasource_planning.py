@@ -21,7 +21,7 @@ from pybroker.pipeline.datasource.stream import StreamPlanner
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch
-from tests.pipeline.directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all
+from testing.scenes.data_directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")

@@ -19,7 +19,7 @@ from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.columns import KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.records.compression import CompressionType
-from tests.pipeline.directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all, records_of
+from testing.scenes.data_directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all, records_of
 
 SEGMENTS = {"segment_bytes": 2000, "index_interval_bytes": 200}
 

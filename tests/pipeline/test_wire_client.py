@@ -13,7 +13,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch, list_offsets, produce
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from tests.pipeline.scripted_broker import ID_A, ID_B, Cluster, fetched, listed, produced, requests
+from testing.scenes.scripted_broker import ID_A, ID_B, Cluster, fetched, listed, produced, requests
 
 BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")]))
 KNOWN_BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0))

@@ -9,7 +9,7 @@ from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
 from pybroker.pipeline.wire.writer import WINDOW, PartitionWriter, WriteInterruptedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import produce
-from tests.pipeline.scripted_broker import Cluster, produced, requests
+from testing.scenes.scripted_broker import Cluster, produced, requests
 
 
 def writer(cluster: Cluster) -> PartitionWriter:

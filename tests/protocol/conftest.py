@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.protocol import compiler
 from pybroker.protocol.schema import schema_of
-from tests.protocol.samples import CLASSES
+from testing.scenes.messages import CLASSES
 
 CODECS = ["native", "generated"] if find_spec("pybroker.protocol._codec_native") is not None else ["generated"]
 

@@ -17,7 +17,7 @@ from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import schema_of
-from tests.protocol.samples import VERSIONED, full, messages, name_of
+from testing.scenes.messages import VERSIONED, full, messages, name_of
 
 every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
 

@@ -20,7 +20,7 @@ from pybroker.protocol.parts import SendPart, parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
-from tests.protocol.samples import VERSIONED, full, messages, name_of
+from testing.scenes.messages import VERSIONED, full, messages, name_of
 
 pytest.importorskip("pybroker.protocol._codec_native", exc_type=ImportError)
 

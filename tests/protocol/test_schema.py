@@ -13,7 +13,7 @@ from pybroker.protocol.messages.fetch import (
 )
 from pybroker.protocol.messages.metadata import MetadataResponsePartition
 from pybroker.protocol.schema import NO_VERSIONS, VERSION_MAX, Versions, schema_of
-from tests.protocol.samples import CLASSES, full
+from testing.scenes.messages import CLASSES, full
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from pybroker.records.batch import (
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import kafka_default as kp
-from tests.records.samples import record_lists, some_records, unless_corrupt
+from testing.scenes.record_lists import kafka_default as kp
+from testing.scenes.record_lists import record_lists, some_records, unless_corrupt
 
 # One record, as the Java client 3.9 (MemoryRecords.withRecords) writes it.
 GOLDEN = bytes.fromhex(

@@ -20,7 +20,7 @@ from pybroker.records.build import build_batch, build_message_set, build_record_
 from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import BASE_MS, kafka_default, kafka_legacy, record_lists, some_records, without_headers
+from testing.scenes.record_lists import BASE_MS, kafka_default, kafka_legacy, record_lists, some_records, without_headers
 
 try:
     from pybroker.records import _columns_native

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pybroker.records.batch import Record, _read_record
 from pybroker.records.build import build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import BASE_MS, BOTH
+from testing.scenes.record_lists import BASE_MS, BOTH
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c" * 200])
 VALUES = st.sampled_from([None, b"", b"v", b"w" * 300])

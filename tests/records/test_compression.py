@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pybroker.records.compression import CompressionType, compress, decompress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import kafka_codec, unless_corrupt
+from testing.scenes.record_lists import kafka_codec, unless_corrupt
 
 CODECS = [codec for codec in CompressionType if codec]
 DATA = b"".join(b"record %d " % i for i in range(20_000))

@@ -15,7 +15,7 @@ from pybroker.records.compression import CompressionType, compress
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.convert import down_convert, up_convert
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
-from tests.records.samples import BOTH, kernels_of, record_lists, some_records, unless_corrupt
+from testing.scenes.record_lists import BOTH, kernels_of, record_lists, some_records, unless_corrupt
 
 OLD_CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
 MARKER = TransactionMarker(ControlType.COMMIT, 0)

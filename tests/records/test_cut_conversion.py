@@ -12,7 +12,7 @@ from pybroker.records.control import ControlType, TransactionMarker, build_trans
 from pybroker.records.convert import down_convert
 from pybroker.records.cut_conversion import CutConversion
 from pybroker.records.lazy_down_conversion import LazyDownConversion
-from tests.records.samples import BOTH, kernels_of, some_records
+from testing.scenes.record_lists import BOTH, kernels_of, some_records
 from tests.records.test_lazy_down_conversion import Slice, batch_of, is_padding
 
 

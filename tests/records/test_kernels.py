@@ -20,7 +20,7 @@ from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import BASE_MS, BOTH, record_lists, some_records
+from testing.scenes.record_lists import BASE_MS, BOTH, record_lists, some_records
 
 _kernels_native = pytest.importorskip("pybroker.records._kernels_native") if len(BOTH) == 2 else None
 needs_both = pytest.mark.skipif(_kernels_native is None, reason="the extension was not built")

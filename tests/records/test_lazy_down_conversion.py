@@ -19,7 +19,7 @@ from pybroker.records.control import ControlType, TransactionMarker, build_trans
 from pybroker.records.convert import down_convert
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 from pybroker.records.lazy_down_conversion import CHUNK_BYTES, LazyDownConversion, down_convert_eagerly
-from tests.records.samples import BOTH, kernels_of, some_records
+from testing.scenes.record_lists import BOTH, kernels_of, some_records
 
 
 class Slice:

@@ -13,7 +13,7 @@ from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_message, build_message_set
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from tests.records.samples import kafka_legacy, kafka_memory, record_lists, some_records, unless_corrupt, without_headers
+from testing.scenes.record_lists import kafka_legacy, kafka_memory, record_lists, some_records, unless_corrupt, without_headers
 
 RECORDS = [Record(7, 10, b"k", b"v"), Record(8, 12, None, b"w")]
 CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]

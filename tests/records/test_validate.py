@@ -17,7 +17,7 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.errors import RecordValidationError
 from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
-from tests.records.samples import BASE_MS, BOTH, kernels_of, record_lists, some_records, unless_corrupt
+from testing.scenes.record_lists import BASE_MS, BOTH, kernels_of, record_lists, some_records, unless_corrupt
 
 NOW_MS = BASE_MS + 1000
 RULES = ValidationRules(max_message_bytes=1 << 20)

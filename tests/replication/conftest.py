@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.replication.loops import LOOPS, use
+from testing.scenes.replication.loops import LOOPS, use
 
 
 @pytest.fixture(scope="module", autouse=True, params=LOOPS)

@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from tests.replication.setting import Setting, params, wanted
+from testing.scenes.replication.setting import Setting, params, wanted
 
 
 def waiting(**more: object) -> tuple[Setting, list[object]]:

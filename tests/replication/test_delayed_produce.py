@@ -6,7 +6,7 @@ from typing import Any
 
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
-from tests.replication.setting import Setting, params, wanted
+from testing.scenes.replication.setting import Setting, params, wanted
 
 T = TopicPartition("t", 0)
 

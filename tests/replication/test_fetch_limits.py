@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import UNLIMITED_RESPONSE_BYTES
-from tests.replication.setting import MIB, Setting, params, wanted
+from testing.scenes.replication.setting import MIB, Setting, params, wanted
 
 
 class Case(NamedTuple):

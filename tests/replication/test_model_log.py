@@ -15,8 +15,8 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from tests.replication.model_log import ModelLog
-from tests.replication.setting import topic_id
+from testing.scenes.replication.model_log import ModelLog
+from testing.scenes.replication.setting import topic_id
 
 
 @settings(max_examples=40, deadline=None)

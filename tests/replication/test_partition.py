@@ -13,8 +13,8 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
-from tests.replication.model_log import ModelLog
-from tests.replication.setting import BROKER, Setting, params, topic_id, wanted
+from testing.scenes.replication.model_log import ModelLog
+from testing.scenes.replication.setting import BROKER, Setting, params, topic_id, wanted
 
 
 def image(

@@ -12,7 +12,7 @@ from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordError, RecordValidationError
 from pybroker.replication.replica_manager import ReplicaManager
-from tests.replication.setting import BROKER, MIB, Setting, params, topic_id, wanted
+from testing.scenes.replication.setting import BROKER, MIB, Setting, params, topic_id, wanted
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import PartitionProduceResult

@@ -12,11 +12,11 @@ import pytest
 
 from pybroker.clock import ManualClock
 from pybroker.metadata.store.base import StoreError
-from tests.simulation.broker import World
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.faults import SHORT, Fault
-from tests.simulation.loop import NothingToDoError, SimulatedDiskThread, SimulatedLoop
-from tests.simulation.store import StoreContents
+from testing.simulation.broker import World
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.faults import SHORT, Fault
+from testing.simulation.loop import NothingToDoError, SimulatedDiskThread, SimulatedLoop
+from testing.simulation.store import StoreContents
 
 SEEDS = range(200)
 

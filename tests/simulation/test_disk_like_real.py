@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pybroker.clock import ManualClock
 from pybroker.log.filesystem import Filesystem
-from tests.simulation.disk import SimulatedDisk
+from testing.simulation.disk import SimulatedDisk
 
 NAMES = ("a", "b", "c", "d/x", "d/y", "d", "e/f/z", "e/f", "e", "n" * 256, "a/under")
 PATHS = st.sampled_from(NAMES)

@@ -18,7 +18,7 @@ from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 GROUP = "g"
 SESSION_MS = 6_000

@@ -21,7 +21,7 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 from tests.coordinator.classic.group_clients import GROUP, World, random_steps
 
 CLIENTS = 8

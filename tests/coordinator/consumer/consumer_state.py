@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.coordinator.consumer.group import ConsumerGroup, partitions_of
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 DURABLE = ("epoch", "group_id", "members", "owners", "regexes", "static_members", "target_epoch", "targets", "topics")
 

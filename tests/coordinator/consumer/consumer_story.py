@@ -14,7 +14,7 @@ from typing import Any
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from tests.api.whole import Whole
+from testing.scenes.api.whole import Whole
 
 
 def shown(whole: Whole, topics: Any) -> str:

@@ -17,8 +17,8 @@ from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pybroker.replication.fetch_data import PartitionProduceResult
 from pybroker.replication.replica_manager import ReplicaManager
-from tests.api.groups import GROUP, broker
-from tests.api.whole import Whole
+from testing.scenes.api.groups import GROUP, broker
+from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 from tests.coordinator.scenario import assignment, subscription
 

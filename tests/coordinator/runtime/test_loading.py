@@ -21,8 +21,8 @@ from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from tests.api.groups import GROUP, broker, commit_request
-from tests.api.whole import NOW_MS, Whole
+from testing.scenes.api.groups import GROUP, broker, commit_request
+from testing.scenes.api.whole import NOW_MS, Whole
 
 PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
 

@@ -18,7 +18,7 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
 from pybroker.replication.fetch_data import PartitionProduceResult
-from tests.api.whole import never
+from testing.scenes.api.whole import never
 
 RECORD = group_tombstone("g")
 

@@ -1,0 +1,1 @@
+"""Tests with real processes: the broker, stock clients, Apache Kafka and its tools."""

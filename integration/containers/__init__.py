@@ -1,0 +1,1 @@
+"""Tests of the image and the compose file with a real engine."""

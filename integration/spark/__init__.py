@@ -1,0 +1,1 @@
+"""Tests of the jobs and the data source on a real Spark."""

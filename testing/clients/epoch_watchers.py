@@ -1,0 +1,217 @@
+"""Consumers of one partition each that tell what they read and whether they noticed that records are gone: librdkafka and Java.
+
+A watcher has a consumer for each topic, in a group that is named as the topic, with an `auto.offset.reset` of its own. It begins
+where the group has committed, with the leader epoch that was committed, or at the beginning.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import copy
+import json
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import confluent_kafka
+
+from testing.places import JAVA_SOURCES
+from testing.process.kafka_peer import classpath
+
+PROGRAM = JAVA_SOURCES / "EpochWatcher.java"
+TIMEOUT_S = 60
+JAVA_RELEASE = "3.9.2"
+
+
+class Event(NamedTuple):
+    """`what` is read, truncated (told by a policy that resets nothing), invalid (another error of the offset) or committed."""
+
+    topic: str
+    what: str
+    offset: int
+    value: str
+
+
+class Watcher(ABC):
+    """`policies` has the reset policy of each topic: earliest, latest or none. To be closed."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    @abstractmethod
+    def _step(self) -> None:
+        """Take in what comes within a short time."""
+
+    @abstractmethod
+    def another(self) -> Watcher:
+        """Another one of the same groups and policies, which begins now, at what is committed."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit where each consumer is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the groups go."""
+
+    def until(self, is_done: Callable[[], object]) -> None:
+        """Consume until then. Raises AssertionError with what there is when it takes too long."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_done():
+            assert time.monotonic() < deadline, f"after {len(self.events)} events, the last of which are {self.events[-5:]}"
+            self._step()
+
+    def until_last(self, value: str, topics: Iterable[str]) -> None:
+        """Consume until `value` was the last that was read of each of the topics."""
+        self.until(lambda: all(self.values(topic)[-1:] == [value] for topic in topics))
+
+    def values(self, topic: str) -> list[str]:
+        """What was read of the topic, in order."""
+        return [event.value for event in self.events if (event.topic, event.what) == (topic, "read")]
+
+    def troubles(self, topic: str) -> list[str]:
+        """What went wrong for its consumer."""
+        return [event.what for event in self.events if event.topic == topic and event.what in ("truncated", "invalid")]
+
+
+class LibrdkafkaWatcher(Watcher):
+    """confluent-kafka, in this process."""
+
+    def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
+        super().__init__()
+        self._bootstrap, self._policies = bootstrap, policies
+        self._consumers: dict[str, confluent_kafka.Consumer] = {}
+        for topic, policy in policies.items():
+            consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "group.id": topic,
+                    "auto.offset.reset": "error" if policy == "none" else policy,
+                    "enable.auto.commit": False,
+                    "reconnect.backoff.max.ms": 200,
+                    "log_level": 2,  # it tells of each broken connection
+                }
+            )
+            committed = _committed(consumer, topic)
+            if committed.offset < 0:
+                committed.offset = 0
+            consumer.assign([committed])
+            self._consumers[topic] = consumer
+
+    def _step(self) -> None:
+        for topic, consumer in self._consumers.items():
+            for message in consumer.consume(1000, timeout=0.05):
+                error = message.error()
+                if error is None:
+                    self.events.append(Event(topic, "read", message.offset(), message.value().decode()))
+                elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # the reason is in the text only
+                    what = "truncated" if "truncation detected" in error.str() else "invalid"
+                    self.events.append(Event(topic, what, -1, error.str()))
+
+    def another(self) -> LibrdkafkaWatcher:
+        return LibrdkafkaWatcher(self._bootstrap, self._policies)
+
+    def commit(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+
+def _committed(consumer: confluent_kafka.Consumer, topic: str) -> confluent_kafka.TopicPartition:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=TIMEOUT_S)[0]
+        except confluent_kafka.KafkaException:  # Kafka's broker is no coordinator yet for a moment after its start
+            if time.monotonic() > deadline:
+                raise
+
+
+@lru_cache
+def compiled() -> str:
+    """The folder with the program's classes; they are compiled once, as many are started."""
+    folder = tempfile.mkdtemp(prefix="epoch-watcher-")
+    atexit.register(shutil.rmtree, folder)
+    subprocess.run(["javac", "-cp", classpath(JAVA_RELEASE), "-d", folder, str(PROGRAM)], check=True, capture_output=True)
+    return folder
+
+
+class JavaWatcher(Watcher):
+    """Kafka's own consumer, in a JVM (EpochWatcher.java) that it shares with those that were made by its `another`."""
+
+    def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
+        super().__init__()
+        asked = [f"{topic}={policy}" for topic, policy in policies.items()]
+        options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        self._process = subprocess.Popen(
+            ["java", *options, "-cp", f"{compiled()}:{classpath(JAVA_RELEASE)}", PROGRAM.stem, bootstrap, *asked],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        self._sets: list[list[Event]] = [self.events]
+        self._is_first = True
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+
+    def another(self) -> JavaWatcher:
+        """One more set of consumers, which begin now."""
+        assert self._is_first
+        made = copy.copy(self)
+        made._is_first, made.events = False, []
+        self._sets.append(made.events)
+        self._say("n")
+        return made
+
+    def _step(self) -> None:
+        assert self._process.poll() is None, "the JVM has ended"
+        with contextlib.suppress(queue.Empty):
+            line = self._lines.get(timeout=0.1)
+            while True:  # all that is there: whoever waits looks through all events after each step
+                number, *fields = json.loads(line)
+                self._sets[number].append(Event(*fields))
+                line = self._lines.get_nowait()
+
+    def _say(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command)
+        self._process.stdin.flush()
+
+    def commit(self) -> None:
+        assert self._is_first
+        expected = self._commits() + len({event.topic for event in self.events})
+        self._say("c")
+        self.until(lambda: self._commits() == expected)
+
+    def _commits(self) -> int:
+        return sum(event.what == "committed" for event in self.events)
+
+    def close(self) -> None:
+        if not self._is_first:
+            return
+        try:
+            if self._process.poll() is None:
+                self._say("q")
+                self._process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()

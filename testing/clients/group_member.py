@@ -1,0 +1,150 @@
+"""One member of a consumer group in a process of its own, that a test may kill: says on stdout, line by line, what it does.
+
+    python -m testing.clients.group_member CLIENT BOOTSTRAP GROUP TOPIC [INSTANCE]
+
+CLIENT is kafka-python, confluent-kafka, aiokafka, confluent-kafka-range, which gives up all before a rebalance, or
+confluent-kafka-consumer with the consumer protocol. Each line is JSON: [monotonic time in ns, what, partition, offset], where
+what is "assigned" or "revoked" (offset -1), "read", or "committed" (offset is the next one to read, and the broker has said so).
+It commits after every poll, and ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import select
+import sys
+import time
+
+SESSION_MS = 6000
+POLL_S = 0.2
+
+
+def say(what: str, partition: int, offset: int = -1) -> None:
+    sys.stdout.write(json.dumps([time.monotonic_ns(), what, partition, offset]) + "\n")
+    sys.stdout.flush()
+
+
+def is_over() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer  # noqa: PLC0415
+    from kafka.errors import KafkaConnectionError, KafkaError  # noqa: PLC0415
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked):
+            for one in revoked:
+                say("revoked", one.partition)
+
+        def on_partitions_assigned(self, assigned):
+            for one in assigned:
+                say("assigned", one.partition)
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,
+        auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500,
+    )  # fmt: skip
+    consumer.subscribe([topic], listener=Listener())
+    while not is_over():
+        try:
+            read = consumer.poll(POLL_S * 1000)
+        except KafkaConnectionError:  # this client lets its caller try again while no broker listens
+            time.sleep(POLL_S)
+            continue
+        for where, records in read.items():
+            for record in records:
+                say("read", where.partition, record.offset)
+        if read:
+            ends = {where.partition: records[-1].offset + 1 for where, records in read.items()}
+            with contextlib.suppress(KafkaError):  # a rebalance came between: somebody else reads them again
+                consumer.commit()
+                for partition, offset in ends.items():
+                    say("committed", partition, offset)
+    consumer.close()
+
+
+def confluent_kafka(bootstrap: str, group: str, topic: str, instance: str | None, *, kind: str) -> None:
+    from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415
+
+    settings = {
+        "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+    }  # fmt: skip
+    if kind == "consumer":
+        settings["group.protocol"] = "consumer"
+    else:
+        strategy = kind or "cooperative-sticky"
+        settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "partition.assignment.strategy": strategy}
+    if instance is not None:
+        settings["group.instance.id"] = instance
+    consumer = Consumer(settings)
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, assigned: [say("assigned", one.partition) for one in assigned],
+        on_revoke=lambda _, revoked: [say("revoked", one.partition) for one in revoked],
+        on_lost=lambda _, lost: [say("revoked", one.partition) for one in lost],
+    )
+    while not is_over():
+        ends: dict[int, int] = {}
+        for message in consumer.consume(50, POLL_S):
+            if message.error() is None:
+                say("read", message.partition(), message.offset())
+                ends[message.partition()] = message.offset() + 1
+        if ends:
+            with contextlib.suppress(KafkaException):
+                done = {one.partition for one in consumer.commit(asynchronous=False) if one.error is None}
+                for partition, offset in ends.items():
+                    if partition in done:
+                        say("committed", partition, offset)
+    consumer.close()
+
+
+async def aiokafka(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # noqa: PLC0415
+    from aiokafka.errors import KafkaError  # noqa: PLC0415
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked):
+            for one in revoked:
+                say("revoked", one.partition)
+
+        def on_partitions_assigned(self, assigned):
+            for one in assigned:
+                say("assigned", one.partition)
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,
+        auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500,
+    )  # fmt: skip
+    consumer.subscribe([topic], listener=Listener())
+    await consumer.start()
+    while not is_over():
+        read = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+        for where, records in read.items():
+            for record in records:
+                say("read", where.partition, record.offset)
+        if read:
+            ends = {where: records[-1].offset + 1 for where, records in read.items()}
+            with contextlib.suppress(KafkaError):
+                await consumer.commit(ends)
+                for where, offset in ends.items():
+                    say("committed", where.partition, offset)
+    await consumer.stop()
+
+
+def main() -> None:
+    client, bootstrap, group, topic, *more = sys.argv[1:]
+    instance = more[0] if more else None
+    if client == "aiokafka":
+        asyncio.run(aiokafka(bootstrap, group, topic, instance))
+    elif client == "kafka-python":
+        kafka_python(bootstrap, group, topic, instance)
+    else:
+        kind = client.removeprefix("confluent-kafka").removeprefix("-")
+        confluent_kafka(bootstrap, group, topic, instance, kind=kind)
+
+
+if __name__ == "__main__":
+    main()

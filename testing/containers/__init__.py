@@ -1,0 +1,1 @@
+"""A container engine, our images, and what runs of them."""

@@ -1,0 +1,105 @@
+"""The container engine of this machine: Docker where its daemon answers, else podman; the same commands for both.
+
+What differs is in here. Where no systemd runs (a machine like a CI's), podman gets a configuration of its own (containers.conf
+beside this file), and nobody runs health checks: whoever waits for a container's health has to.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+CONFIGURATION: Final = Path(__file__).with_name("containers.conf")
+TIMEOUT_S: Final = 120
+BUILD_TIMEOUT_S: Final = 1800
+
+DOCKER, PODMAN = "docker", "podman"
+
+
+class EngineError(RuntimeError):
+    """A command of the engine failed; the message is the command and what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine and how it is called."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_podman(self) -> bool:
+        return self.name == PODMAN
+
+    @property
+    def full_environment(self) -> dict[str, str]:
+        """What a process gets that calls the engine itself."""
+        return {**os.environ, **self.environment}
+
+    @property
+    def runs_health_checks(self) -> bool:
+        """podman has them started by systemd."""
+        return not self.is_podman or has_systemd()
+
+    def run(self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S, check: bool = True) -> str:
+        """Standard output of `ENGINE ARGUMENTS`, without the last line's end. Raises EngineError when it fails."""
+        done = self.call(*arguments, text_in=text_in, timeout_s=timeout_s)
+        if check and done.returncode:
+            raise EngineError(f"{self.name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout.rstrip("\n")
+
+    def call(self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+        """`ENGINE ARGUMENTS`, whatever becomes of it."""
+        return subprocess.run(
+            [self.name, *arguments],
+            input=text_in,
+            stdin=None if text_in is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env=self.full_environment,
+            check=False,
+        )
+
+    def inspect(self, kind: str, name: str) -> dict[str, Any]:
+        """What the engine knows of a container, an image, a volume or a network."""
+        found = json.loads(self.run(kind, "inspect", name))
+        assert isinstance(found, list)
+        return dict(found[0])
+
+    def has_image(self, name: str) -> bool:
+        return self.call("image", "inspect", name).returncode == 0
+
+
+def has_systemd() -> bool:
+    return Path("/run/systemd/system").exists()
+
+
+@functools.cache
+def find() -> Engine | None:
+    """Docker if its daemon answers, else podman if it works, else None. ENGINE=docker or podman asks for one of them."""
+    wanted = os.environ.get("ENGINE")
+    for engine in (Engine(DOCKER), Engine(PODMAN, podman_environment())):
+        if wanted not in {None, "", engine.name} or shutil.which(engine.name) is None:
+            continue
+        if engine.call("info").returncode == 0:
+            return engine
+    return None
+
+
+def podman_environment() -> dict[str, str]:
+    if has_systemd() or "CONTAINERS_CONF" in os.environ:
+        return {}
+    return {"CONTAINERS_CONF": str(CONFIGURATION)}
+
+
+def first_line(texts: Sequence[str]) -> str:
+    """For messages: the first text that is not empty, its first line."""
+    return next((text.strip().splitlines()[0] for text in texts if text.strip()), "")

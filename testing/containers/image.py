@@ -1,0 +1,141 @@
+"""Build the image, and say what it weighs.
+
+    python -m testing.containers.image build [STAGE]   with Docker or podman; the base image is made if need be
+    python -m testing.containers.image size [STAGE]    what is pulled, and what it is on the disk
+    python -m testing.containers.image base            the base image alone
+
+STAGE is broker (the default), clients or spark. The base has its well-known name, and Docker pulls it as ever. Where podman is
+the engine and has no image of that name, as on a machine that reaches no registry of images, it is made of Debian's packages
+(base_image.sh).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Final
+
+from testing.containers import engine as engines
+from testing.containers.engine import BUILD_TIMEOUT_S, Engine, EngineError
+from testing.places import ROOT
+
+NAMES: Final = {"broker": "pybroker", "clients": "pybroker-clients", "spark": "pybroker-spark"}
+"""The Dockerfile's stages that are images, and what docker-compose.yml calls them."""
+
+START_INTERVAL: Final = re.compile(r" --start-interval=\S+")
+GZIP_LEVEL: Final = 6
+GZIP_MAGIC: Final = b"\x1f\x8b"
+PIECE_BYTES: Final = 1 << 20
+MB: Final = 1e6
+
+
+def base_name() -> str:
+    """The image that the Dockerfile begins with."""
+    first = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert first is not None
+    return first[1]
+
+
+def make_base(engine: Engine) -> None:
+    """Unless it is there, or the engine is to pull it: Docker does, and podman where debootstrap or root is missing."""
+    name = base_name()
+    if not engine.is_podman or engine.has_image(name) or os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        return
+    print(f"making the base image {name} of Debian's packages", flush=True)
+    script = str(Path(__file__).with_name("base_image.sh"))
+    subprocess.run([script, engine.name, name], check=True, env=engine.full_environment, timeout=BUILD_TIMEOUT_S)
+
+
+def build(engine: Engine, stage: str = "broker") -> str:
+    """Build one of the images; layers that are there already are taken. Returns its id, as its name may get another image."""
+    make_base(engine)
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    options = ["--target", stage, "--tag", NAMES[stage]]
+    if engine.is_podman:
+        # A health check is no part of podman's own format. The machine's own certificates, for one that looks into its traffic.
+        options += ["--format", "docker", "--network", "host", "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro"]
+        if not knows_start_interval(engine):
+            dockerfile = START_INTERVAL.sub("", dockerfile)
+            print("this podman knows no --start-interval: the image is checked every interval from the start", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        id_file = Path(folder) / "id"
+        options += ["--iidfile", str(id_file), "--file", "-", str(ROOT)]
+        engine.run("build", *options, text_in=dockerfile, timeout_s=BUILD_TIMEOUT_S)
+        return id_file.read_text().strip()
+
+
+def knows_start_interval(engine: Engine) -> bool:
+    """Whether it builds a health check that has one: Docker does from 25 on, podman only lately."""
+    probe = 'FROM scratch\nHEALTHCHECK --start-interval=1s CMD ["true"]\n'
+    with tempfile.TemporaryDirectory() as context:
+        done = engine.call("build", "--format", "docker", "--file", "-", context, text_in=probe)
+    if done.returncode == 0:
+        engine.call("image", "rm", done.stdout.split()[-1])
+    return done.returncode == 0
+
+
+def sizes(engine: Engine, name: str) -> tuple[int, int]:
+    """Bytes of all layers as a registry keeps them (gzip), and unpacked."""
+    with tempfile.TemporaryFile() as file:
+        command = [engine.name, "save", name]
+        subprocess.run(command, stdout=file, check=True, env=engine.full_environment, timeout=BUILD_TIMEOUT_S)
+        file.seek(0)
+        compressed = unpacked = 0
+        with tarfile.open(fileobj=file) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None or member.name.endswith(("json", "index", "oci-layout", "repositories", "VERSION")):
+                    continue
+                small, large = _weigh(content)
+                compressed, unpacked = compressed + small, unpacked + large
+    return compressed, unpacked
+
+
+def _weigh(content: object) -> tuple[int, int]:
+    """One file of an image's archive: a layer, compressed or not, or a small description."""
+    pack, unpack = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31), None
+    compressed = unpacked = 0
+    first = True
+    while piece := content.read(PIECE_BYTES):  # type: ignore[attr-defined]
+        if first and piece.startswith(GZIP_MAGIC):
+            unpack = zlib.decompressobj(31)
+        first = False
+        if unpack is None:
+            compressed += len(pack.compress(piece))
+            unpacked += len(piece)
+        else:
+            compressed += len(piece)
+            unpacked += len(unpack.decompress(piece))
+    return compressed + (len(pack.flush()) if unpack is None else 0), unpacked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["build", "size", "base"])
+    parser.add_argument("stage", nargs="?", choices=list(NAMES), default="broker")
+    options = parser.parse_args()
+    engine = engines.find()
+    if engine is None:
+        sys.exit("Error: neither a Docker daemon nor podman is there; `make containers` installs podman on Debian")
+    try:
+        if options.command == "base":
+            make_base(engine)
+            return
+        if options.command == "build":
+            print(f"built {build(engine, options.stage)} with {engine.name}", flush=True)
+        compressed, unpacked = sizes(engine, NAMES[options.stage])
+    except (EngineError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Error: {error}")
+    print(f"{NAMES[options.stage]}: {compressed / MB:.1f} MB to pull (gzip), {unpacked / MB:.1f} MB unpacked")
+
+
+if __name__ == "__main__":
+    main()

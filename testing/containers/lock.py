@@ -1,0 +1,50 @@
+"""Pin what the images install: the newest versions that pyproject.toml allows, with the hashes of all their files.
+
+    python -m testing.containers.lock
+
+Writes container/requirements*.txt, for the Python that the image's base has and every kind of processor. The versions in the
+broker's own image hold for the one of Spark too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from testing.containers.image import base_name
+from testing.places import ROOT
+
+FOLDER: Final = ROOT / "container"
+BROKER: Final = "requirements.txt"
+LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
+    BROKER: ("pyproject.toml", "--extra=container"),
+    "requirements-build.txt": ("container/requirements-build.in",),
+    "requirements-clients.txt": ("container/requirements-clients.in",),
+    "requirements-spark.txt": ("pyproject.toml", "--extra=spark", f"--constraint=container/{BROKER}"),
+}
+"""Each lock file, and what it is made of; in this order."""
+
+
+def main() -> None:
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    if uv is None:
+        sys.exit("Error: uv is not installed: pip install '.[container-test]'")
+    python = re.search(r":(\d+\.\d+)-", base_name())
+    assert python is not None
+    options = ["--universal", f"--python-version={python[1]}", "--generate-hashes", "--no-annotate", "--upgrade", "--quiet"]
+    environment = {**os.environ, "UV_CUSTOM_COMPILE_COMMAND": "make container-lock"}
+    for name, sources in LOCKS.items():
+        command = [uv, "pip", "compile", *options, *sources, f"--output-file={FOLDER / name}"]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        pinned = len(re.findall(r"^[^\s#]\S*==", (FOLDER / name).read_text(), re.MULTILINE))
+        print(f"container/{name}: {pinned} requirements", flush=True)
+
+
+if __name__ == "__main__":
+    main()

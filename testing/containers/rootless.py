@@ -1,0 +1,72 @@
+"""podman as an ordinary user, for tests that run as root: its networks are others than root's.
+
+PYBROKER_ROOTLESS_USER names the user, who needs subordinate ids (/etc/subuid, /etc/subgid) and may open /dev/net/tun. The image
+is copied into the user's storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testing.containers.engine import CONFIGURATION, PODMAN, Engine
+
+COPY_TIMEOUT_S = 300
+
+
+@contextlib.contextmanager
+def rootless(engine: Engine, image: str) -> Iterator[Engine]:
+    """The user's podman, with the image. Skips the test where there is no such user."""
+    user = os.environ.get("PYBROKER_ROOTLESS_USER")
+    podman = shutil.which(PODMAN)
+    if not user or os.geteuid() or not engine.is_podman or podman is None:
+        pytest.skip("rootless networks are tested with podman, by root, as the user in PYBROKER_ROOTLESS_USER")
+    with tempfile.TemporaryDirectory(prefix="pybroker-rootless-") as name:  # not pytest's folders, which are root's alone
+        found = Engine(PODMAN, {"PATH": f"{name}:{os.environ['PATH']}"})
+        _wrap(podman, user, Path(name))
+        _copy_image(engine, found, image)
+        try:
+            yield found
+        finally:
+            found.call("system", "migrate")  # ends the process that keeps the user's namespace, and its network
+
+
+def _wrap(podman: str, user: str, folder: Path) -> None:
+    """A command `podman` in the folder that is the user's."""
+    folder.chmod(0o755)
+    run = folder / "run"
+    run.mkdir(mode=0o700)
+    shutil.copyfile(CONFIGURATION, folder / "containers.conf")
+    (folder / "containers.conf").chmod(0o644)
+    shutil.chown(run, user)
+    variables = {
+        "HOME": str(Path(f"~{user}").expanduser()),
+        "XDG_RUNTIME_DIR": str(run),
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+    }
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    wrapper = folder / PODMAN
+    wrapper.write_text(f'#!/bin/sh\ncd /\nexec runuser -u {shlex.quote(user)} -- env {settings} {podman} "$@"\n')
+    wrapper.chmod(0o755)
+
+
+def _copy_image(engine: Engine, to: Engine, image: str) -> None:
+    command, environment = [engine.name, "save", "--format", "docker-archive", image], {**os.environ, **engine.environment}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as save:
+        subprocess.run(
+            [to.name, "load", "--quiet"],
+            stdin=save.stdout,
+            env={**os.environ, **to.environment},
+            check=True,
+            capture_output=True,
+            timeout=COPY_TIMEOUT_S,
+        )
+    assert save.returncode == 0

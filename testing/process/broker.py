@@ -1,0 +1,148 @@
+"""A broker under test: a process that the tests start, restart and kill, or one that is already there.
+
+PYBROKER_TEST_BOOTSTRAP   host:port of a running broker: the tests use it, those that must restart or configure one are skipped
+PYBROKER_TEST_COMMAND     what to start instead of `python -m pybroker start`; it must take the same options and print READY, as
+                          `python -m testing.process.kafka_peer start` does: so the tests are checked against Apache Kafka
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START_TIMEOUT_S = 180  # generous: a loaded machine, a JVM when the tests are checked against Kafka
+STOP_TIMEOUT_S = 60
+KILLED = -signal.SIGKILL
+
+
+def external_bootstrap() -> str | None:
+    return os.environ.get("PYBROKER_TEST_BOOTSTRAP")
+
+
+def is_kafka() -> bool:
+    """Whether the tests are being checked against another broker, whose log and command line are its own."""
+    return bool(external_bootstrap() or os.environ.get("PYBROKER_TEST_COMMAND"))
+
+
+def command() -> list[str]:
+    chosen = os.environ.get("PYBROKER_TEST_COMMAND")
+    return shlex.split(chosen) if chosen else [sys.executable, "-m", "pybroker", "start"]
+
+
+class BrokerProcess:
+    """One broker with its own data directory; keeps its port over restarts. Owned by the test that started it."""
+
+    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+        self.data_dir = folder / "data"
+        self.log_file = folder / "broker.log"
+        self.overrides = dict(overrides or {})
+        self.port = 0
+        self.ready_line = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker has been started"
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        """Everything the broker wrote to stderr, over all its starts."""
+        return self.log_file.read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start, on the port of the last time if there was one, and wait for READY."""
+        arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir)]
+        for key, value in self.overrides.items():
+            arguments += ["--override", f"{key}={value}"]
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            # a group of its own, so that killing it takes any children along and a Ctrl-C in the terminal does not
+            self._process = subprocess.Popen([*command(), *arguments], stdout=subprocess.PIPE, stderr=log, process_group=0)
+        self.ready_line = read_line(self._process, START_TIMEOUT_S)
+        ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
+        if ready is None:
+            self.kill()
+            raise RuntimeError(f"the broker said {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
+        self.port = int(ready[2])
+
+    def stop(self) -> float:
+        """SIGTERM. Returns the seconds until the process ended; raises when it ended with an error."""
+        assert self._process is not None
+        began = time.monotonic()
+        self._process.terminate()
+        code = self._wait()
+        if code != 0:
+            raise RuntimeError(f"the broker ended with {code}; its log ends:\n{self.log_text[-3000:]}")
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group: nothing of it gets to say goodbye."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._wait()
+
+    def close(self) -> None:
+        """End it whatever state it is in; for fixtures."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _wait(self) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        finally:
+            self._process.stdout.close()
+
+
+@contextlib.contextmanager
+def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """`start(overrides)` starts brokers, each with a folder of its own in `folder`; all are ended at the end."""
+    brokers: list[BrokerProcess] = []
+
+    def start(overrides: Mapping[str, str] | None = None) -> BrokerProcess:
+        brokers.append(BrokerProcess(folder / f"broker{len(brokers)}", overrides))
+        brokers[-1].start()
+        return brokers[-1]
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.close()
+
+
+def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
+    """The first line of stdout, or what there is of it when the process ends or the time is over."""
+    assert process.stdout is not None
+    text, deadline = b"", time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while b"\n" not in text and selector.select(max(0, deadline - time.monotonic())):
+            piece = os.read(process.stdout.fileno(), 4096)
+            if not piece:
+                break
+            text += piece
+    return text.decode().partition("\n")[0].rstrip("\r")

@@ -1,0 +1,166 @@
+"""Artifacts from Maven Central, downloaded once: oracles for the tests that compare with Kafka itself.
+
+PYBROKER_CACHE_DIR   where they are kept (default: `.cache/` in the repository)
+PYBROKER_MAVEN_URL   the repository to download from (default: Maven Central)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testing.places import ROOT
+
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+TIMEOUT_S = 120
+
+
+def jar(group: str, artifact: str, version: str) -> Path:
+    """The jar of an artifact, from the cache or else downloaded.
+
+    First a plain download through the proxies of the environment, then Maven, which knows the mirrors of its settings.
+    Raises RuntimeError when neither has it.
+    """
+    cache = cache_dir()
+    cache.mkdir(parents=True, exist_ok=True)
+    name = f"{artifact}-{version}.jar"
+    target = cache / name
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        fresh = Path(folder) / name
+        try:
+            _download(group, artifact, version, fresh)
+        except OSError as error:
+            _copy_with_maven(group, artifact, version, fresh, reason=error)
+        if not zipfile.is_zipfile(fresh):
+            raise RuntimeError(f"what was downloaded as {name} is not a jar")
+        fresh.replace(target)  # whole or not at all, also when several tests download at once
+    return target
+
+
+def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
+    """The folder `name` of the cache, with the jars of these artifacts and all that they need at run time.
+
+    Raises RuntimeError where Maven cannot get them; skips the test where there is no Maven.
+    """
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in artifacts
+    )
+
+    def make(work: Path) -> Path | None:
+        pom, jars = work / "pom.xml", work / "jars"
+        pom.write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>pybroker</groupId>'
+            f"<artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+            f"<dependencies>{dependencies}</dependencies></project>"
+        )
+        run_maven(
+            *("--file", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
+            folder=work,
+            what=name,
+        )
+        return jars if any(jars.glob("*.jar")) else None
+
+    return _made_once(name, make)
+
+
+def unpacked(name: str, artifact: str) -> Path:
+    """The folder `name` of the cache, with what is in a tar.gz of Maven Central, `group:artifact:version:tar.gz:classifier`.
+
+    Raises RuntimeError where Maven cannot get it; skips the test where there is no Maven.
+    """
+
+    def make(work: Path) -> Path | None:
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+        run_maven(goal, f"-Dartifact={artifact}", f"-DoutputDirectory={work}", folder=work, what=artifact)
+        fresh = work / "unpacked"
+        for path in work.glob("*.tar.gz"):
+            with tarfile.open(path) as archive:
+                archive.extractall(fresh, filter="data")
+        return fresh if fresh.exists() else None
+
+    return _made_once(name, make)
+
+
+def run_maven(*arguments: str, folder: Path, what: str) -> None:
+    """Have Maven get `what`. Raises RuntimeError where it cannot; skips the test where there is no Maven."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip(f"{what} is brought by Maven (mvn), which is not installed")
+    command = [maven, "--batch-mode", "--quiet", *arguments]
+    with _alone():
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 3, cwd=folder, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"Maven cannot get {what}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
+
+
+def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
+    """The folder `name` of the cache; if it is not there, what `make` has made in a folder of its own, whole or not at all."""
+    folder = cache_dir() / name
+    if folder.exists():
+        return folder
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
+        made = make(Path(work))
+        if made is None:
+            raise RuntimeError(f"Maven brought nothing for {name}")
+        try:
+            made.rename(folder)
+        except OSError:
+            if not folder.exists():  # another test was faster
+                raise
+    return folder
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One Maven at a time, whatever number of tests run side by side: two of them spoil each other's local repository."""
+    with (cache_dir() / ".maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def cache_dir() -> Path:
+    """The folder for everything that tests download."""
+    chosen = os.environ.get("PYBROKER_CACHE_DIR")
+    return Path(chosen) if chosen else ROOT / ".cache"
+
+
+def _download(group: str, artifact: str, version: str, target: Path) -> None:
+    base = os.environ.get("PYBROKER_MAVEN_URL", MAVEN_CENTRAL).rstrip("/")
+    url = f"{base}/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response, target.open("wb") as file:
+        shutil.copyfileobj(response, file)
+
+
+def _copy_with_maven(group: str, artifact: str, version: str, target: Path, *, reason: OSError) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise RuntimeError(f"cannot download {artifact} {version}, and there is no Maven to ask") from reason
+    target.unlink(missing_ok=True)
+    command = [
+        maven,
+        "--batch-mode",
+        "--quiet",
+        "dependency:copy",
+        f"-Dartifact={group}:{artifact}:{version}",
+        f"-DoutputDirectory={target.parent}",
+    ]
+    with _alone():
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 2, cwd=target.parent, check=False)
+    if not target.exists():
+        raise RuntimeError(f"Maven cannot find {artifact} {version}: {run.stdout[-500:]}{run.stderr[-500:]}") from reason

@@ -1,0 +1,39 @@
+"""Virtual environments with old releases of a client, made once and kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from testing.process.maven import cache_dir
+
+TIMEOUT_S = 300
+
+
+def python_with(*requirements: str) -> Path:
+    """The interpreter of an environment with exactly these packages, from PyPI. Raises RuntimeError with pip's output."""
+    key = hashlib.sha256(" ".join((sys.version, *requirements)).encode()).hexdigest()[:12]
+    target = cache_dir() / f"venv-{key}"
+    python = target / "bin" / "python"
+    if python.exists():
+        return python
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as folder:
+        fresh = Path(folder) / "venv"
+        _run([sys.executable, "-m", "venv", str(fresh)])
+        _run([str(fresh / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
+        if not target.exists():  # whole or not at all; the interpreter finds its packages wherever its folder lies
+            shutil.move(fresh, target)
+    return python
+
+
+def _run(command: list[str]) -> None:
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{run.stdout[-1000:]}{run.stderr[-2000:]}")

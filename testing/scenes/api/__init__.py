@@ -1,0 +1,1 @@
+"""Brokers without sockets, for the tests of handlers."""

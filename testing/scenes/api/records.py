@@ -1,0 +1,40 @@
+"""Record batches as producers of the three formats send them, and what consumers read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch, build_message_set
+from testing.scenes.api.whole import NOW_MS
+
+
+def batch(*values: bytes | None, timestamp: int = NOW_MS, **fields: int) -> bytes:
+    """A batch of magic 2; `fields` are the producer's id, epoch and sequence."""
+    records = [Record(offset, timestamp + offset, b"key", value) for offset, value in enumerate(values)]
+    return bytes(build_batch(records, **fields))  # type: ignore[arg-type]  # ints only
+
+
+def message_set(*values: bytes | None, magic: int) -> bytes:
+    """Messages of magic 0 or 1 without a codec."""
+    records = [Record(offset, NOW_MS + offset if magic else -1, b"key", value) for offset, value in enumerate(values)]
+    return bytes(build_message_set(records, magic=magic))
+
+
+def read(data: bytes | memoryview) -> list[tuple[int, bytes | None]]:
+    """Offsets and values, by an independent reader; what is cut at the end is left out."""
+    found: list[tuple[int, bytes | None]] = []
+    records = MemoryRecords(bytes(data))
+    while records.has_next():
+        entry = records.next_batch()
+        assert entry is not None
+        assert entry.validate_crc()
+        found += [(record.offset, record.value) for record in entry]
+    return found
+
+
+def offsets(values: Sequence[tuple[int, bytes | None]]) -> list[int]:
+    """The offsets of what `read` found."""
+    return [offset for offset, _ in values]

@@ -1,0 +1,1 @@
+"""A replica manager on model logs."""

@@ -1,0 +1,126 @@
+"""A whole broker but for its sockets, on a simulated disk, store and clock: `BrokerServer`'s own start, passes and stop.
+
+    world = World(config, seed=1)
+    with world.process() as process:          one life of the broker
+        process.run(process.broker.start())
+        ...
+        process.run(process.broker.stop())    or not: leaving the block without it is a kill
+
+What the machine chooses at random (topic ids, names of directories) is drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Coroutine, Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+from unittest import mock
+
+from pybroker.broker.broker_server import BrokerServer
+from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
+from testing.simulation.disk import SimulatedDisk
+from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLock, SimulatedLoop
+from testing.simulation.store import SimulatedStore, StoreContents
+
+if TYPE_CHECKING:
+    from pybroker.log.results import ThreadRunner
+    from pybroker.metadata.store.base import Store
+    from pybroker.network.limits import BoundListener
+
+START_MS = 1_700_000_000_000
+Result = TypeVar("Result")
+
+
+class _NoServer:
+    async def stop(self, grace_ms: int) -> None:
+        """There are no sockets."""
+
+
+class SimulatedBroker(BrokerServer):
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, clock: ManualClock, disk: SimulatedDisk, store: SimulatedStore) -> None:
+        super().__init__(config, clock, filesystem=disk)
+        self._simulated_store = store
+
+    def _open_store(self) -> Store:
+        return self._simulated_store
+
+    def _thread_of(self, path: str) -> ThreadRunner:
+        thread = self._disk_threads[path.rstrip("/") or "/"] = SimulatedDiskThread(f"disk {path}", self._count_bug)
+        return thread.run
+
+    async def _open_sockets(self) -> list[BoundListener]:
+        self.server = _NoServer()  # type: ignore[assignment]
+        await self.controller.register_broker(self._registration([]))
+        return []
+
+    def _register_gauges(self) -> None:
+        """Nobody looks."""
+
+
+class Process:
+    """One life of the broker. `end` is its death."""
+
+    def __init__(self, world: World, config: BrokerConfig) -> None:
+        self.loop = SimulatedLoop(world.clock, world.random, world.interleaving)
+        world.disk.between_operations = self.loop.within_operation
+        self.broker = SimulatedBroker(config, world.clock, world.disk, world.contents.open())
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.loop.run(work)
+
+
+class World:
+    """What outlives the broker: disk, store, clock and chance."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        disk: SimulatedDisk | None = None,
+        contents: StoreContents | None = None,
+        now_ms: int = START_MS,
+        interleaving: float = 0.0,
+    ) -> None:
+        self.random = Random(seed)
+        self.clock = ManualClock(now_ms)
+        self.disk = SimulatedDisk(self.clock) if disk is None else disk
+        self.disk.set_clock(self.clock)
+        self.contents = StoreContents() if contents is None else contents
+        self.interleaving = interleaving
+
+    def config(self, **options: Any) -> BrokerConfig:
+        return BrokerConfig(node_id=1, listeners="PLAINTEXT://127.0.0.1:0", **options)
+
+    @contextlib.contextmanager
+    def process(self, config: BrokerConfig) -> Iterator[Process]:
+        """A broker on this world, not started yet. When the block is left it is dead, whether it was stopped or not."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.drawn_from_seed())
+            process = Process(self, config)
+            lock = SimpleNamespace(Lock=lambda: SimulatedLock(process.loop))
+            stack.enter_context(mock.patch("pybroker.log.offset_checkpoint.threading", lock))
+            try:
+                yield process
+            finally:
+                process.loop.end()
+                self.disk.on_operation = self.disk.between_operations = self.contents.on_operation = None
+                self.disk.kill()
+
+    @contextlib.contextmanager
+    def drawn_from_seed(self) -> Iterator[None]:
+        """The machine's random ids come from the seed, and pools of threads do their work at once."""
+
+        def drawn() -> uuid.UUID:
+            return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+        with (
+            mock.patch("uuid.uuid4", drawn),
+            mock.patch("pybroker.log.manager.ThreadPoolExecutor", InlineExecutor),
+        ):
+            yield

@@ -1,0 +1,1 @@
+"""Fuzzers of all that reads bytes from outside."""
