@@ -108,7 +108,7 @@ def body(message: object, version: int) -> bytes:
 def kio_codec(request: object, response: object, version: int) -> Codec | None:
     from kio.serial import entity_reader, entity_writer  # noqa: PLC0415
 
-    from integration.test_protocol_oracles import kio_class  # noqa: PLC0415
+    from testing.wire.kio_classes import kio_class  # noqa: PLC0415
 
     answer_class = kio_class(type(response), version)
     if answer_class is None:

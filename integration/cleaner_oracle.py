@@ -31,8 +31,8 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from testing.places import JAVA_SOURCES
 from testing.process.kafka_peer import classpath
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append
-from tests.log.test_cleaner import Setting
 
 PROGRAM = JAVA_SOURCES / "KafkaCleaner.java"
 DAY_MS = 86_400_000
@@ -154,7 +154,7 @@ class Case:
             "min.compaction.lag.ms": lag_ms,
             "file.delete.delay.ms": DAY_MS,
         }
-        self._ours = Setting(
+        self._ours = CompactedLog(
             folder / "ours",
             filesystem=Unsynced(),
             segment_bytes=segment_bytes,

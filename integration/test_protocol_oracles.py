@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from pybroker.protocol.codec import decode, encode
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import Struct, schema_of
 from testing.scenes.messages import VERSIONED, messages, name_of
+from testing.wire.kio_classes import kio_class
 
 OTHER_NAMES = {"OffsetRequest": "ListOffsetsRequest", "OffsetResponse": "ListOffsetsResponse"}
 POSITIONAL = (
@@ -63,16 +63,6 @@ def present(struct: Struct, version: int) -> list[Any]:
 
 
 # kio
-
-
-def kio_class(cls: type, version: int) -> Any:
-    """kio's class of that name, or None."""
-    names = schema_name_map.get(re.sub(r"(?<!^)(?=[A-Z])", "_", re.sub(r"(Request|Response)$", "", cls.__name__)).lower(), {})
-    for where in names.get(version, {}).values():
-        module, name = where.split(":")
-        if name == cls.__name__:
-            return getattr(importlib.import_module(module), name)
-    return None
 
 
 KIO = [(cls, version) for cls, version in VERSIONED if kio_class(cls, version) is not None]

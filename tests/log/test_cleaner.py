@@ -18,18 +18,15 @@ from pybroker.log.cleaner import rewrite
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
-from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.records.control import ControlType
+from testing.scenes.compacted_log import CompactedLog, Pair, records
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 DAY_MS = 86_400_000
-Pair = tuple[bytes, bytes | None]
 
 
 class Crash(BaseException):
@@ -56,102 +53,7 @@ class Crashing(Filesystem):
         super().sync_directory(path)
 
 
-class Setting:
-    """One compacted log with small segments, and a cleaner whose turns are taken by hand."""
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        filesystem: Filesystem | None = None,
-        overrides: dict[str, str] | None = None,
-        **config: object,
-    ) -> None:
-        config = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100} | config
-        self.disk = Disk(folder, filesystem=filesystem, cleanup_policy=frozenset({"compact"}), **config)
-        self.settings = load(overrides=overrides or {}).config
-        self.high_watermark: int | None = None
-        self.start()
-        self.log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)
-
-    def start(self) -> None:
-        self.logs: LogManager = self.disk.manager()
-        self.logs.start()
-        self.turns: list[tuple[float, Callable[[], None]]] = []
-        self.cleaner = LogCleaner(
-            self.logs,
-            config=lambda: self.settings,
-            high_watermark=self._high_watermark,
-            later=lambda delay_s, work: self.turns.append((delay_s, work)),
-        )
-        self.cleaner.start()
-
-    def _high_watermark(self, _: TopicPartition) -> int:
-        return self.log.log_end_offset if self.high_watermark is None else self.high_watermark
-
-    def restart(self, *, is_clean: bool = False) -> None:
-        if is_clean:
-            self.logs.stop()
-        else:
-            self.logs.abandon()
-        self.start()
-        log = self.logs.get(TP)
-        assert log is not None
-        self.log = log
-
-    def turn(self) -> float:
-        """Take the next turn. Returns how long it had to wait for."""
-        delay_s, work = self.turns.pop(0)
-        work()
-        return delay_s
-
-    def clean(self) -> None:
-        """Until there is nothing left to do."""
-        self.turn()
-        while self.turns[0][0] < 1:
-            self.turn()
-
-    def put(self, *pairs: Pair, producer: Producer | None = None, sequence: int = 0, **options: object) -> int:
-        """One batch; the offset of its first record."""
-        records = [Record(i, self.disk.clock.time_ms(), key, value) for i, (key, value) in enumerate(pairs)]
-        if producer is not None:
-            options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
-        return self.append(build_batch(records, **options))  # type: ignore[arg-type]  # the builder's own options
-
-    def append(self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
-        now_ms = self.disk.clock.time_ms()
-        return self.log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=now_ms, origin=origin).first_offset
-
-    def append_without_a_key(self, *more: Record) -> None:
-        """As it was before the topic was compacted."""
-        compact, self.log.config = self.log.config, Disk(self.disk.path).config
-        self.append(build_batch([Record(0, START_MS, None, b"x"), *more]))
-        self.log.config = compact
-
-    def end_transaction(self, producer: Producer, kind: ControlType) -> int:
-        marker = build_transaction_marker(
-            TransactionMarker(kind, 0),
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            timestamp_ms=self.disk.clock.time_ms(),
-        )
-        return self.append(marker, AppendOrigin.COORDINATOR)
-
-    def roll(self) -> None:
-        self.log.roll(self.disk.clock.time_ms())
-
-    def records(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        return records(self.log)
-
-    def names(self, ending: str) -> list[str]:
-        return sorted(path.name for path in self.disk.log_path.iterdir() if path.name.endswith(ending))
-
-
-def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(one.offset, one.key, one.value) for batch in read_batches(log) if not batch.is_control for one in batch.records()]
-
-
-def fill(setting: Setting, rounds: int = 6, keys: int = 4, size: int = 40) -> dict[bytes, tuple[int, bytes]]:
+def fill(setting: CompactedLog, rounds: int = 6, keys: int = 4, size: int = 40) -> dict[bytes, tuple[int, bytes]]:
     """Write every key in each round, close the segment; each key's last offset and value."""
     last: dict[bytes, tuple[int, bytes]] = {}
     for n in range(rounds):
@@ -163,7 +65,7 @@ def fill(setting: Setting, rounds: int = 6, keys: int = 4, size: int = 40) -> di
 
 
 def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     last = fill(setting)
     size = setting.log.size
     setting.clean()
@@ -190,7 +92,7 @@ def test_what_stays_is_what_a_model_says(data: st.DataObject) -> None:
     try:
         key = st.sampled_from([b"", b"a", b"b", b"c", b"d"])
         codec = data.draw(st.sampled_from(list(CompressionType)))
-        setting = Setting(folder, segment_bytes=data.draw(st.integers(300, 900)), delete_retention_ms=1000)
+        setting = CompactedLog(folder, segment_bytes=data.draw(st.integers(300, 900)), delete_retention_ms=1000)
         written: dict[int, Pair] = {}
         for _ in range(data.draw(st.integers(1, 4))):
             for pairs in data.draw(
@@ -220,7 +122,7 @@ def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
     tmp_path: Path, is_cut_short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a kill, also before the cleaner's last checkpoint, would cost all behind the first segment of which nothing stayed."""
-    setting = Setting(tmp_path, segment_bytes=500)
+    setting = CompactedLog(tmp_path, segment_bytes=500)
     setting.put((b"other", b"stays"))
     for n in range(3):
         for _ in range(5):
@@ -245,7 +147,7 @@ def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
 
 
 def test_a_tombstone_goes_after_its_time_and_not_before(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, delete_retention_ms=DAY_MS)
+    setting = CompactedLog(tmp_path, delete_retention_ms=DAY_MS)
     setting.put((b"a", b"1"), (b"b", b"1"))
     tombstone = setting.put((b"a", None))
     setting.roll()
@@ -264,7 +166,7 @@ def test_a_tombstone_goes_after_its_time_and_not_before(tmp_path: Path) -> None:
 
 
 def test_what_may_not_be_cleaned_yet_stays(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     fill(setting)
     everything = setting.records()
     setting.high_watermark = 0
@@ -279,7 +181,7 @@ def test_what_may_not_be_cleaned_yet_stays(tmp_path: Path) -> None:
 
 
 def test_young_records_stay_until_their_lag_is_over(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, min_compaction_lag_ms=1000)
+    setting = CompactedLog(tmp_path, min_compaction_lag_ms=1000)
     last = fill(setting)
     everything = setting.records()
     setting.disk.clock.advance(999)
@@ -291,7 +193,7 @@ def test_young_records_stay_until_their_lag_is_over(tmp_path: Path) -> None:
 
 
 def test_a_log_is_cleaned_when_its_share_or_its_age_asks_for_it(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5000)
+    setting = CompactedLog(tmp_path, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5000)
     fill(setting)
     everything = setting.records()
     setting.clean()
@@ -304,7 +206,7 @@ def test_a_log_is_cleaned_when_its_share_or_its_age_asks_for_it(tmp_path: Path) 
 
 
 def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, segment_bytes=1 << 20)
+    setting = CompactedLog(tmp_path, segment_bytes=1 << 20)
     for n in range(5):
         setting.put((b"a", b"%d" % n))
     setting.clean()
@@ -316,7 +218,7 @@ def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
 
 
 def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, overrides={"log.cleaner.enable": "false"})
+    setting = CompactedLog(tmp_path, overrides={"log.cleaner.enable": "false"})
     fill(setting)
     setting.clean()
     assert len(setting.records()) == 24
@@ -328,7 +230,7 @@ def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
     """They are from before the topic was compacted."""
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     setting.append_without_a_key(Record(1, START_MS, b"k", b"y"))
     setting.roll()
     setting.clean()
@@ -337,7 +239,7 @@ def test_records_without_a_key_go(tmp_path: Path) -> None:
 
 def test_with_little_memory_it_takes_several_passes(tmp_path: Path) -> None:
     keys = 3000
-    setting = Setting(tmp_path, segment_bytes=20_000, overrides={"log.cleaner.dedupe.buffer.size": str(1 << 17)})
+    setting = CompactedLog(tmp_path, segment_bytes=20_000, overrides={"log.cleaner.dedupe.buffer.size": str(1 << 17)})
     for n in range(2):
         for first in range(0, keys, 10):
             setting.put(*((b"key-%d" % k, b"%d" % n) for k in range(first, first + 10)))
@@ -347,7 +249,7 @@ def test_with_little_memory_it_takes_several_passes(tmp_path: Path) -> None:
 
 
 def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     one, other = Producer(7), Producer(8)
     setting.put((b"a", b"1"), producer=one)
     setting.put((b"a", b"2"), (b"b", b"2"), producer=one, sequence=1)
@@ -369,7 +271,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path: Path) 
 
 
 def test_the_last_batch_of_what_is_cleaned_says_where_that_ends(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     setting.put((b"a", b"1"))
     setting.append_without_a_key()
     setting.roll()
@@ -382,7 +284,7 @@ def test_the_last_batch_of_what_is_cleaned_says_where_that_ends(tmp_path: Path) 
 
 
 def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, delete_retention_ms=1000)
+    setting = CompactedLog(tmp_path, delete_retention_ms=1000)
     aborting, committing = Producer(1), Producer(2)
     setting.put((b"a", b"before"), (b"b", b"before"))
     setting.put((b"a", b"aborted"), producer=aborting, is_transactional=True)
@@ -408,7 +310,7 @@ def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: 
 
 
 def test_an_open_transaction_holds_cleaning_back(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     setting.put((b"a", b"1"))
     setting.roll()
     setting.put((b"a", b"2"), producer=Producer(1), is_transactional=True)
@@ -427,7 +329,7 @@ def test_a_crash_at_any_rename_leaves_the_old_or_the_new(tmp_path: Path, last: i
         folder = tmp_path / f"{left}"
         folder.mkdir()
         filesystem = Crashing()
-        setting = Setting(folder, filesystem=filesystem, segment_bytes=1000)
+        setting = CompactedLog(folder, filesystem=filesystem, segment_bytes=1000)
         wanted = fill(setting, rounds=4)
         everything = setting.records()
         filesystem.left = left
@@ -461,7 +363,7 @@ def test_a_crash_at_any_rename_leaves_the_old_or_the_new(tmp_path: Path, last: i
 
 
 def test_where_it_came_to_is_kept_and_forgotten_with_the_topic(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     fill(setting)
     setting.clean()
     path = tmp_path / checkpoint.CLEANER_OFFSET_FILE
@@ -482,7 +384,7 @@ def test_where_it_came_to_is_kept_and_forgotten_with_the_topic(tmp_path: Path) -
 
 
 def test_a_damaged_batch_is_kept_and_the_log_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     fill(setting)
     path = next(setting.disk.log_path.glob("*0.log"))
     data = bytearray(path.read_bytes())
@@ -500,7 +402,7 @@ def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypat
     for turns in range(1, 60, 4):
         folder = tmp_path / f"{turns}"
         folder.mkdir()
-        setting = Setting(folder)
+        setting = CompactedLog(folder)
         last = fill(setting)
         for _ in range(turns):
             setting.turn()
@@ -522,7 +424,7 @@ def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypat
 
 
 def test_a_reader_finishes_the_slice_that_it_has(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    setting = CompactedLog(tmp_path)
     fill(setting)
     fetched = setting.log.read(0, bytes_max=1 << 20, upper_offset=24, min_one_batch=True)
     assert not isinstance(fetched.records, bytes)
@@ -535,7 +437,7 @@ def test_a_reader_finishes_the_slice_that_it_has(tmp_path: Path) -> None:
 
 
 def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, segment_bytes=1 << 20, overrides={"log.cleaner.io.max.bytes.per.second": "1000000"})
+    setting = CompactedLog(tmp_path, segment_bytes=1 << 20, overrides={"log.cleaner.io.max.bytes.per.second": "1000000"})
     for _ in range(40):
         setting.put((b"k", b"v" * 50_000))
     setting.roll()
@@ -558,7 +460,7 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     logs.start()
     turns: list[Callable[[], None]] = []
     later: list[tuple[float, Callable[[], None]]] = []
-    setting = Setting.__new__(Setting)
+    setting = CompactedLog.__new__(CompactedLog)
     setting.disk, setting.logs, setting.log, setting.turns = disk, logs, logs.create(TP, TOPIC_ID, disk.config), later
     cleaner = LogCleaner(
         logs,

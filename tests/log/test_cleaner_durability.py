@@ -12,9 +12,9 @@ from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.log.offset_checkpoint import read_stored
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch
 from testing.simulation.disk import SimulatedDisk
-from tests.log.test_cleaner import Setting
 
 Job = tuple[Callable[[], None], Callable[[OSError | None], None]]
 
@@ -70,7 +70,7 @@ def test_the_recovery_point_is_durable_before_a_segment_is_replaced() -> None:
     disk = SimulatedDisk(ManualClock(START_MS))
     disk.make_directory("/d")
     disk.sync_directory("/")
-    setting = Setting(Path("/d"), filesystem=disk)
+    setting = CompactedLog(Path("/d"), filesystem=disk)
     for number in range(12):
         append(setting.log, batch(1, size=100, producer=Producer(number)))
     found: list[int] = []

@@ -15,8 +15,8 @@ from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.control import ControlType
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import Producer, read_batches
-from tests.log.test_cleaner import Setting
 
 TRANSIENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 Visible = list[tuple[int, bytes | None, bytes | None]]
@@ -69,9 +69,9 @@ class Failing(Filesystem):
         self._operate(f"sync {path}")
 
 
-def transactional(folder: Path, filesystem: Filesystem) -> Setting:
+def transactional(folder: Path, filesystem: Filesystem) -> CompactedLog:
     """Two groups of several segments, with transactions that were aborted and committed, two of them open over segments."""
-    setting = Setting(folder, filesystem=filesystem, segment_bytes=900)
+    setting = CompactedLog(folder, filesystem=filesystem, segment_bytes=900)
     one, other = Producer(1), Producer(2)
     for n in range(3):
         for k in range(3):
@@ -119,7 +119,7 @@ def check(log: Log, before: Visible) -> None:
     assert batches == sorted(set(batches))
 
 
-def each_failure(tmp_path: Path, code: int, *, is_dead: bool) -> Iterator[tuple[Setting, Failing, Visible]]:
+def each_failure(tmp_path: Path, code: int, *, is_dead: bool) -> Iterator[tuple[CompactedLog, Failing, Visible]]:
     """The log after a compaction of which the n-th operation failed, for every n."""
     for n in itertools.count():
         folder = tmp_path / f"{n}"

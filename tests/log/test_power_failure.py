@@ -12,10 +12,10 @@ from random import Random
 
 from pybroker.clock import ManualClock
 from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 from testing.simulation.disk import SimulatedDisk
 from testing.simulation.subsets import crashed
-from tests.log.test_cleaner import Setting
 from tests.log.test_cleaner_faults import check, committed, latest, transactional
 
 ROOT = Path("/d")
@@ -40,11 +40,11 @@ def moments(where: SimulatedDisk) -> list[SimulatedDisk]:
     return found
 
 
-def restarted(where: SimulatedDisk) -> Setting:
-    return Setting(ROOT, filesystem=where, segment_bytes=900)
+def restarted(where: SimulatedDisk) -> CompactedLog:
+    return CompactedLog(ROOT, filesystem=where, segment_bytes=900)
 
 
-def leftovers(where: SimulatedDisk, setting: Setting) -> list[str]:
+def leftovers(where: SimulatedDisk, setting: CompactedLog) -> list[str]:
     names = [entry.name for entry in where.list(str(setting.disk.log_path))]
     return [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))]
 

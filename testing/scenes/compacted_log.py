@@ -1,0 +1,115 @@
+"""A log that is compacted, with a cleaner whose turns are taken by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pybroker.config.load import load
+from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.log.results import AppendOrigin
+from pybroker.model import TopicPartition
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
+
+Pair = tuple[bytes, bytes | None]
+
+
+def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(one.offset, one.key, one.value) for batch in read_batches(log) if not batch.is_control for one in batch.records()]
+
+
+class CompactedLog:
+    """One compacted log with small segments, and a cleaner whose turns are taken by hand."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        filesystem: Filesystem | None = None,
+        overrides: dict[str, str] | None = None,
+        **config: object,
+    ) -> None:
+        config = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100} | config
+        self.disk = Disk(folder, filesystem=filesystem, cleanup_policy=frozenset({"compact"}), **config)
+        self.settings = load(overrides=overrides or {}).config
+        self.high_watermark: int | None = None
+        self.start()
+        self.log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)
+
+    def start(self) -> None:
+        self.logs: LogManager = self.disk.manager()
+        self.logs.start()
+        self.turns: list[tuple[float, Callable[[], None]]] = []
+        self.cleaner = LogCleaner(
+            self.logs,
+            config=lambda: self.settings,
+            high_watermark=self._high_watermark,
+            later=lambda delay_s, work: self.turns.append((delay_s, work)),
+        )
+        self.cleaner.start()
+
+    def _high_watermark(self, _: TopicPartition) -> int:
+        return self.log.log_end_offset if self.high_watermark is None else self.high_watermark
+
+    def restart(self, *, is_clean: bool = False) -> None:
+        if is_clean:
+            self.logs.stop()
+        else:
+            self.logs.abandon()
+        self.start()
+        log = self.logs.get(TP)
+        assert log is not None
+        self.log = log
+
+    def turn(self) -> float:
+        """Take the next turn. Returns how long it had to wait for."""
+        delay_s, work = self.turns.pop(0)
+        work()
+        return delay_s
+
+    def clean(self) -> None:
+        """Until there is nothing left to do."""
+        self.turn()
+        while self.turns[0][0] < 1:
+            self.turn()
+
+    def put(self, *pairs: Pair, producer: Producer | None = None, sequence: int = 0, **options: object) -> int:
+        """One batch; the offset of its first record."""
+        records = [Record(i, self.disk.clock.time_ms(), key, value) for i, (key, value) in enumerate(pairs)]
+        if producer is not None:
+            options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
+        return self.append(build_batch(records, **options))  # type: ignore[arg-type]  # the builder's own options
+
+    def append(self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
+        now_ms = self.disk.clock.time_ms()
+        return self.log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=now_ms, origin=origin).first_offset
+
+    def append_without_a_key(self, *more: Record) -> None:
+        """As it was before the topic was compacted."""
+        compact, self.log.config = self.log.config, Disk(self.disk.path).config
+        self.append(build_batch([Record(0, START_MS, None, b"x"), *more]))
+        self.log.config = compact
+
+    def end_transaction(self, producer: Producer, kind: ControlType) -> int:
+        marker = build_transaction_marker(
+            TransactionMarker(kind, 0),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            timestamp_ms=self.disk.clock.time_ms(),
+        )
+        return self.append(marker, AppendOrigin.COORDINATOR)
+
+    def roll(self) -> None:
+        self.log.roll(self.disk.clock.time_ms())
+
+    def records(self) -> list[tuple[int, bytes | None, bytes | None]]:
+        return records(self.log)
+
+    def names(self, ending: str) -> list[str]:
+        return sorted(path.name for path in self.disk.log_path.iterdir() if path.name.endswith(ending))
