@@ -87,7 +87,8 @@ RUN apt-get update \
 COPY --from=builder /opt/pybroker /opt/pybroker
 COPY container/healthcheck.py /opt/pybroker/
 COPY container/root/ /
-ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH
+# The file is named for `pybroker start` too, which a compose file may have as its command.
+ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH PYBROKER_READY_FILE=/tmp/pybroker-ready
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.broker_server, \
                pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service, sqlite3, encodings.ascii" \

@@ -52,7 +52,7 @@ def test_topics_at_start(container: Container) -> None:
 
 
 def test_there_are_refusals() -> None:
-    assert len(REFUSALS) == 4
+    assert len(REFUSALS) == 5
 
 
 @pytest.mark.parametrize(("command", "line"), REFUSALS)

@@ -137,7 +137,7 @@ def test_a_directory_that_is_missing_and_one_that_is_given_up(tmp_path: Path) ->
         assert [len(broker.values("orders", number)) for number in range(4)] == [0 if n in lost else 10 for n in range(4)]
         in_use = broker.command("directories", "list")
         assert in_use.returncode == 1
-        assert "is in use by another process; stop the broker first" in in_use.stderr
+        assert "is in use by another process or container; stop the broker first" in in_use.stderr
 
 
 def test_lost_metadata_is_made_anew_out_of_the_directories(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
     gauges               what the objects of the broker show to the metrics
     dynamic_settings     what a change of a setting changes in the running broker
     lifecycle            what a command adds to the start and the stop
+    ready_file           the file that a container's health check reads
     advertised           which address a client gets, by where it connects from (containers)
 
 For commands on the data of a broker that does not run:

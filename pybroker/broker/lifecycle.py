@@ -1,6 +1,7 @@
 """What a command adds to a broker's life: before clients can connect, when it is ready, and when it stops.
 
-`pybroker start` says that clients can connect, and no more; a container has topics to make first and others to tell.
+`pybroker start` says that clients can connect, and no more; a container has topics to make first and others to tell. Both keep
+the file that an image's health check reads, where there is one to keep.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
+    from pybroker.broker.ready_file import ReadyFile
     from pybroker.metadata.controller import Controller
     from pybroker.network.limits import BoundListener
 
@@ -19,17 +21,31 @@ if TYPE_CHECKING:
 class Lifecycle:
     """That of `pybroker start`."""
 
+    def __init__(self, ready_file: ReadyFile | None = None) -> None:
+        """`ready_file` is there while the broker is ready."""
+        self._ready_file = ready_file
+
     async def before_sockets(self, controller: Controller) -> str | None:  # noqa: ARG002
         """The cluster is there, and no client can connect yet. Returns why the broker cannot start, if so."""
         return None
 
-    async def announce(self, node_id: int, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]) -> None:  # noqa: ARG002
+    async def announce(self, node_id: int, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]) -> None:
         """Clients can connect. `groups_loaded()` returns when the groups of all partitions are loaded. Cancelled at the stop."""
+        if self._ready_file is not None:
+            await groups_loaded()
+            self._ready_file.write(*local_address(bound[0]))
+        sys.stdout.write(self.lines(node_id))
         sys.stdout.write(f"READY {host_and_port(*local_address(bound[0]))}\n")
         sys.stdout.flush()
 
+    def lines(self, node_id: int) -> str:  # noqa: ARG002
+        """What stands on standard output before the line that the broker is ready."""
+        return ""
+
     def stopping(self) -> None:
         """Clients will not be able to connect any more."""
+        if self._ready_file is not None:
+            self._ready_file.forget()
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:

@@ -18,6 +18,8 @@ from pybroker.cli.start import prepare, properties_of, serve
 
 logger = logging.getLogger(__name__)
 
+_LEVEL_VARIABLE: Final = "PYBROKER_LOG_LEVEL"
+_FORMAT_VARIABLE: Final = "PYBROKER_LOG_FORMAT"
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -49,20 +51,22 @@ def _become(words: tuple[str, ...]) -> None:
 
 
 def _run(file: Path | None, properties: dict[str, str]) -> int:
-    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
+    from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
     from pybroker.config.load import ConfigFileError  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
     from pybroker.container.directories import make_usable  # noqa: PLC0415
     from pybroker.container.entry import read_entry  # noqa: PLC0415
-    from pybroker.container.lifecycle import READY_FILE, READY_FILE_VARIABLE, ContainerLifecycle  # noqa: PLC0415
+    from pybroker.container.lifecycle import READY_FILE, ContainerLifecycle  # noqa: PLC0415
 
-    ready_file = Path(os.environ.get(READY_FILE_VARIABLE) or READY_FILE)
+    ready_file = ReadyFile(Path(os.environ.get(VARIABLE) or READY_FILE))
     try:
-        set_up_logging({}, _levels(), os.environ.get("PYBROKER_LOG_FORMAT") or None)
-        ContainerLifecycle({}, ready_file).forget()
+        _set_up_logging()
+        ready_file.forget()
         entry = read_entry(os.environ, file=file, overrides=properties)
     except (ConfigError, ConfigFileError) as error:
         raise RunError(str(error)) from error
+    for line in entry.warnings:
+        logger.warning("%s", line)
     for line in entry.remarks:
         logger.info("%s", line)
     if (reason := make_usable(entry.loaded.config.log_dirs)) is not None:
@@ -70,5 +74,14 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
     return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file, entry.cluster_id))
 
 
-def _levels() -> list[str]:
-    return [level for level in os.environ.get("PYBROKER_LOG_LEVEL", "").split(",") if level.strip()]
+def _set_up_logging() -> None:
+    """Raises ConfigError that names the variable."""
+    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
+    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+
+    levels = [level for level in os.environ.get(_LEVEL_VARIABLE, "").split(",") if level.strip()]
+    try:
+        set_up_logging({}, levels, os.environ.get(_FORMAT_VARIABLE) or None)
+    except ConfigError as error:
+        variable = _FORMAT_VARIABLE if error.key == "format" else _LEVEL_VARIABLE
+        raise ConfigError(variable, error.value, error.reason) from None

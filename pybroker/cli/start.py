@@ -98,7 +98,20 @@ def _run(
         loaded = load(file=file, environment=os.environ, overrides=properties, port=port)
     except (ConfigError, ConfigFileError) as error:
         raise ConfigurationError(str(error)) from error
-    return serve(loaded)
+    return serve(loaded, _lifecycle())
+
+
+def _lifecycle() -> Lifecycle | None:
+    """With the file of an image's health check, which the image names to whatever it runs."""
+    from pybroker.broker.lifecycle import Lifecycle  # noqa: PLC0415
+    from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
+
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    ready_file = ReadyFile(Path(path))
+    ready_file.forget()
+    return Lifecycle(ready_file)
 
 
 def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:

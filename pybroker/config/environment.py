@@ -22,6 +22,8 @@ from typing import Final
 PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 ADVERTISED: Final = "PYBROKER_ADVERTISED"
+ADVERTISED_LISTENERS: Final = "ADVERTISED_LISTENERS"
+"""How the variables end that listeners are made of where none are set."""
 
 _SCRIPTS: Final = frozenset(
     {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.environment import properties_of_environment
+from pybroker.config.environment import ADVERTISED_LISTENERS, properties_of_environment
 from pybroker.config.listeners import with_port
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
@@ -74,7 +74,7 @@ def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
     try:
         config = BrokerConfig(layers=tuple(layers), origins=origins)
     except ConfigError as error:
-        raise _with_origin(error, origins.get(error.key)) from None
+        raise _as_written(error, merged) from None
     warnings, notices = _remarks(merged, config)
     return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices))
 
@@ -132,6 +132,15 @@ def _values(source: Texts) -> dict[str, Value]:
 
 def _with_origin(error: ConfigError, origin: str | None) -> ConfigError:
     return error if origin is None else ConfigError(error.key, error.value, f"{error.reason} (from {origin})")
+
+
+def _as_written(error: ConfigError, merged: Texts) -> ConfigError:
+    """The error about what somebody wrote: listeners that are made of the advertised ones stand nowhere."""
+    origin, _ = merged.get(error.key, (None, ""))
+    if error.key != "listeners" or origin is None or not origin.endswith(ADVERTISED_LISTENERS):
+        return _with_origin(error, origin if error.key in BROKER_SETTINGS else None)
+    key = "advertised.listeners"
+    return ConfigError(key, merged[key][1], f"{error.reason} (from {origin}, as KAFKA_LISTENERS is not set)")
 
 
 def _listeners_with(merged: Texts, port: int) -> str:

@@ -6,14 +6,15 @@ image's own defaults and Kafka's. Only the first file that is there is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
-from pybroker.container import refusals
+from pybroker.container import access_control, refusals, several_brokers
 from pybroker.container.directories import default_directory
+from pybroker.container.own_hosts import is_own_host
 from pybroker.container.topics import wanted_topics
 from pybroker.container.variables import SEPARATOR_VARIABLE, read_variables
 
@@ -35,18 +36,27 @@ DEFAULT: Final = "the image's default"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Entry:
-    """A configuration, the topics to make, the cluster id with where it was set, and what to tell the user about all this."""
+    """A configuration, the topics to make, the cluster id with where it was set, and what to tell the user about all this.
+
+    `warnings` are about what somebody may have meant otherwise.
+    """
 
     loaded: Loaded
     topics: Mapping[str, tuple[str, NewTopic]]
     cluster_id: tuple[str, str] | None
     remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def read_entry(
-    environment: Mapping[str, str], *, file: Path | None = None, overrides: Mapping[str, str] | None = None, root: str = "/"
+    environment: Mapping[str, str],
+    *,
+    file: Path | None = None,
+    overrides: Mapping[str, str] | None = None,
+    root: str = "/",
+    is_own_host: Callable[[str], bool] = is_own_host,
 ) -> Entry:
-    """What this environment asks for. `root` is where other images' files would lie.
+    """What this environment asks for. `root` is where other images' files would lie; `is_own_host` knows this container's names.
 
     Raises ConfigError for what cannot be, ConfigFileError for a file that cannot be read.
     """
@@ -63,6 +73,9 @@ def read_entry(
     ]
     merged = merge(said)
     refusals.check(merged)
+    everything = several_brokers.stated([*said, variables.others])
+    several_brokers.check(everything, is_own_host)
+    unprotected = access_control.check({**variables.others, **merged}, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
     defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true")}
     if not has_directory:
@@ -70,4 +83,10 @@ def read_entry(
     loaded = load_texts([*said, defaults])
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
     remarks.append(f"data directories: {', '.join(loaded.config.log_dirs)}")
-    return Entry(loaded=loaded, topics=topics, cluster_id=merged.get("cluster.id"), remarks=tuple(remarks))
+    return Entry(
+        loaded=loaded,
+        topics=topics,
+        cluster_id=merged.get("cluster.id"),
+        remarks=tuple(remarks),
+        warnings=(*variables.warnings, *several_brokers.undecided(everything), *unprotected),
+    )

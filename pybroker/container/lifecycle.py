@@ -15,35 +15,31 @@ to choose. The ready file holds `HOST PORT` of a listener, for the image's healt
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.lifecycle import Lifecycle, local_address
+from pybroker.broker.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from pybroker.broker.ready_file import ReadyFile
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.new_topic import NewTopic
-    from pybroker.network.limits import BoundListener
 
 logger = logging.getLogger(__name__)
 
 READY_FILE: Final = "/tmp/pybroker-ready"  # noqa: S108  a name that the broker and the health check share, in a container of their own
-READY_FILE_VARIABLE: Final = "PYBROKER_READY_FILE"
 
 
 class ContainerLifecycle(Lifecycle):
-    """Makes `topics`, which have the variable that asks for them, and keeps `ready_file`."""
+    """Makes `topics`, which have the variable that asks for them, and says more when it is ready."""
 
     def __init__(
-        self, topics: Mapping[str, tuple[str, NewTopic]], ready_file: Path, cluster_id: tuple[str, str] | None = None
+        self, topics: Mapping[str, tuple[str, NewTopic]], ready_file: ReadyFile, cluster_id: tuple[str, str] | None = None
     ) -> None:
         """`cluster_id` is the variable that asks for one, and its text."""
+        super().__init__(ready_file)
         self._topics = topics
         self._cluster_id = cluster_id
-        self._ready_file = ready_file
 
     async def before_sockets(self, controller: Controller) -> str | None:
         """Create the wanted topics that are not there. Returns why one cannot be."""
@@ -67,42 +63,10 @@ class ContainerLifecycle(Lifecycle):
                 return f"{self._topics[topic.name][0]}: the topic {topic.name} cannot be created: {outcome.error.message}"
         return None
 
-    async def announce(self, node_id: int, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]) -> None:
-        """Say that all is there, when it is."""
-        await groups_loaded()
-        self._write_ready_file(bound[0])
-        sys.stdout.write(
+    def lines(self, node_id: int) -> str:
+        """What programs wait for that start Kafka's images."""
+        return (
             f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING\n"
             f"[KafkaRaftServer nodeId={node_id}] Kafka Server started\n"
             f"[KafkaServer id={node_id}] started\n"
-        )
-        await super().announce(node_id, bound, groups_loaded)
-
-    def stopping(self) -> None:
-        """Not healthy any more."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Remove the ready file: also that of an earlier run, which a restarted container still has."""
-        try:
-            self._ready_file.unlink(missing_ok=True)
-        except OSError as error:
-            self._complain("removed", error)
-
-    def _write_ready_file(self, listener: BoundListener) -> None:
-        host, port = local_address(listener)
-        fresh = self._ready_file.with_name(f"{self._ready_file.name}.new")
-        try:
-            fresh.write_text(f"{host} {port}\n")
-            fresh.replace(self._ready_file)
-        except OSError as error:
-            self._complain("written", error)
-
-    def _complain(self, what: str, error: OSError) -> None:
-        logger.warning(
-            "%s=%s cannot be %s (%s): the health check cannot tell whether the broker is ready",
-            READY_FILE_VARIABLE,
-            self._ready_file,
-            what,
-            error.strerror,
         )

@@ -6,6 +6,7 @@
     name[:partitions[:replicas[:cleanup policy]]][:setting=value ...]
 
 Commas and line ends separate topics, and what stands in KAFKA_CREATE_TOPICS_SEPARATOR. A policy of two words is `compact,delete`.
+Behind the policy may stand ` --config=setting=value`, which wurstmeister's script hands on to kafka-topics.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from pybroker.config.setting import ConfigError
 from pybroker.metadata.names import INTERNAL_TOPICS, invalid_name_reason
 from pybroker.metadata.new_topic import BROKER_DEFAULT, NewTopic
 
-_SEPARATOR: Final = re.compile(r"[\r\n]+|,(?!\s*(?:compact|delete)\s*(?::[^:,\r\n]*=|[,\r\n]|$))")
+_SEPARATOR: Final = re.compile(r"[\r\n]+|,(?!\s*(?:compact|delete)\s*(?::[^:,\r\n]*=|--config\b|[,\r\n]|$))")
+_CONFIG: Final = re.compile(r"\s+--config(?:=|\s+)")
+_POLICY: Final = re.compile(r"\w+(\s*,\s*\w+)*")
+_SETTING: Final = re.compile(r"[\w.]+")
 _FORM: Final = "is not name:partitions:replicas:policy, or not separated by a comma or a line end from the next"
+_ALONE: Final = "and this container is a cluster of one"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -46,16 +51,22 @@ def _topic(variable: str, entry: str) -> NewTopic:
         raise ConfigError(variable, entry, f"{_FORM}: {reason}")
     if name in INTERNAL_TOPICS:
         raise ConfigError(variable, entry, f"{name} is the broker's own")
+    rest = [piece for part in rest for piece in _CONFIG.split(part)]
     plain = [part for part in rest if "=" not in part]
     settings = [part.partition("=") for part in rest if "=" in part]
-    if len(plain) > 3:
-        raise ConfigError(variable, entry, _FORM)
     partitions, replicas, policy = [*plain, "", "", ""][:3]
+    if len(plain) > 3 or (policy and _POLICY.fullmatch(policy) is None):
+        raise ConfigError(variable, entry, _FORM)
     configs: dict[str, str | None] = {key.strip(): value.strip() for key, _, value in settings}
+    if strange := next((key for key in configs if _SETTING.fullmatch(key) is None), None):
+        raise ConfigError(variable, entry, f"{strange!r} is not the name of a setting")
     if policy:
         configs["cleanup.policy"] = re.sub(r"\s", "", policy)
+    insync = configs.get("min.insync.replicas") or ""
+    if insync.isdigit() and int(insync) > 1:
+        raise ConfigError(variable, entry, f"{insync} replicas in sync need {insync} brokers, {_ALONE}")
     if _count(variable, entry, "replicas", replicas) > 1:
-        raise ConfigError(variable, entry, f"{replicas} replicas need {replicas} brokers, and this container is a cluster of one")
+        raise ConfigError(variable, entry, f"{replicas} replicas need {replicas} brokers, {_ALONE}")
     return NewTopic(name=name, partition_count=_count(variable, entry, "partitions", partitions), configs=configs)
 
 

@@ -6,6 +6,7 @@
     PYBROKER_ADVERTISED                     pybroker.advertised.outside, as without a container
 
 What the other images' scripts take for themselves is no property and is left out; a line says so where somebody would wonder.
+Some of it tells of several brokers or asks for access control: `others` has it for `several_brokers` and `access_control`.
 
 Source: KafkaDockerWrapper of Apache Kafka; kafka.properties.template of confluentinc's image; libkafka.sh of Bitnami's;
 start-kafka.sh of wurstmeister's.
@@ -14,14 +15,17 @@ start-kafka.sh of wurstmeister's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pybroker.config.environment import ADVERTISED, PREFIX, is_for_scripts, properties_of_environment
+from pybroker.config.environment import ADVERTISED, PREFIX, is_for_scripts, properties_of_environment, property_name
+from pybroker.container import access_control, several_brokers
 
 DEFAULT_PORT: Final = "9092"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
+CONFLUENT_PREFIX: Final = "CONFLUENT_"
+"""Of variables that confluentinc's image makes properties of without Kafka's prefix."""
 OWN_PREFIX: Final = "PYBROKER_"
 TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
 SEPARATOR_VARIABLE: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"
@@ -33,9 +37,13 @@ OWN: Final = frozenset(
         "PYBROKER_LOG_LEVEL",
         "PYBROKER_READY_FILE",
         "PYBROKER_TOPICS",
+        access_control.VARIABLE,
     }
 )
+COMMANDS: Final = ("HOSTNAME_COMMAND", "PORT_COMMAND", "RACK_COMMAND", several_brokers.NUMBERING, "CUSTOM_INIT_SCRIPT")
+"""What wurstmeister's image runs, for a value or for its own sake."""
 
+_ZOOKEEPER: Final = "zookeeper."
 _SILENT: Final = re.compile(  # what images set for themselves, and what Kubernetes and links put into every container
     r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
     r"|SKIP_KRAFT_STORAGE_INIT|EXTRA_FLAGS|CREATE_TOPICS(_SEPARATOR)?|(ADVERTISED_)?(HOST_NAME|PORT|PROTOCOL_NAME)"
@@ -49,11 +57,17 @@ _OF_IMAGES: Final = re.compile(  # users, certificates and the REST proxy of oth
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Variables:
-    """What an environment says. `properties` have the variable that says so; `topics` are of `TOPIC_VARIABLES`."""
+    """What an environment says.
+
+    `properties` have the variable that says so, and so do `others`, which no broker of ours reads: ZooKeeper's, and those of
+    other images and their parts. `topics` are of `TOPIC_VARIABLES`.
+    """
 
     properties: Mapping[str, tuple[str, str]]
+    others: Mapping[str, tuple[str, str]]
     topics: Mapping[str, str]
     remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def read_variables(environment: Mapping[str, str]) -> Variables:
@@ -61,17 +75,16 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     remarks: list[str] = []
     plain, origins = _without_bitnami_prefix(environment, remarks)
     taken, left_out = _without_scripts_own(plain)
-    properties = {
-        name: (origins.get(variable, variable), text)
-        for name, (variable, text) in properties_of_environment(taken).items()
-        if not name.startswith("zookeeper.")
+    everything = {
+        name: (origins.get(variable, variable), text) for name, (variable, text) in properties_of_environment(taken).items()
     }
+    properties = {name: said for name, said in everything.items() if not name.startswith(_ZOOKEEPER)}
+    others = {name: said for name, said in everything.items() if name.startswith(_ZOOKEEPER)}
+    others |= dict(_of_other_images(plain, left_out, origins))
     if "cluster.id" not in properties and (cluster_id := plain.get("KAFKA_KRAFT_CLUSTER_ID")):
         properties["cluster.id"] = ("KAFKA_KRAFT_CLUSTER_ID", cluster_id)
     properties |= _bitnamis_listener(properties)
     properties |= _advertised_host(plain, properties)
-    if connect := plain.get("KAFKA_ZOOKEEPER_CONNECT"):
-        remarks.append(f"zookeeper.connect={connect} is ignored: pybroker needs no ZooKeeper")
     if left_out:
         names = ", ".join(sorted(origins.get(variable, variable) for variable in left_out))
         remarks.append(f"without effect, as they are for Java or for parts of other images: {names}")
@@ -79,9 +92,30 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     remarks += [f"unknown variable {variable}" for variable in unknown]
     return Variables(
         properties=properties,
+        others=others,
         topics={name: environment[name] for name in TOPIC_VARIABLES if environment.get(name, "").strip()},
         remarks=tuple(remarks),
+        warnings=tuple(_commands(plain)),
     )
+
+
+def _of_other_images(
+    plain: Mapping[str, str], left_out: list[str], origins: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What `left_out` would be as properties, and what is no property of Kafka but tells something."""
+    for variable in left_out:
+        yield property_name(variable), (origins.get(variable, variable), plain[variable])
+    for variable, text in plain.items():
+        if variable.startswith(CONFLUENT_PREFIX):
+            yield property_name(variable), (variable, text)
+    if plain.get(several_brokers.NUMBERING, "").strip():
+        yield several_brokers.NUMBERING, (several_brokers.NUMBERING, plain[several_brokers.NUMBERING])
+
+
+def _commands(plain: Mapping[str, str]) -> list[str]:
+    names = [name for name in COMMANDS if plain.get(name, "").strip()]
+    instead = "write what it prints into the variable that it is for (KAFKA_BROKER_RACK, ...)"
+    return [f"{', '.join(names)}: no command is run; {instead}"] if names else []
 
 
 def _without_bitnami_prefix(environment: Mapping[str, str], remarks: list[str]) -> tuple[dict[str, str], dict[str, str]]:

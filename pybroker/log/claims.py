@@ -150,7 +150,8 @@ class Claims:
                 directory.sync_names()  # a process that was killed may have made the file, and not its name durable
             checkpoint.remove_temporary_files(filesystem, directory.path)
         except BlockingIOError as error:
-            raise LogDirectoryInUseError(f"another broker uses the log directory {directory.path}") from error
+            reason = f"another broker, maybe of another container, uses the log directory {directory.path}"
+            raise LogDirectoryInUseError(reason) from error
         except OSError as error:
             _fail(directory, error)
 

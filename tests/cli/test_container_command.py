@@ -79,8 +79,8 @@ def test_options_and_assignments(broker: Broker, tmp_path: Path, monkeypatch: py
         ({"KAFKA_PROCESS_ROLES": "controller"}, "Error: process.roles=controller: "),
         ({"KAFKA_NUM_PARTITIONS": "x"}, "Error: num.partitions=x: must be a whole number (from KAFKA_NUM_PARTITIONS)"),
         ({"PYBROKER_TOPICS": "a:x"}, "Error: PYBROKER_TOPICS=a:x: 'x' is not a number of partitions"),
-        ({"PYBROKER_LOG_LEVEL": "LOUD"}, "Error: log-level=LOUD: must be LEVEL or MODULE=LEVEL"),
-        ({"PYBROKER_LOG_FORMAT": "xml"}, "Error: format=xml: must be one of text, json"),
+        ({"PYBROKER_LOG_LEVEL": "LOUD"}, "Error: PYBROKER_LOG_LEVEL=LOUD: must be LEVEL or MODULE=LEVEL"),
+        ({"PYBROKER_LOG_FORMAT": "xml"}, "Error: PYBROKER_LOG_FORMAT=xml: must be one of text, json"),
         ({"KAFKA_LOG_DIRS": "/proc/nowhere"}, "Error: log.dirs=/proc/nowhere: uid "),
     ],
 )

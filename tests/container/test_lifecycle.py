@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.ready_file import ReadyFile
 from pybroker.container.lifecycle import ContainerLifecycle
 from pybroker.container.topics import wanted_topics
 from pybroker.network.limits import BoundListener
@@ -19,7 +21,7 @@ BOUND = [BoundListener(name="PLAINTEXT", host="0.0.0.0", port=9092), BoundListen
 
 async def test_topics_are_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     whole = await Whole(tmp_path / "data").start()
-    lifecycle = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:3:1:compact,b"}), tmp_path / "ready")
+    lifecycle = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:3:1:compact,b"}), ReadyFile(tmp_path / "ready"))
     assert await lifecycle.before_sockets(whole.controller) is None
     topics = whole.controller.image.topics
     assert (len(topics["a"].partitions), topics["a"].configs, len(topics["b"].partitions)) == (
@@ -29,7 +31,7 @@ async def test_topics_are_made_once(tmp_path: Path, caplog: pytest.LogCaptureFix
     )
     ids = {name: topic.topic_id for name, topic in topics.items()}
 
-    again = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:4,b,c"}), tmp_path / "ready")
+    again = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:4,b,c"}), ReadyFile(tmp_path / "ready"))
     assert await again.before_sockets(whole.controller) is None
     assert {name: whole.controller.image.topics[name].topic_id for name in ids} == ids
     assert "c" in whole.controller.image.topics
@@ -38,7 +40,7 @@ async def test_topics_are_made_once(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 async def test_a_topic_that_cannot_be_made_is_why_it_does_not_start(tmp_path: Path) -> None:
     whole = await Whole(tmp_path / "data").start()
-    lifecycle = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:retention.ms=soon"}), tmp_path / "ready")
+    lifecycle = ContainerLifecycle(wanted_topics({"PYBROKER_TOPICS": "a:retention.ms=soon"}), ReadyFile(tmp_path / "ready"))
     reason = await lifecycle.before_sockets(whole.controller)
     assert reason is not None
     assert reason.startswith("PYBROKER_TOPICS: the topic a cannot be created: Invalid value soon for configuration retention.ms")
@@ -47,8 +49,9 @@ async def test_a_topic_that_cannot_be_made_is_why_it_does_not_start(tmp_path: Pa
 async def test_it_is_ready_when_the_groups_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ready = tmp_path / "ready"
     ready.write_text("of an earlier run")
-    lifecycle = ContainerLifecycle({}, ready)
-    lifecycle.forget()
+    file = ReadyFile(ready)
+    file.forget()
+    lifecycle = ContainerLifecycle({}, file)
 
     async def groups_loaded() -> None:
         assert not ready.exists()
@@ -66,9 +69,25 @@ async def test_it_is_ready_when_the_groups_are_loaded(tmp_path: Path, capsys: py
     assert not ready.exists()
 
 
+async def test_a_broker_without_a_container_keeps_the_file_too_where_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready = tmp_path / "ready"
+    lifecycle = Lifecycle(ReadyFile(ready))
+
+    async def groups_loaded() -> None:
+        assert not ready.exists()
+
+    await lifecycle.announce(7, BOUND, groups_loaded)
+    assert ready.read_text().split() == ["127.0.0.1", "9092"]
+    assert capsys.readouterr().out == "READY 127.0.0.1:9092\n"
+    lifecycle.stopping()
+    assert not ready.exists()
+
+
 async def test_a_ready_file_that_cannot_be_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def groups_loaded() -> None:
         pass
 
-    await ContainerLifecycle({}, tmp_path / "missing" / "ready").announce(1, BOUND, groups_loaded)
+    await ContainerLifecycle({}, ReadyFile(tmp_path / "missing" / "ready")).announce(1, BOUND, groups_loaded)
     assert f"PYBROKER_READY_FILE={tmp_path}/missing/ready cannot be written (No such file or directory)" in caplog.text

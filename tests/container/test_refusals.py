@@ -1,11 +1,17 @@
-"""What would be several clusters of one broker, or a listener without its protection."""
+"""What would be several clusters of one broker, a listener without its protection, or a broker without access control."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pybroker.config.setting import ConfigError
-from pybroker.container.refusals import check
+from pybroker.container import access_control, refusals, several_brokers
+from pybroker.container.entry import read_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAP = "listener.security.protocol.map"
 KRAFT = {
@@ -16,6 +22,15 @@ KRAFT = {
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
     MAP: "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
 }
+
+
+SERVERS = "controller.quorum.bootstrap.servers"
+OWN_HOST = "service-of-this-container"
+
+
+def check(properties: dict[str, tuple[str, str]]) -> None:
+    refusals.check(properties)
+    several_brokers.check(several_brokers.stated([properties]), lambda host: host in ("localhost", OWN_HOST))
 
 
 def texts(properties: dict[str, str]) -> dict[str, tuple[str, str]]:
@@ -29,7 +44,13 @@ def texts(properties: dict[str, str]) -> dict[str, tuple[str, str]]:
         {"process.roles": "controller,broker"},
         {"process.roles": ""},
         {"node.id": "", "broker.id": "1"},
-        {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "kafka:9093"},
+        {"controller.quorum.voters": "", SERVERS: "localhost:9093"},
+        {"controller.quorum.voters": "", SERVERS: f"{OWN_HOST}:9093"},
+        {"controller.quorum.voters": "", SERVERS: "Kafka:9093", "advertised.listeners": "PLAINTEXT://kafka:19092"},
+        {"controller.quorum.voters": "", SERVERS: "h:9093", "listeners": "PLAINTEXT://:9092,CONTROLLER://h:9093"},
+        {"controller.quorum.voters": "", SERVERS: "h:19093", "advertised.listeners": "CONTROLLER://h:19093"},
+        {"zookeeper.connect": "a:1", "node.id": "", "broker.id": "1001", "controller.quorum.voters": ""},
+        {"confluent.license.topic.replication.factor": "1", "BROKER_ID_COMMAND": "hostname"},
         {"offsets.topic.replication.factor": "1", "default.replication.factor": "1", "zookeeper.connect": "a:1,b:1,c:1"},
     ],
 )
@@ -45,7 +66,19 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
         ({"process.roles": " broker "}, "process.roles", "would be a cluster of its own"),
         ({"controller.quorum.voters": "1@a:1, 2@b:1,3@c:1"}, "controller.quorum.voters", "names 3 controllers"),
         ({"controller.quorum.voters": "2@b:1"}, "controller.quorum.voters", "is not the node of this container, 1"),
-        ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "controller.quorum.bootstrap.servers", "names 2 controllers"),
+        ({SERVERS: "a:1,b:1"}, SERVERS, "names 2 controllers"),
+        ({SERVERS: "kafka-1:9093"}, SERVERS, "kafka-1 is not known as an address of this container"),
+        (
+            {SERVERS: "kafka-1:9093", "advertised.listeners": "PLAINTEXT://kafka-2:9092"},
+            SERVERS,
+            "if it is this container, write localhost:9093",
+        ),
+        ({SERVERS: "localhost:9193"}, SERVERS, "is not the controller of this container, whose port is 9093"),
+        ({SERVERS: "localhost"}, SERVERS, "is not HOST:PORT"),
+        ({"confluent.license.topic.replication.factor": "3"}, "confluent.license.topic.replication.factor", "needs 3 brokers"),
+        ({"confluent.metrics.reporter.topic.replicas": "2"}, "confluent.metrics.reporter.topic.replicas", "needs 2 brokers"),
+        ({"share.coordinator.state.topic.min.isr": "2"}, "share.coordinator.state.topic.min.isr", "needs 2 brokers"),
+        ({"BROKER_ID_COMMAND": "hostname", "node.id": ""}, "BROKER_ID_COMMAND", "numbers several brokers"),
         ({"listeners": "SASL_PLAINTEXT://:1"}, MAP, "the listener SASL_PLAINTEXT is SASL_PLAINTEXT"),
         ({"listeners": "SSL://:1", MAP: ""}, "listeners", "the listener SSL is SSL"),
         ({"listeners": "client://:1", MAP: "CLIENT:sasl_ssl"}, MAP, "the listener CLIENT is SASL_SSL"),
@@ -61,7 +94,11 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
             "controller.quorum.voters",
             "is not the node of this container, 1",
         ),
-        ({"zookeeper.connect": "zoo:2181", "broker.id": "2"}, "broker.id", "looks like one of several brokers"),
+        (
+            {"zookeeper.connect": "zoo:2181", "broker.id": "2", "node.id": "", "controller.quorum.voters": ""},
+            "broker.id",
+            "looks like one of several brokers",
+        ),
         ({"advertised.listeners": "A://_{HOSTNAME_COMMAND}:1"}, "advertised.listeners", "no command is run"),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol", "SASL_SSL is not there"),
         ({"min.insync.replicas": "2"}, "min.insync.replicas", "needs 2 brokers"),
@@ -77,3 +114,86 @@ def test_what_one_broker_cannot_be_is_refused_in_one_line(changes: dict[str, str
     assert reason in line
     assert line.endswith("(from HERE)")
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("environment", "line"),
+    [
+        ({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_BROKER_ID": "2"}, "broker.id=2: with ZooKeeper looks like one of several"),
+        ({"KAFKA_CONFLUENT_BALANCER_TOPIC_REPLICATION_FACTOR": "3"}, "needs 3 brokers"),
+        ({"CONFLUENT_METRICS_REPORTER_TOPIC_REPLICAS": "3"}, "(from CONFLUENT_METRICS_REPORTER_TOPIC_REPLICAS)"),
+        ({"BROKER_ID_COMMAND": "hostname | cut -d- -f2"}, "BROKER_ID_COMMAND=hostname | cut -d- -f2: numbers several brokers"),
+        ({"KAFKA_ADVERTISED_LISTENERS": "SASL_SSL://h:1"}, "advertised.listeners=SASL_SSL://h:1: the listener SASL_SSL is"),
+        ({"KAFKA_ADVERTISED_LISTENERS": "h:1"}, "advertised.listeners=h:1: 'h:1' is not NAME://host:port"),
+        ({"KAFKA_CFG_ADVERTISED_LISTENERS": "A://h:1,A://g:2"}, "advertised.listeners=A://h:1,A://g:2: A is there twice"),
+    ],
+)
+def test_what_the_environment_tells_of_is_refused(environment: dict[str, str], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_entry(environment, root="/nonexistent")
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("controller.quorum.voters", "1@a:1,2@b:1,3@c:1"),
+        ("process.roles", "controller"),
+        (SERVERS, "a:1,b:1"),
+        ("zookeeper.connect", "zoo:2181\nbroker.id=3"),
+        ("share.coordinator.state.topic.replication.factor", "3"),
+    ],
+)
+def test_an_empty_variable_over_a_file_takes_nothing_away(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{name}={text}\n")
+    variable = "KAFKA_" + name.upper().replace(".", "_")
+    with pytest.raises(ConfigError, match=r"\(from .*server\.properties\)"):
+        read_entry({variable: ""}, file=file)
+
+
+@pytest.mark.parametrize("broker_id", ["0", "1"])
+def test_brokers_that_may_be_several_are_a_warning(broker_id: str) -> None:
+    entry = read_entry({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_BROKER_ID": broker_id}, root="/nonexistent")
+    (line,) = entry.warnings
+    assert line.startswith("zookeeper.connect=zk:2181 is ignored: pybroker needs no ZooKeeper. ")
+    assert line.endswith("If other brokers have the same, each is a cluster of its own: use one broker")
+
+
+ASKS_FOR_ACCESS_CONTROL = [
+    ({"KAFKA_AUTHORIZER_CLASS_NAME": "a.B"}, "authorizer.class.name=a.B: "),
+    ({"KAFKA_CFG_SUPER_USERS": "User:admin"}, "super.users=User:admin: "),
+    ({"KAFKA_CLIENT_USERS": "user"}, "client.users=user: "),
+    ({"KAFKA_CLIENT_PASSWORDS": "secret"}, "client.passwords=[hidden]: "),
+    ({"KAFKA_INTER_BROKER_PASSWORD": "secret"}, "inter.broker.password=[hidden]: "),
+    ({"KAFKA_CONFLUENT_AUTHORIZER_ACCESS_RULE_PROVIDERS": "ZK_ACL"}, "confluent.authorizer.access.rule.providers=ZK_ACL: "),
+    ({"ALLOW_PLAINTEXT_LISTENER": "no"}, "ALLOW_PLAINTEXT_LISTENER=no: "),
+]
+
+
+@pytest.mark.parametrize(("environment", "beginning"), ASKS_FOR_ACCESS_CONTROL)
+def test_access_control_that_is_not_there_is_refused(environment: dict[str, str], beginning: str) -> None:
+    (variable,) = environment
+    with pytest.raises(ConfigError) as caught:
+        read_entry(environment, root="/nonexistent")
+    line = str(caught.value)
+    assert line.startswith(beginning)
+    assert "set PYBROKER_WITHOUT_ACCESS_CONTROL=true to start all the same" in line
+    assert line.endswith(f"(from {variable})")
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize(("environment", "_"), ASKS_FOR_ACCESS_CONTROL)
+def test_a_variable_says_to_start_without_access_control(environment: dict[str, str], _: str) -> None:
+    entry = read_entry({**environment, access_control.VARIABLE: "true"}, root="/nonexistent")
+    (line,) = entry.warnings
+    assert line.startswith("PYBROKER_WITHOUT_ACCESS_CONTROL=true: there is no access control, ")
+    assert line.endswith(f"; ignored: {', '.join(environment)}")
+
+
+def test_the_variable_alone_says_nothing_and_is_true_or_false() -> None:
+    assert read_entry({access_control.VARIABLE: "true", "KAFKA_AUTHORIZER_CLASS_NAME": ""}, root="/nonexistent").warnings == ()
+    with pytest.raises(ConfigError, match="PYBROKER_WITHOUT_ACCESS_CONTROL=yes: must be true or false"):
+        read_entry({access_control.VARIABLE: "yes"}, root="/nonexistent")
+    with pytest.raises(ConfigError, match=r"super\.users"):
+        read_entry({access_control.VARIABLE: "false", "KAFKA_SUPER_USERS": "User:a"}, root="/nonexistent")

@@ -31,6 +31,14 @@ COMPACT = {"cleanup.policy": "compact"}
             [("a", 1, {"retention.ms": "5", "cleanup.policy": "compact,delete"}), ("b", -1, {})],
         ),
         ("a::1:compact", [("a", -1, COMPACT)]),
+        (
+            "a:1:1:delete --config=retention.ms=5,b",
+            [("a", 1, {"retention.ms": "5", "cleanup.policy": "delete"}), ("b", -1, {})],
+        ),
+        (
+            "a:1:1:compact,delete --config retention.ms=5 --config=segment.ms=1",
+            [("a", 1, {"retention.ms": "5", "segment.ms": "1", "cleanup.policy": "compact,delete"})],
+        ),
         (" ,\n", []),
     ],
 )
@@ -54,6 +62,9 @@ def test_a_separator_of_the_users() -> None:
         ("a:1:1:compact:more", "is not name:partitions:replicas:policy"),
         ("a,b,a:2", "KAFKA_CREATE_TOPICS=a:2: asks for the topic a a second time"),
         ("__consumer_offsets:1", "is the broker's own"),
+        ("a:1:1:delete --force", "is not name:partitions:replicas:policy"),
+        ("a:1:1:delete --force=true", "'delete --force' is not the name of a setting"),
+        ("a:1:1:min.insync.replicas=2", "2 replicas in sync need 2 brokers"),
     ],
 )
 def test_what_cannot_be_names_the_entry(text: str, reason: str) -> None:

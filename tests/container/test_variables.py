@@ -69,10 +69,30 @@ def test_what_somebody_could_wonder_at_is_one_line() -> None:
     assert read.remarks == (f"without effect, as they are for Java or for parts of other images: {', '.join(names)}",)
 
 
-def test_zookeeper_is_one_line() -> None:
-    read = read_variables({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_ZOOKEEPER_CONNECTION_TIMEOUT_MS": "6000"})
-    assert dict(read.properties) == {}
-    assert read.remarks == ("zookeeper.connect=zk:2181 is ignored: pybroker needs no ZooKeeper",)
+def test_what_no_broker_of_ours_reads_is_kept_apart() -> None:
+    environment = {
+        "KAFKA_ZOOKEEPER_CONNECT": "zk:2181",
+        "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR": "3",
+        "CONFLUENT_METRICS_REPORTER_TOPIC_REPLICAS": "2",
+        "KAFKA_CFG_SUPER_USERS": "User:a",
+        "KAFKA_CLIENT_USERS": "user",
+        "BROKER_ID_COMMAND": "hostname",
+    }
+    read = read_variables(environment)
+    assert dict(read.properties) == {"super.users": ("KAFKA_CFG_SUPER_USERS", "User:a")}
+    assert dict(read.others) == {
+        "zookeeper.connect": ("KAFKA_ZOOKEEPER_CONNECT", "zk:2181"),
+        "confluent.license.topic.replication.factor": ("KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR", "3"),
+        "confluent.metrics.reporter.topic.replicas": ("CONFLUENT_METRICS_REPORTER_TOPIC_REPLICAS", "2"),
+        "client.users": ("KAFKA_CLIENT_USERS", "user"),
+        "BROKER_ID_COMMAND": ("BROKER_ID_COMMAND", "hostname"),
+    }
+
+
+def test_commands_of_another_image_are_one_line() -> None:
+    read = read_variables({"HOSTNAME_COMMAND": "hostname", "PORT_COMMAND": "", "RACK_COMMAND": "curl http://x"})
+    (line,) = read.warnings
+    assert line.startswith("HOSTNAME_COMMAND, RACK_COMMAND: no command is run; ")
 
 
 def test_the_advertised_host_of_older_images() -> None:

@@ -123,7 +123,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _explain(path: Path, error: Exception) -> str:
     if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-        return f"the metadata store {path} is in use by another process"
+        return f"the metadata store {path} is in use by another process or container"
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         return f"the metadata store {path} is damaged or not a metadata store: {error}"
     return f"the metadata store {path} cannot be used: {error}"

@@ -86,7 +86,7 @@ async def test_a_second_owner_is_refused_until_the_first_has_closed(tmp_path: Pa
     monkeypatch.setattr("pybroker.metadata.store.sqlite.LOCK_WAIT_S", 0.0)
     path = tmp_path / "deep" / "er" / "metadata.db"
     first = SqliteStore.open(path)
-    with pytest.raises(StoreError, match="in use by another process"):
+    with pytest.raises(StoreError, match="in use by another process or container"):
         SqliteStore.open(path)
     await first.close()
     await SqliteStore.open(path).close()

@@ -1,0 +1,46 @@
+"""The file that an image's health check reads: there while the broker is ready, with `HOST PORT` of a listener to ask."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+VARIABLE: Final = "PYBROKER_READY_FILE"
+
+
+class ReadyFile:
+    """One path. A file that cannot be written is a warning: the broker works, and only the health check does not know."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read or written yet."""
+        self._path = path
+
+    def write(self, host: str, port: int) -> None:
+        """Say that the broker is ready."""
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        try:
+            fresh.write_text(f"{host} {port}\n")
+            fresh.replace(self._path)
+        except OSError as error:
+            self._complain("written", error)
+
+    def forget(self) -> None:
+        """Remove it: also that of an earlier run, which a restarted container still has."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            self._complain("removed", error)
+
+    def _complain(self, what: str, error: OSError) -> None:
+        logger.warning(
+            "%s=%s cannot be %s (%s): the health check cannot tell whether the broker is ready",
+            VARIABLE,
+            self._path,
+            what,
+            error.strerror,
+        )

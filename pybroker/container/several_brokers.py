@@ -1,0 +1,147 @@
+"""What tells that a container is to be one of several brokers: refused, as each would be a cluster of its own.
+
+A compose file with three brokers, started as three clusters of one, would seem to work: every client that reaches another of them
+sees other topics. A setting with an empty text says nothing here: an empty variable over a file does not take away what the file
+tells of the others.
+
+Source: QuorumConfig, KafkaConfig.validateValues; start-kafka.sh of wurstmeister's image for BROKER_ID_COMMAND.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from pybroker.config.setting import ConfigError
+
+Texts = Mapping[str, tuple[str, str]]
+
+DEFAULT_NODE_ID: Final = "1"
+FIRST_GENERATED_ID: Final = 1001
+"""The first that ZooKeeper hands out, so also the id of a single broker that was given none."""
+
+NUMBERING: Final = "BROKER_ID_COMMAND"
+
+_VOTERS: Final = "controller.quorum.voters"
+_SERVERS: Final = "controller.quorum.bootstrap.servers"
+_SEPARATORS: Final = re.compile(r"[,;\s]+")
+_VOTER: Final = re.compile(r"\d+@[^@\s]+:\d+")
+_SERVER: Final = re.compile(r"\[?([^\s\]]+)\]?:(\d+)")
+_LISTENER: Final = re.compile(r"([^:/\s,]+)://(?:\[([^\]]*)\]|([^:,\s]*)):(\d+)")
+_REPLICAS: Final = re.compile(r"(.*\.)?(replication\.factor|insync\.replicas|topic\.replicas|min\.isr)")
+"""Of a broker's own topics and of Confluent's parts; a single node has none of them above 1."""
+
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, never bound
+_APART: Final = "and each container would be a cluster of its own"
+
+
+def stated(sources: Iterable[Texts]) -> dict[str, tuple[str, str]]:
+    """What the sources say, strongest first, leaving out empty texts."""
+    found: dict[str, tuple[str, str]] = {}
+    for source in sources:
+        for name, (origin, text) in source.items():
+            if text.strip():
+                found.setdefault(name, (origin, text))
+    return found
+
+
+def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
+    """Refuse what tells of other brokers. Raises ConfigError.
+
+    `properties` come from `stated`. `is_own_host` says whether a host that no listener has is an address of this container.
+    """
+    _check_roles(properties)
+    _check_quorum(properties)
+    _check_servers(properties, is_own_host)
+    _check_numbers(properties)
+    for name in properties:
+        text = _text(properties, name)
+        if _REPLICAS.fullmatch(name) and text.isdigit() and int(text) > 1:
+            raise refusal(properties, name, f"needs {int(text)} brokers, and this container is a cluster of one")
+
+
+def undecided(properties: Texts) -> list[str]:
+    """Lines of warning about what may be meant for several brokers and cannot be told apart."""
+    connect = _text(properties, "zookeeper.connect")
+    if not connect:
+        return []
+    several = "If other brokers have the same, each is a cluster of its own: use one broker"
+    return [f"zookeeper.connect={connect} is ignored: pybroker needs no ZooKeeper. {several}"]
+
+
+def refusal(properties: Texts, name: str, reason: str) -> ConfigError:
+    """An error about a property that says where it was set."""
+    origin, text = properties[name]
+    return ConfigError(name, text.strip(), f"{reason} (from {origin})")
+
+
+def _check_roles(properties: Texts) -> None:
+    roles = {role.strip() for role in _text(properties, "process.roles").split(",") if role.strip()}
+    if roles == {"controller"}:
+        reason = "pybroker has no controller apart from its broker: leave this container out"
+        raise refusal(properties, "process.roles", reason)
+    if roles == {"broker"}:
+        reason = "a broker with its controller elsewhere would be a cluster of its own: use one container with broker,controller"
+        raise refusal(properties, "process.roles", reason)
+
+
+def _check_quorum(properties: Texts) -> None:
+    for name in (_VOTERS, _SERVERS):
+        nodes = [node for node in _SEPARATORS.split(_text(properties, name)) if node]
+        if len(nodes) > 1:
+            raise refusal(properties, name, f"names {len(nodes)} controllers, {_APART}: use one broker")
+    voters = _text(properties, _VOTERS)
+    if voters and not _VOTER.fullmatch(voters):
+        raise refusal(properties, _VOTERS, "is not ID@HOST:PORT")
+    node_id = _node_id(properties) or DEFAULT_NODE_ID
+    if voters and node_id not in ("-1", voters.partition("@")[0]):
+        reason = f"is not the node of this container, {node_id}, which would be a cluster of its own"
+        raise refusal(properties, _VOTERS, reason)
+
+
+def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
+    """The address of a controller has no id: it is this container's when host and port are."""
+    server = _text(properties, _SERVERS)
+    if not server:
+        return
+    match = _SERVER.fullmatch(server)
+    if match is None:
+        raise refusal(properties, _SERVERS, "is not HOST:PORT")
+    listeners = [
+        (found[1].upper(), found[2] or found[3], found[4])
+        for name in ("listeners", "advertised.listeners")
+        for found in _LISTENER.finditer(_text(properties, name))
+    ]
+    controllers = {name.strip().upper() for name in _text(properties, "controller.listener.names").split(",")}
+    ports = {port for name, _, port in listeners if name in controllers}
+    if ports and match[2] not in ports:
+        reason = f"is not the controller of this container, whose port is {', '.join(sorted(ports))}, {_APART}: use one broker"
+        raise refusal(properties, _SERVERS, reason)
+    own = {host.lower() for _, host, _ in listeners} - _EVERYWHERE
+    if match[1].lower() not in own and not is_own_host(match[1]):
+        reason = (
+            f"{match[1]} is not known as an address of this container, {_APART}: use one broker; "
+            f"if it is this container, write localhost:{match[2]}"
+        )
+        raise refusal(properties, _SERVERS, reason)
+
+
+def _check_numbers(properties: Texts) -> None:
+    """A file of ZooKeeper's times need not say how many brokers there are, but it numbers them; a single broker has 0 or 1."""
+    node_id = _node_id(properties)
+    if NUMBERING in properties and not node_id:
+        reason = f"numbers several brokers, {_APART}: use one broker; if it is the only one, set KAFKA_BROKER_ID=1 instead"
+        raise refusal(properties, NUMBERING, reason)
+    if not _text(properties, "zookeeper.connect") or not node_id.isdigit() or int(node_id) in (0, 1, FIRST_GENERATED_ID):
+        return
+    reason = f"with ZooKeeper looks like one of several brokers, {_APART}: use one broker; if it is the only one, number it 1"
+    raise refusal(properties, "node.id" if "node.id" in properties else "broker.id", reason)
+
+
+def _node_id(properties: Texts) -> str:
+    return _text(properties, "node.id") or _text(properties, "broker.id")
+
+
+def _text(properties: Texts, name: str) -> str:
+    return properties[name][1].strip() if name in properties else ""
