@@ -87,6 +87,11 @@ def test_files_of_another_owner_in_a_volume_are_one_line(container: Container) -
             {"KAFKA_LISTENERS": "A://:9092", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"},
             "Error: listener.security.protocol.map=A:SASL_SSL: ",
         ),
+        (
+            {"KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "kafka-2:9093"},
+            "Error: controller.quorum.bootstrap.servers=kafka-2:9093: kafka-2 is not known as an address of this container, ",
+        ),
+        ({"KAFKA_SUPER_USERS": "User:admin"}, "Error: super.users=User:admin: pybroker has no access control, "),
         ({"KAFKA_NUM_PARTITIONS": "many"}, "Error: num.partitions=many: must be a whole number (from KAFKA_NUM_PARTITIONS)"),
         ({"KAFKA_CREATE_TOPICS": "a:1:3"}, "Error: KAFKA_CREATE_TOPICS=a:1:3: "),
         ({"PYBROKER_TOPICS": "a:cleanup.policy=shred"}, "Error: PYBROKER_TOPICS: the topic a cannot be created: "),
@@ -100,6 +105,33 @@ def test_what_cannot_be_is_one_line_and_exit_code_1(container: Container, enviro
     assert sum(said.startswith("Error: ") for said in broker.errors.splitlines()) == 1
     assert "Traceback" not in broker.errors
     assert not container.seen("/tmp/pybroker-ready").exists()
+
+
+def test_a_controller_by_a_name_of_this_container_is_itself_and_by_one_of_another_is_not(container: Container) -> None:
+    container.hosts({"kafka": "127.0.0.2", "kafka-2": "192.0.2.1"})
+    variable, roles = "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS", {"KAFKA_PROCESS_ROLES": "broker,controller"}
+    other = container.broker({variable: "kafka-2:9093", **roles})
+    assert other.ended() == 1
+    assert "kafka-2 is not known as an address of this container" in other.errors
+    container.broker({variable: "kafka:9093", **roles}).wait_for(READY)
+
+
+def test_pybroker_start_keeps_the_ready_file_that_the_image_names(container: Container) -> None:
+    command = ["pybroker", "start", "--data-dir", "/var/lib/kafka/data"]
+    broker = container.start(command, {"PYBROKER_READY_FILE": "/tmp/pybroker-ready"})
+    assert broker.wait_for(READY) == "READY 127.0.0.1:9092"
+    assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9092"]
+    broker.stop()
+    assert not container.seen("/tmp/pybroker-ready").exists()
+
+
+def test_a_second_container_on_the_volume_of_another_is_one_line(container: Container) -> None:
+    container.broker().wait_for(READY)
+    second = container.broker({"KAFKA_LISTENERS": "PLAINTEXT://:19092"})
+    assert second.ended() == 1
+    line = second.errors.splitlines()[-1]
+    assert line.startswith("Error: ")
+    assert "container" in line
 
 
 def test_another_cluster_id_than_the_volumes_is_one_line_and_the_volumes_stays(container: Container) -> None:
