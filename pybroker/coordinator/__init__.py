@@ -1,13 +1,14 @@
 """Groups and their committed offsets: state machines whose changes are records of an internal topic.
 
-    service         what the request handlers call: finds a group's shard and runs an operation there
-    shard           the groups and offsets of one partition of `__consumer_offsets`, changed by replaying records
-    offsets         commits, fetches and deletions of offsets, for groups of every kind
-    expiry          the removal of old offsets, and of groups that have nothing left
-    administration  describing, listing and deleting groups
-    records         the records of offsets and of classic groups, as bytes and back
+    service            what the request handlers call: finds a group's shard and runs an operation there
+    shard              the groups and offsets of one partition of `__consumer_offsets`, changed by replaying records
+    group              what all groups have in common, whatever their kind
+    offsets            commits, fetches and deletions of offsets, for groups of every kind
+    expiry             the removal of old offsets, and of groups that have nothing left
+    administration     listing and deleting groups
+    records            the records of offsets and of classic groups, as bytes and back
+    loading            the replay of loaded batches, and what follows when a shard is loaded
     embedded_protocol  the metadata and the assignments that consumers of the classic protocol exchange
-    loading         the replay of loaded batches, and what follows when a shard is loaded
 
     runtime/        runs operations: appends their records, replays them, responds when they are durable; loads shards
     classic/        groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup

@@ -18,40 +18,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic.group import ClassicGroup, GroupState
-from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.records import group_tombstones
-from pybroker.coordinator.records import NO_TIMESTAMP, group_tombstone, offset_tombstone
+from pybroker.coordinator.records import NO_TIMESTAMP, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.group import Group
     from pybroker.coordinator.shard import GroupShard
 
 
 def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
     """Tombstones for all that has expired."""
     result = CoordinatorResult(is_atomic=False)
-    for group in shard.groups.values():
+    for group in shard.all_groups():
         left = _expire_offsets(shard, group, result.records, now_ms)
-        if not left and group.state is GroupState.EMPTY and not group.pending_joins:
-            result.records.append(group_tombstone(group.group_id))
-    for consumers in shard.consumer_groups.values():
-        left = _expire_offsets(shard, consumers, result.records, now_ms)
-        if not left and not consumers.members:
-            result.records += group_tombstones(consumers)
+        if not left and group.is_unused:
+            result.records += group.tombstones()
     return result
 
 
-def _expire_offsets(shard: GroupShard, group: ClassicGroup | ConsumerGroup, records: list[CoordinatorRecord], now_ms: int) -> int:
+def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRecord], now_ms: int) -> int:
     """Returns how many offsets stay."""
     topics = shard.offsets.get(group.group_id)
     if topics is None:
         return 0
-    counts, since_ms = _counts_since(group)
+    is_counted, since_ms = group.offset_age
     newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
     left = 0
     for topic, partitions in topics.items():
-        if not counts or group.is_subscribed_to(topic):
+        if not is_counted or group.is_subscribed_to(topic):
             left += len(partitions)
             continue
         for partition, committed in partitions.items():
@@ -64,12 +58,3 @@ def _expire_offsets(shard: GroupShard, group: ClassicGroup | ConsumerGroup, reco
             else:
                 left += 1
     return left
-
-
-def _counts_since(group: ClassicGroup | ConsumerGroup) -> tuple[bool, int | None]:
-    """Whether time counts at all for the group's offsets, and since when; None for each one's commit."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
-        return True, None
-    if group.state is GroupState.EMPTY:
-        return True, group.state_since_ms
-    return group.state is GroupState.STABLE and group.is_consumer_group and group.topics is not None, None

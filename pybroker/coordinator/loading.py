@@ -46,7 +46,7 @@ def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_
     """
     topics = {topic for of_group in shard.offsets.values() for topic in of_group}
     result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
-    for group in shard.groups.values():
+    for group in shard.classic_groups.values():
         for member in group.members.values():
             rebalance.restart_session(result, group, member)
         if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:

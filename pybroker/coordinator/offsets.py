@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from pybroker.model import TopicPartition
@@ -21,7 +20,6 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
 
 NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
@@ -59,14 +57,17 @@ def commit(
     shard: GroupShard, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, now_ms: int
 ) -> CoordinatorResult:
     """Response: a code for each partition. `retention_ms` is -1 for the broker's (v2 to v4 may ask for another)."""
-    group = shard.groups.get(committer.group_id)
-    consumers = shard.consumer_groups.get(committer.group_id)
-    code = _commit_refusal(group, committer) if consumers is None else _consumer_refusal(consumers, committer)
+    group = shard.find_group(committer.group_id)
+    if group is not None:
+        code = group.check_commit(committer)
+    else:  # a commit from outside makes a simple group
+        code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
         return CoordinatorResult(response=dict.fromkeys(new, code))
     result = CoordinatorResult(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-    if group is not None and (member := group.members.get(committer.member_id)) is not None:
-        rebalance.restart_session(result, group, member)
+    classic = shard.classic_groups.get(committer.group_id)
+    if classic is not None and (member := classic.members.get(committer.member_id)) is not None:
+        rebalance.restart_session(result, classic, member)
     codes: Codes = {}
     limit = shard.settings.offset_metadata_max_bytes
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
@@ -87,39 +88,10 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
-def _commit_refusal(group: ClassicGroup | None, committer: Committer) -> ErrorCode:
-    is_outsider = committer.generation_id < 0 and not committer.member_id and committer.group_instance_id is None
-    if group is None:
-        return ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
-    if group.state is GroupState.EMPTY and committer.generation_id < 0:
-        return ErrorCode.NONE
-    if is_outsider:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    code = group.check_member(committer.member_id, committer.group_instance_id)
-    if code:
-        return code
-    if committer.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    # The member knows the new generation, but not yet what is its own in it.
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
-
-
-def _consumer_refusal(group: ConsumerGroup, committer: Committer) -> ErrorCode:
-    """A member commits in its epoch; while there is none, anybody may who has no epoch."""
-    if committer.generation_id < 0 and not group.members:
-        return ErrorCode.NONE
-    member = group.members.get(committer.member_id)
-    if member is not None and member.classic is None and not committer.knows_epochs:
-        return ErrorCode.UNSUPPORTED_VERSION
-    return group.check_epoch(committer.member_id, committer.generation_id)
-
-
 def fetch_refusal(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
     """Whether a fetch may be answered: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a KIP-848 member that is not as it says."""
-    group = shard.consumer_groups.get(group_id)
-    if group is None or (not member_id and member_epoch < 0):
-        return ErrorCode.NONE
-    return group.check_epoch(member_id or "", member_epoch)
+    group = shard.find_group(group_id)
+    return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
 
 def fetch(shard: GroupShard, group_id: str, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
@@ -139,11 +111,11 @@ def fetch_all(shard: GroupShard, group_id: str) -> dict[TopicPartition, Committe
 
 def delete_offsets(shard: GroupShard, group_id: str, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
     """Response: an ErrorCode for the whole, or a code for each partition."""
-    group = shard.groups.get(group_id) or shard.consumer_groups.get(group_id)
+    group = shard.find_group(group_id)
     if group is None:
         return CoordinatorResult(response=ErrorCode.GROUP_ID_NOT_FOUND)
-    if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
-        return CoordinatorResult(response=ErrorCode.NON_EMPTY_GROUP)
+    if code := group.check_offset_delete():
+        return CoordinatorResult(response=code)
     result = CoordinatorResult()
     codes: Codes = {}
     for topic_partition in unwanted:

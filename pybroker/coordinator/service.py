@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator import administration, expiry, offsets
-from pybroker.coordinator.classic import membership
-from pybroker.coordinator.classic.join import JoinRequest, join
-from pybroker.coordinator.classic.sync import sync
+from pybroker.coordinator.classic.describe import describe as describe_classic
+from pybroker.coordinator.classic.rebalance import refuse_waiting
+from pybroker.coordinator.classic.requests import ClassicGroupRequests
 from pybroker.coordinator.consumer import member_timers
-from pybroker.coordinator.consumer.describe import describe
+from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.loading import first_operation, replay_batch
-from pybroker.coordinator.migration import classic_members
+from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import to_bytes
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
@@ -33,13 +33,13 @@ from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.join_group import JoinGroupResponse
-from pybroker.protocol.messages.sync_group import SyncGroupResponse
 from pybroker.records.compression import CompressionType
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.coordinator.classic.join import JoinRequest
+    from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffset
     from pybroker.coordinator.records import CommittedOffset
     from pybroker.metadata.controller import Controller
@@ -203,14 +203,11 @@ class GroupCoordinator:
         shard = self.runtime.unload(partition)
         if shard is None:
             return
-        code = ErrorCode.NOT_COORDINATOR
-        for group in shard.groups.values():
+        for group in shard.classic_groups.values():
             for member in group.members.values():
-                if (waiting := group.take_join(member)) is not None:
-                    waiting(JoinGroupResponse(error_code=code, member_id=member.member_id))
-                if member.awaiting_sync is not None:
-                    member.awaiting_sync(SyncGroupResponse(error_code=code))
-                    member.awaiting_sync = None
+                refusals = refuse_waiting(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+                for waiting, response in refusals:
+                    waiting(response)
 
     @property
     def is_topic_missing(self) -> bool:
@@ -250,44 +247,40 @@ class GroupCoordinator:
         self.runtime.write(
             partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
         )
-
-        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-            group = shard.consumer_groups.get(request.group_id)
-            if group is None:
-                return join(shard, request, now_ms)
-            image, settings = self._controller.image, self._consumer_settings(request.group_id)
-            return classic_members.join(shard, group, request, image=image, settings=settings, now_ms=now_ms)
-
-        self.runtime.write(partition, operation, request.waiting)
+        self.runtime.write(
+            partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.waiting
+        )
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """A SyncGroup."""
-
-        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-            group = shard.consumer_groups.get(request.group_id)
-            return sync(shard, request, done, now_ms) if group is None else classic_members.sync(group, request)
-
-        self.runtime.write(self._partition(request.group_id), operation, done)
+        self.runtime.write(
+            self._partition(request.group_id),
+            lambda shard, now_ms: self._requests(shard, request.group_id).sync(request, done, now_ms),
+            done,
+        )
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
         """A Heartbeat."""
-
-        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-            group = shard.consumer_groups.get(request.group_id)
-            return membership.heartbeat(shard, request, now_ms) if group is None else classic_members.heartbeat(group, request)
-
-        self.runtime.write(self._partition(request.group_id), operation, done)
+        self.runtime.write(
+            self._partition(request.group_id),
+            lambda shard, now_ms: self._requests(shard, request.group_id).heartbeat(request, now_ms),
+            done,
+        )
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
         """A LeaveGroup, in its form from v3."""
+        self.runtime.write(
+            self._partition(request.group_id),
+            lambda shard, now_ms: self._requests(shard, request.group_id).leave(request, now_ms),
+            done,
+        )
 
-        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-            group = shard.consumer_groups.get(request.group_id)
-            if group is None:
-                return membership.leave(shard, request, now_ms)
-            return classic_members.leave(shard, group, request, now_ms)
-
-        self.runtime.write(self._partition(request.group_id), operation, done)
+    def _requests(self, shard: GroupShard, group_id: str) -> GroupRequests:
+        """Return what serves the group's members of the classic protocol: the only place that asks which kind the group is."""
+        group = shard.consumer_groups.get(group_id)
+        if group is None:
+            return ClassicGroupRequests(shard)
+        return ClassicRequestsToConsumerGroup(shard, group, self._controller.image, self._consumer_settings(group_id))
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str, done: Done
@@ -363,7 +356,7 @@ class GroupCoordinator:
         """A DescribedGroup, or GROUP_ID_NOT_FOUND."""
         self.runtime.read(
             self._partition(group_id),
-            lambda shard: administration.describe(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
+            lambda shard: describe_classic(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
             done,
         )
 
@@ -372,7 +365,7 @@ class GroupCoordinator:
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
         self.runtime.read(
             self._partition(group_id),
-            lambda shard: describe(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
+            lambda shard: describe_consumer(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
             done,
         )
 

@@ -5,8 +5,9 @@ Source: GroupCoordinatorShard, GroupMetadataManager.replay, OffsetMetadataManage
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
@@ -16,6 +17,7 @@ from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.group import Group
     from pybroker.coordinator.runtime.result import CoordinatorRecord
 
 TopicOffsets = dict[str, dict[int, CommittedOffset]]
@@ -41,11 +43,11 @@ class GroupSettings:
 class GroupShard:
     """State only. Offsets and what the log says of groups change by `replay` alone; members that come and go are soft state."""
 
-    __slots__ = ("_replays", "consumer_groups", "groups", "offsets", "settings")
+    __slots__ = ("_replays", "classic_groups", "consumer_groups", "offsets", "settings")
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self.classic_groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}  # of KIP-848; a name is in one of the two at most
         self.offsets: dict[str, TopicOffsets] = {}
         self._replays: dict[int, Callable[[Any, Any], None]] = {
@@ -54,11 +56,19 @@ class GroupShard:
             RecordType.GROUP_METADATA: self._replay_group,
         }
 
-    def group(self, group_id: str) -> ClassicGroup:
-        """The group, made if there is none."""
-        found = self.groups.get(group_id)
+    def find_group(self, group_id: str) -> Group | None:
+        """Return the group of that name, whatever its kind."""
+        return self.classic_groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def all_groups(self) -> Iterator[Group]:
+        """Return the groups of all kinds."""
+        return chain(self.classic_groups.values(), self.consumer_groups.values())
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """The classic group, made if there is none."""
+        found = self.classic_groups.get(group_id)
         if found is None:
-            found = self.groups[group_id] = ClassicGroup(group_id)
+            found = self.classic_groups[group_id] = ClassicGroup(group_id)
         return found
 
     def offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -82,8 +92,8 @@ class GroupShard:
 
     def replay_offset(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """What `replay` does with a record of a committed offset."""
-        if group_id not in self.groups and group_id not in self.consumer_groups:
-            self.group(group_id)  # an offset without a group makes a simple one: Empty, without a protocol
+        if group_id not in self.classic_groups and group_id not in self.consumer_groups:
+            self.classic_group(group_id)  # an offset without a group makes a simple one: Empty, without a protocol
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
@@ -109,20 +119,20 @@ class GroupShard:
         group_id = record.key.group_id
         if record.type_id == RecordType.CONSUMER_GROUP_METADATA and record.value is None:
             if self.consumer_groups.pop(group_id, None) is not None and group_id in self.offsets:
-                self.group(group_id)
+                self.classic_group(group_id)
             return True
         group = self.consumer_groups.get(group_id)
         if group is None:
             if record.value is None:
                 return True
             group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
-            self.groups.pop(group_id, None)  # a simple one, of offsets that compaction has left in front of this
+            self.classic_groups.pop(group_id, None)  # a simple one, of offsets that compaction has left in front of this
         replay(group, record.key, record.value)
         return True
 
     def _replay_group(self, key: Any, value: Any) -> None:
         if value is None:
-            group = self.groups.pop(key.group, None)
+            group = self.classic_groups.pop(key.group, None)
             if group is not None:
                 group.state = GroupState.DEAD
             return
@@ -151,4 +161,4 @@ class GroupShard:
                 None,
             )
         group.topics = group.computed_topics()
-        self.groups[key.group] = group
+        self.classic_groups[key.group] = group

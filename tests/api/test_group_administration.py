@@ -80,7 +80,7 @@ async def test_delete(version: int, tmp_path: Path) -> None:
     }
     assert len(results) == 3
     assert (await whole.ask(DeleteGroupsRequest(groups_names=[]), version)).results == []
-    assert not any("simple" in shard.groups or "simple" in shard.offsets for shard in whole.groups.runtime.shards)
+    assert not any("simple" in shard.classic_groups or "simple" in shard.offsets for shard in whole.groups.runtime.shards)
 
 
 async def test_offset_delete(tmp_path: Path) -> None:

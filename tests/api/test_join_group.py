@@ -48,7 +48,7 @@ async def test_what_is_refused(version: int, changed: dict[str, object], code: E
     response = await whole.ask(request, version)
     assert (response.error_code, response.generation_id) == (code, -1)
     assert response.protocol_name == ""
-    assert not any(shard.groups for shard in whole.groups.runtime.shards)
+    assert not any(shard.classic_groups for shard in whole.groups.runtime.shards)
 
 
 async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(tmp
         request = join_request()
         request.group_id = f"v{version}"
         await whole.ask(request, version)
-    groups = {name: group for shard in whole.groups.runtime.shards for name, group in shard.groups.items()}
+    groups = {name: group for shard in whole.groups.runtime.shards for name, group in shard.classic_groups.items()}
     assert groups["v0"].rebalance_timeout_ms == 10_000
     assert groups["v1"].rebalance_timeout_ms == 20_000
 

@@ -48,7 +48,7 @@ async def test_partitions_that_do_not_exist(version: int, tmp_path: Path) -> Non
     assert await commit(whole, commit_request(partition=2), version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await commit(whole, commit_request(topic="u", topic_id=b"u" * 16), version) == unknown
-    assert not any(shard.groups for shard in whole.groups.runtime.shards)
+    assert not any(shard.classic_groups for shard in whole.groups.runtime.shards)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -104,4 +104,4 @@ async def test_a_commit_that_does_not_fit_into_a_batch(tmp_path: Path) -> None:
         partition.log.config = type(partition.log.config).resolve(whole.config, {**topic.configs, "max.message.bytes": "1000"})
     code = await commit(whole, commit_request(committed_metadata="x" * 2000), 8)
     assert code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    assert not any(shard.groups for shard in whole.groups.runtime.shards), "what was not written is not there"
+    assert not any(shard.classic_groups for shard in whole.groups.runtime.shards), "what was not written is not there"

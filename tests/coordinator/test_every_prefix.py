@@ -180,7 +180,7 @@ def loaded(story: Story, end_offset: int) -> tuple[Offsets, dict[str, Group]]:
             group.generation_id,
             {member.member_id: (member.group_instance_id, member.assignment) for member in group.members.values()},
         )
-        for name, group in shard.groups.items()
+        for name, group in shard.classic_groups.items()
     }
     return offsets, groups
 

@@ -82,8 +82,8 @@ class Seen:
             transition_to(group, state, now_ms)
 
         def replayed(shard: GroupShard, key: Any, value: Any) -> None:
-            if value is None and key.group in shard.groups:
-                self.transitions.add((shard.groups[key.group].state.value, GroupState.DEAD.value))
+            if value is None and key.group in shard.classic_groups:
+                self.transitions.add((shard.classic_groups[key.group].state.value, GroupState.DEAD.value))
             replay_group(shard, key, value)
 
         patch.setattr(ClassicGroup, "transition_to", noted)
@@ -98,7 +98,7 @@ class Seen:
 
         def watched(coordinator: GroupCoordinator, *args: Any) -> None:
             row, group_id = describe(args)
-            groups = [shard.groups[group_id] for shard in coordinator.runtime.shards if group_id in shard.groups]
+            groups = [shard.classic_groups[group_id] for shard in coordinator.runtime.shards if group_id in shard.classic_groups]
             state = groups[0].state.value if groups else "no group"
             if row == "JoinGroup old" and groups and args[0].member_id in groups[0].pending_joins:
                 row = "JoinGroup new"

@@ -4,7 +4,7 @@ Behaviour
     Answered when the group's next generation begins: when all members have joined or the longest rebalance timeout is over. Until
     then the request waits; the loss of its connection does not take the member out, its session does. The cases and the answers
     by state stand in `coordinator/classic/join.py` and `coordinator/classic/group.py`.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_members.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v0 the session timeout is the rebalance timeout too. v1 rebalance timeout. v2 throttle time. v4 MEMBER_ID_REQUIRED (KIP-394).
     v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the answer (KIP-559). v8 reason (KIP-800).

@@ -3,7 +3,7 @@
 Behaviour
     A member names itself; an administrator names a static member by its instance alone. Each has a result of its own; the group
     rebalances once. A consumer that is only closed, being static, does not send this.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_members.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v0-2 one member, whose error is the response's. v1 throttle time. v3 any number of members (KIP-345). v4 flexible. v5 reason
     (KIP-800), which is not used.

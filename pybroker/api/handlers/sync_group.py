@@ -2,7 +2,7 @@
 
 Behaviour
     Answered when the leader's assignment is durable. Whoever has joined but does not ask within the rebalance timeout is out.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_members.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v1 throttle time. v3 static members (KIP-345). v4 flexible. v5 protocol type and name, which must be the group's (KIP-559);
     INCONSISTENT_GROUP_PROTOCOL when one is missing.

@@ -51,10 +51,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
+from pybroker.coordinator.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
+from pybroker.coordinator.records import group_tombstone
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import Waiting
+    from pybroker.coordinator.offsets import Committer
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, Waiting
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the protocols that a member can use, its favourite first."""
@@ -154,7 +157,7 @@ class ClassicMember:
 
 
 class ClassicGroup:
-    """The state of one group, and the questions about it. What happens to it is in `join`, `sync` and `membership`.
+    """The state of one group, and the questions about it. What happens to it is in `join`, `sync`, `heartbeat` and `leave`.
 
     `state_since_ms` is None for what was written by Kafka before 2.1. `topics` are those that members subscribe to; None when
     that cannot be known.
@@ -228,6 +231,71 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         """How long members may take to join: the longest that one of them wants."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # As a `Group`
+
+    @property
+    def type(self) -> GroupType:
+        """See `Group`."""
+        return GroupType.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        """See `Group`."""
+        return self.state.value
+
+    @property
+    def listed_protocol_type(self) -> str:
+        """See `Group`."""
+        return self.protocol_type or ""
+
+    @property
+    def is_unused(self) -> bool:
+        """See `Group`."""
+        return self.state is GroupState.EMPTY and not self.pending_joins
+
+    @property
+    def offset_age(self) -> OffsetAge:
+        """See `Group`; the table is in `expiry`."""
+        if self.protocol_type is None:
+            return SINCE_COMMIT
+        if self.state is GroupState.EMPTY:
+            return OffsetAge(is_counted=True, since_ms=self.state_since_ms)
+        is_counted = self.state is GroupState.STABLE and self.is_consumer_group and self.topics is not None
+        return SINCE_COMMIT if is_counted else NEVER_OLD
+
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """See `Group`."""
+        if self.state is GroupState.EMPTY and committer.generation_id < 0:
+            return ErrorCode.NONE
+        if committer.generation_id < 0 and not committer.member_id and committer.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID  # not a member, and the group has some
+        code = self.check_member(committer.member_id, committer.group_instance_id)
+        if code:
+            return code
+        if committer.generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        # The member knows the new generation, but not yet what is its own in it.
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
+
+    def check_fetch(self, _member_id: str | None, _member_epoch: int) -> ErrorCode:
+        """See `Group`; whoever asks may know."""
+        return ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """See `Group`; what members read is only known of consumers."""
+        may = self.state is GroupState.EMPTY or self.is_consumer_group
+        return ErrorCode.NONE if may else ErrorCode.NON_EMPTY_GROUP
+
+    def check_delete(self) -> ErrorCode:
+        """See `Group`."""
+        return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """See `Group`."""
+        return [group_tombstone(self.group_id)]
+
+    # Members
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance's place."""

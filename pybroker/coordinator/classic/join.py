@@ -22,7 +22,6 @@ from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, TimerChange, Waiting
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse
-from pybroker.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
@@ -56,13 +55,13 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     is_new = request.member_id == UNKNOWN_MEMBER_ID
-    group = shard.groups.get(request.group_id)
+    group = shard.classic_groups.get(request.group_id)
     if group is None:
         if not is_new:
             return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         if not (request.protocol_type and request.protocols):  # an answer that must not leave a group behind
             return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        group = shard.group(request.group_id)
+        group = shard.classic_group(request.group_id)
     if not _has_room(shard, group, request.member_id):
         result = _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
         _forget(result, group, request.member_id, now_ms)
@@ -202,12 +201,7 @@ def _replace_static(
 
 def _fence(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
     """Answer what still waits of a static member that has been replaced, and stop its session."""
-    code = ErrorCode.FENCED_INSTANCE_ID
-    if (waiting := group.take_join(member)) is not None:
-        result.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=member.member_id)))
-    if member.awaiting_sync is not None:
-        result.answers.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=code)))
-        member.awaiting_sync = None
+    result.answers += rebalance.refuse_waiting(group, member, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     result.timers.append(TimerChange(rebalance.session_key(group, member.member_id), None))
 
 

@@ -50,7 +50,7 @@ def of_group(group: ClassicGroup, operation: Operation) -> Operation:
     """`operation` if the group is still the one it was when it was planned."""
 
     def run(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-        if shard.groups.get(group.group_id) is not group:
+        if shard.classic_groups.get(group.group_id) is not group:
             return CoordinatorResult()
         return operation(shard, now_ms)
 
@@ -81,14 +81,23 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str, now_m
     return result
 
 
+def refuse_waiting(group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: str = "") -> list[Answer]:
+    """Return `code` as the response to the request of the member that waits, if any; it no longer waits.
+
+    `member_id` is the id that the response to a JoinGroup names.
+    """
+    refusals: list[Answer] = []
+    if (waiting := group.take_join(member)) is not None:
+        refusals.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=member_id)))
+    if member.awaiting_sync is not None:
+        refusals.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=code)))
+        member.awaiting_sync = None
+    return refusals
+
+
 def drop(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
     """Take a member out. A waiting JoinGroup of it is answered, so that a client that is still there joins again."""
-    if (waiting := group.take_join(member)) is not None:
-        result.answers.append(Answer(waiting, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
-    if member.awaiting_sync is not None:
-        response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        result.answers.append(Answer(member.awaiting_sync, response))
-        member.awaiting_sync = None
+    result.answers += refuse_waiting(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
     result.timers.append(TimerChange(session_key(group, member.member_id), None))
 

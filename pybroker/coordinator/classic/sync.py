@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
-def sync(shard: GroupShard, request: SyncGroupRequest, waiting: Waiting, _now_ms: int) -> CoordinatorResult:
+def sync(shard: GroupShard, request: SyncGroupRequest, waiting: Waiting) -> CoordinatorResult:
     """The answer goes to `waiting`, now or when the leader's assignment is durable."""
-    group = shard.groups.get(request.group_id)
+    group = shard.classic_groups.get(request.group_id)
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
     if group is None or code:
         return CoordinatorResult(answers=[Answer(waiting, SyncGroupResponse(error_code=code))])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from pybroker.coordinator.consumer.group import NOTHING, Assignment, assignment_of, partitions_of
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, assignment_of, partitions_of
 
 
 class Subscriber(NamedTuple):

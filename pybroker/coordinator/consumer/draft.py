@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
-from pybroker.coordinator.consumer.group import JOIN_EPOCH, NOTHING, Assignment, ConsumerGroup, ConsumerMember
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.consumer.reconciliation import next_step
@@ -29,6 +29,7 @@ from pybroker.coordinator.consumer.records import (
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.metadata.image import ClusterImage
 

@@ -11,20 +11,12 @@ States of a group, which follow from that
     Stable       all have
     Dead         there is no such group
 
-States of a member
-    STABLE                 has reached its epoch
-    UNREVOKED_PARTITIONS   has partitions to give up, and has not said yet that it did
-    UNRELEASED_PARTITIONS  shall have partitions that others have not given up yet
-
-    from \\ to    STABLE                 UNREVOKED                 UNRELEASED
-    STABLE       new target, reached    must give some up         what it shall have is not free
-    UNREVOKED    gave up, all is free   a newer target wants more gave up, not all is free
-    UNRELEASED   the rest became free   a newer target            the rest is not free, or only a part
+The states of a member are in `consumer/member.py`.
 
 All of it is in the log; what is here changes by replaying records alone, but for the last two attributes.
 
 Members of the classic protocol may be among the others, while a group changes from one protocol to the other; see
-`migration/classic_members.py`.
+`migration/classic_requests.py`.
 
 Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
 """
@@ -32,30 +24,23 @@ Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, IntEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
 
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, partitions_of
+from pybroker.coordinator.consumer.records import group_tombstones
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE
+from pybroker.coordinator.group import SINCE_COMMIT, GroupType, OffsetAge
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.classic.group import Protocols
+    from pybroker.coordinator.offsets import Committer
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.metadata.image import ClusterImage
-
-Assignment = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; no topic has none."""
 
 Topics = Mapping[str, tuple[bytes, int]]
 """Id and number of partitions by the topic's name."""
-
-NOTHING: Final[Assignment] = MappingProxyType({})
-
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2
-PROTOCOL_TYPE: Final = "consumer"
 
 
 class ConsumerGroupState(Enum):
@@ -66,52 +51,6 @@ class ConsumerGroupState(Enum):
     RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-class MemberState(IntEnum):
-    """By Kafka's numbers, which are in the log."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    UNRELEASED_PARTITIONS = 2
-
-
-class ClassicSide(NamedTuple):
-    """What a member that speaks the classic protocol said in its JoinGroup; its first protocol is the one it uses."""
-
-    session_timeout_ms: int
-    protocols: Protocols
-
-    @property
-    def protocol_name(self) -> str:
-        """The protocol that the member is told."""
-        return self.protocols[0][0]
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ConsumerMember:
-    """One member, as it was at some moment. `previous_epoch` is taken from it too: the answer with the new one may be lost."""
-
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topic_names: tuple[str, ...] = ()
-    topic_regex: str | None = None
-    rebalance_timeout_ms: int = -1
-    assignor: str | None = None
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
-    assigned: Assignment = field(default_factory=lambda: NOTHING)
-    pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
-    classic: ClassicSide | None = None
-    """None for a member that speaks the consumer protocol."""
-
-    def has_reached(self, target_epoch: int) -> bool:
-        """Whether there is nothing left to do for it."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
 class ConsumerGroup:
@@ -172,6 +111,62 @@ class ConsumerGroup:
             if current != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # As a `Group`
+
+    @property
+    def type(self) -> GroupType:
+        """See `Group`."""
+        return GroupType.CONSUMER
+
+    @property
+    def state_name(self) -> str:
+        """See `Group`."""
+        return self.state.value
+
+    @property
+    def listed_protocol_type(self) -> str:
+        """See `Group`."""
+        return PROTOCOL_TYPE
+
+    @property
+    def is_unused(self) -> bool:
+        """See `Group`."""
+        return not self.members
+
+    @property
+    def offset_age(self) -> OffsetAge:
+        """See `Group`."""
+        return SINCE_COMMIT
+
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """A member commits in its epoch; while there is none, anybody may who has no epoch."""
+        if committer.generation_id < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(committer.member_id)
+        if member is not None and member.classic is None and not committer.knows_epochs:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return self.check_epoch(committer.member_id, committer.generation_id)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """See `Group`: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a member that is not as it says."""
+        if not member_id and member_epoch < 0:
+            return ErrorCode.NONE
+        return self.check_epoch(member_id or "", member_epoch)
+
+    def check_offset_delete(self) -> ErrorCode:
+        """See `Group`."""
+        return ErrorCode.NONE
+
+    def check_delete(self) -> ErrorCode:
+        """See `Group`."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """See `Group`."""
+        return group_tombstones(self)
+
+    # Members
 
     def target(self, member_id: str) -> Assignment:
         """What the member shall own."""
@@ -236,16 +231,3 @@ class ConsumerGroup:
         for partition in (*partitions_of(member.assigned), *partitions_of(member.pending_revocation)):
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
-
-
-def partitions_of(assignment: Assignment) -> Iterator[tuple[bytes, int]]:
-    """One by one, with the topic's id."""
-    return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
-
-
-def assignment_of(partitions: Iterator[tuple[bytes, int]]) -> dict[bytes, frozenset[int]]:
-    """The inverse."""
-    collected: dict[bytes, set[int]] = {}
-    for topic_id, partition in partitions:
-        collected.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(numbers) for topic_id, numbers in collected.items()}

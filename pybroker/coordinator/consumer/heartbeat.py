@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings, GroupDraft
-from pybroker.coordinator.consumer.group import (
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.heartbeat_request import check
+from pybroker.coordinator.consumer.member import (
     JOIN_EPOCH,
     NOTHING,
     STATIC_LEAVE_EPOCH,
     Assignment,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     partitions_of,
 )
-from pybroker.coordinator.consumer.heartbeat_request import check
 from pybroker.coordinator.consumer.records import current_record
 from pybroker.coordinator.migration.upgrade import Upgrade
 from pybroker.coordinator.records import group_tombstone
@@ -133,7 +133,7 @@ def _group(
     group = shard.consumer_groups.get(group_id)
     if group is not None:
         return group, [], None
-    classic = shard.groups.get(group_id)
+    classic = shard.classic_groups.get(group_id)
     if classic is None and not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
     if classic is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
 from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_record
 from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, TimerChange
@@ -24,6 +24,7 @@ from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, Ti
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
     from pybroker.protocol.error_codes import ErrorCode
 

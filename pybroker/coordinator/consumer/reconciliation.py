@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.consumer.group import NOTHING, Assignment, ConsumerMember, MemberState, assignment_of, partitions_of
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, MemberState, assignment_of, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,20 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.coordinator.consumer.group import (
-    NOTHING,
-    Assignment,
-    ClassicSide,
-    ConsumerGroup,
-    ConsumerMember,
-    MemberState,
-    Topics,
-)
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ClassicSide, ConsumerMember, MemberState
 from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.protocol.messages import group_records as messages
 from pybroker.protocol.messages.group_records import RecordType
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.consumer.group import ConsumerGroup, Topics
 
 _VERSION: Final = 0
 _KEYS: Final = {

@@ -1,6 +1,8 @@
 """Groups that change from one protocol to the other, consumer by consumer.
 
-upgrade          a classic group becomes a KIP-848 group
-classic_members  members of the classic protocol in a KIP-848 group
-downgrade        a KIP-848 group becomes a classic group again
+    upgrade           a classic group becomes a KIP-848 group
+    classic_requests  the requests of members of the classic protocol in a KIP-848 group
+    downgrade         a KIP-848 group becomes a classic group again
+
+`group.consumer.migration.policy` says which of the two changes are allowed.
 """

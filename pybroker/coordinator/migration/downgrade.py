@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer.group import NOTHING, PROTOCOL_TYPE, Assignment, ConsumerGroup, ConsumerMember
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.records import group_tombstones
-from pybroker.coordinator.embedded_protocol import assignment
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, assignment
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, Waiting
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -94,7 +95,7 @@ class Begin:
         """Of `CoordinatorResult.on_durable`."""
         after = CoordinatorResult()
         joining_id, waiting = self.joining or ("", None)
-        group = self.shard.groups.get(self.group_id)
+        group = self.shard.classic_groups.get(self.group_id)
         if code or group is None:
             if waiting is not None:
                 after.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=joining_id)))

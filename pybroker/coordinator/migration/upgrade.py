@@ -1,8 +1,8 @@
 """A classic group of consumers with members becomes a KIP-848 group, when the first member of the consumer protocol joins.
 
 Its generation is the first epoch. Everybody has, and should have, what the last assignment gave it; the new member's coming
-counts the epoch, and the others are told to join again by the answers to their heartbeats (`classic_members`). Those who wait for
-a generation or an assignment are told so at once.
+counts the epoch, and the others are told to join again by the answers to their heartbeats (`classic_requests`). Those who wait
+for a generation or an assignment are told so at once.
 
 Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, ConsumerGroup.fromClassicGroup; KIP-848.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
-from pybroker.coordinator.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember, assignment_of
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.member import ClassicSide, ConsumerMember, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -24,11 +26,8 @@ from pybroker.coordinator.consumer.records import (
 )
 from pybroker.coordinator.embedded_protocol import assigned, subscription
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.runtime.result import Answer
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages.join_group import JoinGroupResponse
-from pybroker.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
@@ -83,11 +82,7 @@ class Upgrade:
             *(classic.group_id, classic.generation_id, len(classic.members)),
         )
         for member in classic.members.values():
-            if (waiting := classic.take_join(member)) is not None:
-                result.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=member.member_id)))
-            if member.awaiting_sync is not None:
-                result.answers.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=code)))
-                member.awaiting_sync = None
+            result.answers += refuse_waiting(classic, member, code, member_id=member.member_id)
         for one in self.group.members.values():
             member_timers.restart_session(result, classic.group_id, one, one.rebalance_timeout_ms)
 

@@ -164,7 +164,9 @@ class World:
 
     @property
     def group(self) -> ClassicGroup | None:
-        return next((shard.groups[GROUP] for shard in self.whole.groups.runtime.shards if GROUP in shard.groups), None)
+        return next(
+            (shard.classic_groups[GROUP] for shard in self.whole.groups.runtime.shards if GROUP in shard.classic_groups), None
+        )
 
     @property
     def living(self) -> list[Client]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.coordinator.consumer.group import ConsumerGroup, partitions_of
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.member import partitions_of
 from testing.scenes.api.whole import Whole
 
 DURABLE = ("epoch", "group_id", "members", "owners", "regexes", "static_members", "target_epoch", "targets", "topics")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
-from pybroker.coordinator.consumer.group import Assignment, partitions_of
+from pybroker.coordinator.consumer.member import Assignment, partitions_of
 
 T, U, V = b"t" * 16, b"u" * 16, b"v" * 16
 

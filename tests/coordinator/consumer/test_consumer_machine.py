@@ -20,9 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pybroker.coordinator.classic.join import JoinRequest
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
-from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState, partitions_of
+from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
-from pybroker.coordinator.migration import classic_members
+from pybroker.coordinator.consumer.member import partitions_of
+from pybroker.coordinator.group import GroupRequests
+from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import from_bytes, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
@@ -217,7 +219,7 @@ class Machine(RuleBasedStateMachine):
         request = HeartbeatRequest(
             group_id=GROUP, member_id=client.member_id, generation_id=client.epoch, group_instance_id=client.instance
         )
-        if self.classic(client, lambda group: classic_members.heartbeat(group, request)) == ErrorCode.REBALANCE_IN_PROGRESS:
+        if self.classic(client, lambda requests, now_ms: requests.heartbeat(request, now_ms)) == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin(client, gives_up=gives_up)
 
     @rule(number=st.integers(0, CLIENTS - 1), names=st.sets(st.sampled_from(TOPICS), min_size=1))
@@ -238,8 +240,7 @@ class Machine(RuleBasedStateMachine):
         if client.is_classic:
             identity = MemberIdentity(member_id=client.member_id, group_instance_id=client.instance)
             request = LeaveGroupRequest(group_id=GROUP, members=[identity])
-            shard = self.coordinator.shard
-            self.classic(client, lambda group: classic_members.leave(shard, group, request, self.coordinator.now_ms))
+            self.classic(client, lambda requests, now_ms: requests.leave(request, now_ms))
         else:
             epoch = -2 if is_awhile and client.instance else -1
             self.send(
@@ -302,12 +303,13 @@ class Machine(RuleBasedStateMachine):
         if client.owned <= client.told:  # it takes what is new when it has given up the rest
             client.owned = set(client.told)
 
-    def classic(self, client: Client, operation: Callable[[ConsumerGroup], CoordinatorResult]) -> int:
+    def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult]) -> int:
         group = self.coordinator.group
         if group is None:
             client.forget()
             return ErrorCode.UNKNOWN_MEMBER_ID
-        outcome = self.coordinator.run(lambda _shard, _now_ms: operation(group))
+        requests = ClassicRequestsToConsumerGroup(self.coordinator.shard, group, self.image, SETTINGS)
+        outcome = self.coordinator.run(lambda _shard, now_ms: operation(requests, now_ms))
         code = outcome if isinstance(outcome, ErrorCode) else ErrorCode(outcome.error_code)
         if code not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             client.forget()
@@ -329,18 +331,14 @@ class Machine(RuleBasedStateMachine):
             session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, requires_member_id=False,
             can_skip_assignment=True, waiting=lambda _response: None,
         )  # fmt: skip
-        shard, now_ms = self.coordinator.shard, self.coordinator.now_ms
-        if self.classic(
-            client,
-            lambda group: classic_members.join(shard, group, request, image=self.image, settings=SETTINGS, now_ms=now_ms),
-        ):
+        if self.classic(client, lambda requests, now_ms: requests.join(request, now_ms)):
             client.forget()
             return
         client.member_id, client.epoch, client.is_in = self.response.member_id, self.response.generation_id, True
         sync = SyncGroupRequest(
             group_id=GROUP, member_id=client.member_id, generation_id=client.epoch, group_instance_id=client.instance
         )
-        if self.classic(client, lambda group: classic_members.sync(group, sync)):
+        if self.classic(client, lambda requests, now_ms: requests.sync(sync, request.waiting, now_ms)):
             return
         ids = {topic.name: bytes(topic.topic_id) for topic in self.image.topics.values()}
         given = assigned(self.response.assignment)

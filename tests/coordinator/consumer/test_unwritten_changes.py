@@ -59,7 +59,7 @@ async def classic_group(whole: Whole, instance: str | None = None) -> str:
 
 
 def classic_of(whole: Whole) -> Any:
-    return next((shard.groups[GROUP] for shard in whole.groups.runtime.shards if GROUP in shard.groups), None)
+    return next((shard.classic_groups[GROUP] for shard in whole.groups.runtime.shards if GROUP in shard.classic_groups), None)
 
 
 async def mixed_group(whole: Whole, instance: str | None = None) -> str:

@@ -164,7 +164,7 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
         GROUP: {"t": {0: CommittedOffset(400, 3, "text", NOW_MS)}},
         "i": {"t": {1: CommittedOffset(30, -1, "", NOW_MS)}},
     }
-    assert shard.groups.keys() == {GROUP, "i"}
+    assert shard.classic_groups.keys() == {GROUP, "i"}
 
 
 async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Heartbeat and LeaveGroup: a member stays, or goes.
+"""LeaveGroup: members go.
 
-Source: GroupMetadataManager.classicGroupHeartbeat, classicGroupLeave; KIP-345.
+Source: GroupMetadataManager.classicGroupLeave; KIP-345.
 """
 
 from __future__ import annotations
@@ -11,36 +11,15 @@ from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
-def heartbeat(shard: GroupShard, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
-    """The member's session begins anew."""
-    group = shard.groups.get(request.group_id)
-    if group is None:
-        return _heartbeat_answer(ErrorCode.UNKNOWN_MEMBER_ID)
-    code = group.check_member(request.member_id, request.group_instance_id)
-    if not code and request.generation_id != group.generation_id:
-        code = ErrorCode.ILLEGAL_GENERATION
-    if code:
-        return _heartbeat_answer(code)
-    is_preparing = group.state is GroupState.PREPARING_REBALANCE
-    result = _heartbeat_answer(ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE)
-    rebalance.restart_session(result, group, group.members[request.member_id])
-    return result
-
-
-def _heartbeat_answer(code: ErrorCode) -> CoordinatorResult:
-    return CoordinatorResult(response=HeartbeatResponse(error_code=code))
-
-
 def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
     """Each member of the request goes, or has an error of its own; then the group rebalances once."""
-    group = shard.groups.get(request.group_id)
+    group = shard.classic_groups.get(request.group_id)
     response = LeaveGroupResponse(error_code=ErrorCode.NONE)
     result = CoordinatorResult(response=response)
     for identity in request.members:

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.join import UNKNOWN_MEMBER_ID, JoinRequest
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
-from pybroker.coordinator.consumer.group import PROTOCOL_TYPE, ClassicSide, ConsumerGroup, ConsumerMember, MemberState
-from pybroker.coordinator.embedded_protocol import assignment, subscription
+from pybroker.coordinator.consumer.member import ClassicSide, ConsumerMember, MemberState
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, assignment, subscription
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorResult, Waiting
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -41,6 +41,7 @@ from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
+    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -48,55 +49,118 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def join(
-    shard: GroupShard,
-    group: ConsumerGroup,
-    request: JoinRequest,
-    *,
-    image: ClusterImage,
-    settings: ConsumerGroupSettings,
-    now_ms: int,
-) -> CoordinatorResult:
-    """A JoinGroupResponse when what it changes is durable. Raises KafkaError."""
-    is_new = request.member_id == UNKNOWN_MEMBER_ID
-    instance_id = request.group_instance_id
-    _check_join(shard, group, request, settings)
-    member_id = request.member_id
-    if is_new:
-        member_id = shard.settings.new_member_id(request.client_id if instance_id is None else instance_id)
-        if instance_id is None and request.requires_member_id:
-            response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-            return CoordinatorResult(response=response)
-    told = _subscription(request)
-    draft = GroupDraft(group, image, now_ms)
-    replaced = group.members.get(group.static_members.get(instance_id or "", "")) if is_new else None
-    before: ConsumerMember | None
-    if replaced is not None:
-        before = draft.replace_static(replaced, member_id)
-    elif instance_id is not None and not is_new:
-        before = _member(group, member_id, instance_id)
-    else:
-        before = group.members.get(member_id)
-    member = _told(before or ConsumerMember(member_id=member_id), request, told)
-    if member != before:
-        draft.put(member)
-    draft.refresh(before, member)
-    draft.retarget(settings)
-    after = draft.step(member, _owned(told, image))
-    logger.info(
-        "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
-        *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
-    )
-    members = {**draft.members, member_id: after}
-    if replaced is not None and downgrade.is_due(shard, [replaced], members):
-        result = _downgraded(shard, draft, members, (member_id, request), now_ms)
-    else:
-        result = CoordinatorResult(records=draft.records, response=_joined(after))
-        member_timers.restart_session(result, group.group_id, after, request.session_timeout_ms)
-        member_timers.expect_sync(result, group.group_id, after)
+class ClassicRequestsToConsumerGroup:
+    """`GroupRequests` to a KIP-848 group."""
+
+    __slots__ = ("_group", "_image", "_settings", "_shard")
+
+    def __init__(self, shard: GroupShard, group: ConsumerGroup, image: ClusterImage, settings: ConsumerGroupSettings) -> None:
+        self._shard = shard
+        self._group = group
+        self._image = image
+        self._settings = settings
+
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
+        """A JoinGroupResponse when what it changes is durable. Raises KafkaError."""
+        shard, group, image, settings = self._shard, self._group, self._image, self._settings
+        is_new = request.member_id == UNKNOWN_MEMBER_ID
+        instance_id = request.group_instance_id
+        _check_join(shard, group, request, settings)
+        member_id = request.member_id
+        if is_new:
+            member_id = shard.settings.new_member_id(request.client_id if instance_id is None else instance_id)
+            if instance_id is None and request.requires_member_id:
+                response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+                return CoordinatorResult(response=response)
+        told = _subscription(request)
+        draft = GroupDraft(group, image, now_ms)
+        replaced = group.members.get(group.static_members.get(instance_id or "", "")) if is_new else None
+        before: ConsumerMember | None
         if replaced is not None:
-            result.timers += member_timers.no_timers(group.group_id, replaced.member_id)
-    return result
+            before = draft.replace_static(replaced, member_id)
+        elif instance_id is not None and not is_new:
+            before = _member(group, member_id, instance_id)
+        else:
+            before = group.members.get(member_id)
+        member = _told(before or ConsumerMember(member_id=member_id), request, told)
+        if member != before:
+            draft.put(member)
+        draft.refresh(before, member)
+        draft.retarget(settings)
+        after = draft.step(member, _owned(told, image))
+        logger.info(
+            "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
+            *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
+        )
+        members = {**draft.members, member_id: after}
+        if replaced is not None and downgrade.is_due(shard, [replaced], members):
+            result = _downgraded(shard, draft, members, (member_id, request), now_ms)
+        else:
+            result = CoordinatorResult(records=draft.records, response=_joined(after))
+            member_timers.restart_session(result, group.group_id, after, request.session_timeout_ms)
+            member_timers.expect_sync(result, group.group_id, after)
+            if replaced is not None:
+                result.timers += member_timers.no_timers(group.group_id, replaced.member_id)
+        return result
+
+    def sync(self, request: SyncGroupRequest, _waiting: Waiting, _now_ms: int) -> CoordinatorResult:
+        """A SyncGroupResponse. Raises KafkaError."""
+        group = self._group
+        member, classic = _checked(group, request)
+        if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, classic.protocol_name):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        result = CoordinatorResult()
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            member_timers.expect_join(result, group.group_id, member)
+            result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+            return result
+        names = group.topic_names()
+        topics = {names[topic_id]: partitions for topic_id, partitions in member.assigned.items() if topic_id in names}
+        result.response = SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment(topics, classic.protocols[0][1]),
+        )
+        member_timers.synced(result, group.group_id, member)
+        member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
+        return result
+
+    def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
+        """A HeartbeatResponse. Raises KafkaError."""
+        group = self._group
+        member, classic = _checked(group, request)
+        result = CoordinatorResult(response=HeartbeatResponse(error_code=ErrorCode.NONE))
+        member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
+        if (
+            member.epoch < group.epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+        ):
+            result.response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+            member_timers.expect_join(result, group.group_id, member)
+        return result
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
+        """Each member of the request goes, or has an error of its own."""
+        shard, group = self._shard, self._group
+        response = LeaveGroupResponse(error_code=ErrorCode.NONE)
+        gone: dict[str, ConsumerMember] = {}
+        for identity in request.members:
+            found = _identified(group, identity)
+            if isinstance(found, ConsumerMember):
+                logger.info("Group %s: member %s leaves", group.group_id, found.member_id)
+                gone[found.member_id] = found
+            response.members.append(
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
+                )
+            )
+        result = member_timers.removed(shard, group, list(gone.values()), now_ms) if gone else CoordinatorResult()
+        result.response = response
+        return result
 
 
 def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, settings: ConsumerGroupSettings) -> None:
@@ -196,65 +260,6 @@ def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest)
     if member.epoch != request.generation_id:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic
-
-
-def sync(group: ConsumerGroup, request: SyncGroupRequest) -> CoordinatorResult:
-    """A SyncGroupResponse. Raises KafkaError."""
-    member, classic = _checked(group, request)
-    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, classic.protocol_name):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    result = CoordinatorResult()
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        member_timers.expect_join(result, group.group_id, member)
-        result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-        return result
-    names = group.topic_names()
-    topics = {names[topic_id]: partitions for topic_id, partitions in member.assigned.items() if topic_id in names}
-    result.response = SyncGroupResponse(
-        error_code=ErrorCode.NONE,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignment=assignment(topics, classic.protocols[0][1]),
-    )
-    member_timers.synced(result, group.group_id, member)
-    member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
-    return result
-
-
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> CoordinatorResult:
-    """A HeartbeatResponse. Raises KafkaError."""
-    member, classic = _checked(group, request)
-    result = CoordinatorResult(response=HeartbeatResponse(error_code=ErrorCode.NONE))
-    member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
-    if (
-        member.epoch < group.epoch
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
-    ):
-        result.response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
-        member_timers.expect_join(result, group.group_id, member)
-    return result
-
-
-def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
-    """Each member of the request goes, or has an error of its own."""
-    response = LeaveGroupResponse(error_code=ErrorCode.NONE)
-    gone: dict[str, ConsumerMember] = {}
-    for identity in request.members:
-        found = _identified(group, identity)
-        if isinstance(found, ConsumerMember):
-            logger.info("Group %s: member %s leaves", group.group_id, found.member_id)
-            gone[found.member_id] = found
-        response.members.append(
-            MemberResponse(
-                member_id=identity.member_id,
-                group_instance_id=identity.group_instance_id,
-                error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
-            )
-        )
-    result = member_timers.removed(shard, group, list(gone.values()), now_ms) if gone else CoordinatorResult()
-    result.response = response
-    return result
 
 
 def _identified(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:

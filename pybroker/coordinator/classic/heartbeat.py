@@ -1,0 +1,37 @@
+"""Heartbeat: a member stays, and learns whether it has to join again.
+
+Source: GroupMetadataManager.classicGroupHeartbeat; KIP-345.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import GroupState
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.shard import GroupShard
+
+
+def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> CoordinatorResult:
+    """The member's session begins anew."""
+    group = shard.classic_groups.get(request.group_id)
+    if group is None:
+        return _response(ErrorCode.UNKNOWN_MEMBER_ID)
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if not code and request.generation_id != group.generation_id:
+        code = ErrorCode.ILLEGAL_GENERATION
+    if code:
+        return _response(code)
+    is_preparing = group.state is GroupState.PREPARING_REBALANCE
+    result = _response(ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE)
+    rebalance.restart_session(result, group, group.members[request.member_id])
+    return result
+
+
+def _response(code: ErrorCode) -> CoordinatorResult:
+    return CoordinatorResult(response=HeartbeatResponse(error_code=code))

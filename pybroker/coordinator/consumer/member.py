@@ -1,0 +1,93 @@
+"""A member of a KIP-848 group: what it says of itself, what it has, and in which state it is.
+
+States
+    STABLE                 has reached its epoch
+    UNREVOKED_PARTITIONS   has partitions to give up, and has not said yet that it did
+    UNRELEASED_PARTITIONS  shall have partitions that others have not given up yet
+
+    from \\ to    STABLE                 UNREVOKED                 UNRELEASED
+    STABLE       new target, reached    must give some up         what it shall have is not free
+    UNREVOKED    gave up, all is free   a newer target wants more gave up, not all is free
+    UNRELEASED   the rest became free   a newer target            the rest is not free, or only a part
+
+Source: ConsumerGroupMember, MemberState; KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.classic.group import Protocols
+
+Assignment = Mapping[bytes, frozenset[int]]
+"""Partitions by topic id; no topic has none."""
+
+NOTHING: Final[Assignment] = MappingProxyType({})
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+
+class MemberState(IntEnum):
+    """By Kafka's numbers, which are in the log."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+
+
+class ClassicSide(NamedTuple):
+    """What a member that speaks the classic protocol said in its JoinGroup; its first protocol is the one it uses."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that the member is told."""
+        return self.protocols[0][0]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConsumerMember:
+    """One member, as it was at some moment. `previous_epoch` is taken from it too: the answer with the new one may be lost."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+    pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
+    classic: ClassicSide | None = None
+    """None for a member that speaks the consumer protocol."""
+
+    def has_reached(self, target_epoch: int) -> bool:
+        """Whether there is nothing left to do for it."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+
+def partitions_of(assignment: Assignment) -> Iterator[tuple[bytes, int]]:
+    """One by one, with the topic's id."""
+    return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
+
+
+def assignment_of(partitions: Iterator[tuple[bytes, int]]) -> dict[bytes, frozenset[int]]:
+    """The inverse."""
+    collected: dict[bytes, set[int]] = {}
+    for topic_id, partition in partitions:
+        collected.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in collected.items()}

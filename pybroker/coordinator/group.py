@@ -1,0 +1,106 @@
+"""One view of a group, whatever its kind.
+
+    Group          what offsets, expiry and administrators need to know; `ClassicGroup` and `ConsumerGroup` are groups
+    GroupRequests  what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a group. `classic/requests.py` serves classic groups,
+                   `migration/classic_requests.py` serves the members of the classic protocol in a KIP-848 group
+
+ConsumerGroupHeartbeat makes the group that it needs (`consumer/heartbeat.py`), and DescribeGroups and ConsumerGroupDescribe know
+groups of one kind only, so these three are not part of either.
+
+Source: Group of Kafka's group coordinator, which has the first part; KIP-848.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.classic.join import JoinRequest
+    from pybroker.coordinator.offsets import Committer
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Waiting
+    from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+    from pybroker.protocol.messages.leave_group import LeaveGroupRequest
+    from pybroker.protocol.messages.sync_group import SyncGroupRequest
+
+
+class GroupType(Enum):
+    """The kinds of groups, by Kafka's names, which are on the wire."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class OffsetAge(NamedTuple):
+    """How the age of a group's offsets counts. When `is_counted` is false, they never get old.
+
+    The age counts since `since_ms`, or since the commit of each offset when that is None.
+    """
+
+    is_counted: bool
+    since_ms: int | None = None
+
+
+SINCE_COMMIT: Final = OffsetAge(is_counted=True)
+NEVER_OLD: Final = OffsetAge(is_counted=False)
+
+
+class Group(Protocol):
+    """A group as offsets, expiry and administrators see it."""
+
+    group_id: str
+
+    @property
+    def type(self) -> GroupType:
+        """The kind of the group."""
+
+    @property
+    def state_name(self) -> str:
+        """The name of the group's state, as it is on the wire."""
+
+    @property
+    def listed_protocol_type(self) -> str:
+        """The protocol type that ListGroups reports; empty for a simple group."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the group has no members and none is about to join, so that it ends with its last offset."""
+
+    @property
+    def offset_age(self) -> OffsetAge:
+        """How the age of the group's offsets counts now."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """Return NONE if the committer may commit offsets now, else what is wrong."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE if a fetch of offsets is served, else what is wrong with the member."""
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Return NONE if offsets of topics that no member reads may be deleted, else what is wrong."""
+
+    def check_delete(self) -> ErrorCode:
+        """Return NONE if the group may be deleted, else what is wrong."""
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Return the records that end the group. Its offsets have tombstones of their own."""
+
+
+class GroupRequests(Protocol):
+    """Serves the requests of members that speak the classic protocol."""
+
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
+        """Serve a JoinGroup. Raises KafkaError."""
+
+    def sync(self, request: SyncGroupRequest, waiting: Waiting, now_ms: int) -> CoordinatorResult:
+        """Serve a SyncGroup; a response that is not in the result goes to `waiting`. Raises KafkaError."""
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
+        """Serve a Heartbeat. Raises KafkaError."""
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
+        """Serve a LeaveGroup, in its form from v3."""
