@@ -29,13 +29,6 @@ class Plan:
         Raises EncodeError, AttributeError, OverflowError, TypeError and UnicodeEncodeError for what does not fit.
         """
 
-class Codes:
-    """Where a message says error codes; see `api/error_counts.py` for `own`, which is when its own counts."""
-
-    def __init__(self, cls: type, own: int, inner: Sequence[tuple[str, Codes]]) -> None: ...
-    def read(self, message: object) -> list[int]:
-        """All codes that count."""
-
 def usual_request_header(
     frame: memoryview, layouts: bytes, header_class: type[RequestHeader]
 ) -> tuple[RequestHeader, int] | None:

@@ -376,55 +376,6 @@ cdef class Plan:
         return 0
 
 
-cdef enum Own:  # when the error code of a message itself counts; as `api/error_counts.py` has them
-    NEVER
-    ALWAYS
-    IF_SET_OR_ALONE
-
-
-cdef class Codes:
-    """Where a message says error codes: in a slot of its own, and in lists of other messages."""
-
-    cdef object cls
-    cdef int own
-    cdef Py_ssize_t own_slot
-    cdef list inner_slots
-    cdef list inner
-
-    def __cinit__(self, cls, int own, inner):
-        self.cls = cls
-        self.own = own
-        self.own_slot = pb_slot(cls.__dict__["error_code"]) if own != NEVER else 0
-        self.inner_slots = [pb_slot(cls.__dict__[name]) for name, _ in inner]
-        self.inner = [codes for _, codes in inner]
-
-    def read(self, message):
-        """All codes that count."""
-        cdef list found = []
-        self._read(message, found)
-        return found
-
-    cdef int _read(self, message, list found) except -1:
-        cdef Py_ssize_t before = len(found), index
-        cdef PyObject *value
-        if not pb_is(message, self.cls):
-            raise TypeError(f"{type(message).__name__} in place of {self.cls.__name__}")
-        for index in range(len(self.inner)):
-            value = (<PyObject **>(<char *><PyObject *>message + <Py_ssize_t>self.inner_slots[index]))[0]
-            if value == NULL:
-                raise AttributeError("a list of a message was never set")
-            for one in <object>value or ():
-                (<Codes>self.inner[index])._read(one, found)
-        if self.own == NEVER:
-            return 0
-        value = (<PyObject **>(<char *><PyObject *>message + self.own_slot))[0]
-        if value == NULL:
-            raise AttributeError("error_code")
-        if self.own == ALWAYS or len(found) == before or <object>value:
-            found.append(<object>value)
-        return 0
-
-
 def usual_request_header(frame, bytes layouts, header_class):
     """The header of a request, and where its body begins; None where `decode_request_header` has to look closer.
 
