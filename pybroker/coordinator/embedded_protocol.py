@@ -40,9 +40,9 @@ _LENGTH: Final = struct.Struct(">h")
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all members together; None when one of them cannot be read."""
     topics: set[str] = set()
-    for one in metadata:
+    for subscription_bytes in metadata:
         try:
-            topics.update(_topics(one))
+            topics.update(_topics(subscription_bytes))
         except (struct.error, UnicodeDecodeError, ValueError) as error:
             logger.warning("A consumer's subscription cannot be read: %s", error)
             return None
@@ -65,26 +65,28 @@ def _topics(metadata: bytes) -> list[str]:
     return topics
 
 
-def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """What a member said in JoinGroup. Raises DecodeError."""
     return decode(ConsumerProtocolSubscription, _version(metadata), memoryview(metadata), _VERSION.size)
 
 
-def assigned(assignment: bytes) -> dict[str, list[int]]:
+def read_assignment(assignment: bytes) -> dict[str, list[int]]:
     """What a member was told in SyncGroup, by topic; nothing if it was told nothing. Raises DecodeError."""
     if not assignment:
         return {}
-    told = decode(ConsumerProtocolAssignment, _version(assignment), memoryview(assignment), _VERSION.size)
-    return {one.topic: list(one.partitions) for one in told.assigned_partitions}
+    decoded = decode(ConsumerProtocolAssignment, _version(assignment), memoryview(assignment), _VERSION.size)
+    return {topic.topic: list(topic.partitions) for topic in decoded.assigned_partitions}
 
 
-def assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> bytes:
+def write_assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> bytes:
     """What a member whose subscription is `metadata` is told: in the version that it speaks itself. Raises DecodeError."""
     version = _version(metadata)
-    told = ConsumerProtocolAssignment(
-        assigned_partitions=[TopicPartition(topic=topic, partitions=sorted(of)) for topic, of in sorted(topics.items())]
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=sorted(partitions)) for topic, partitions in sorted(topics.items())
+        ]
     )
-    body = b"".join(encode(told, version))  # type: ignore[arg-type]  # there are no records in it, hence no late parts
+    body = b"".join(encode(message, version))  # type: ignore[arg-type]  # there are no records in it, hence no late parts
     return _VERSION.pack(version) + body
 
 

@@ -30,8 +30,8 @@ def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
     """Tombstones for all that has expired."""
     result = CoordinatorResult(is_atomic=False)
     for group in shard.all_groups():
-        left = _expire_offsets(shard, group, result.records, now_ms)
-        if not left and group.is_unused:
+        kept_count = _expire_offsets(shard, group, result.records, now_ms)
+        if not kept_count and group.is_unused:
             result.records += group.tombstones()
     return result
 
@@ -43,10 +43,10 @@ def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRe
         return 0
     is_counted, since_ms = group.offset_age
     newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
-    left = 0
+    kept_count = 0
     for topic, partitions in topics.items():
         if not is_counted or group.is_subscribed_to(topic):
-            left += len(partitions)
+            kept_count += len(partitions)
             continue
         for partition, committed in partitions.items():
             if committed.expire_ms != NO_TIMESTAMP:
@@ -56,5 +56,5 @@ def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRe
             if is_expired:
                 records.append(offset_tombstone(group.group_id, topic, partition))
             else:
-                left += 1
-    return left
+                kept_count += 1
+    return kept_count

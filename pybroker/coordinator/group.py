@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.offsets import Committer
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Waiting
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Respond
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -96,8 +96,8 @@ class GroupRequests(Protocol):
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup. Raises KafkaError."""
 
-    def sync(self, request: SyncGroupRequest, waiting: Waiting, now_ms: int) -> CoordinatorResult:
-        """Serve a SyncGroup; a response that is not in the result goes to `waiting`. Raises KafkaError."""
+    def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult:
+        """Serve a SyncGroup; a response that is not in the result goes to `respond`. Raises KafkaError."""
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
         """Serve a Heartbeat. Raises KafkaError."""

@@ -44,7 +44,7 @@ def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_
     """After loading: members get their sessions, groups that are too large a rebalance, and offsets of topics that were deleted
     when nobody could take notice go. `partitions_of` tells how many partitions a topic has, 0 if it is not there.
     """
-    topics = {topic for of_group in shard.offsets.values() for topic in of_group}
+    topics = {topic for offsets_by_topic in shard.offsets.values() for topic in offsets_by_topic}
     result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
     for group in shard.classic_groups.values():
         for member in group.members.values():

@@ -88,7 +88,7 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
-def fetch_refusal(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+def check_fetch(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
     """Whether a fetch may be answered: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a KIP-848 member that is not as it says."""
     group = shard.find_group(group_id)
     return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
@@ -134,13 +134,13 @@ def tombstones_of_group(shard: GroupShard, group_id: str) -> list[CoordinatorRec
     return [offset_tombstone(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id)]
 
 
-def forget_topics(shard: GroupShard, is_gone: Mapping[str, int], _now_ms: int) -> CoordinatorResult:
+def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> CoordinatorResult:
     """Delete the offsets of topics that are gone; `is_gone` has the number of partitions that each still has, 0 for none."""
     records = [
         offset_tombstone(group_id, topic, partition)
         for group_id, topics in shard.offsets.items()
-        for topic in topics.keys() & is_gone.keys()
+        for topic in topics.keys() & partition_counts.keys()
         for partition in topics[topic]
-        if partition >= is_gone[topic]
+        if partition >= partition_counts[topic]
     ]
     return CoordinatorResult(records=records, is_atomic=False)

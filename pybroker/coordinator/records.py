@@ -134,10 +134,10 @@ def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     if type_id in _OFFSET_TYPES:
         committed = None if value is None else offset_from_bytes(value)
         return CoordinatorRecord(type_id, offset_key_from_bytes(key), committed, -1 if value is None else value[1])
-    known = RECORDS.get(type_id)
-    if known is None:
+    classes = RECORDS.get(type_id)
+    if classes is None:
         return None
-    key_class, value_class = known
+    key_class, value_class = classes
     key_message: Any = decode(key_class, _KEY_VERSION, memoryview(key), _INT16.size)
     if value is None:
         return CoordinatorRecord(type_id, key_message)

@@ -64,9 +64,9 @@ CLEAN_UP_STEPS: Final = 100
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
     value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(data), 2):
-        value = (value * 31 + (data[at] << 8 | data[at + 1])) & 0xFFFF_FFFF
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = (value * 31 + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
 
@@ -155,25 +155,29 @@ class GroupCoordinator:
         topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
         if any(topic.name == OFFSETS_TOPIC for topic in topics):
             self._follow_leadership()
-        gone = {topic.name: 0 for topic in delta.removed}  # also of one that was created again: it is another topic
-        gone |= {topic.name: len(topic.partitions) for old, topic in delta.changed if len(topic.partitions) < len(old.partitions)}
-        if gone:
+        partition_counts = {topic.name: 0 for topic in delta.removed}  # also of one that was created again: it is another topic
+        partition_counts |= {
+            topic.name: len(topic.partitions) for old, topic in delta.changed if len(topic.partitions) < len(old.partitions)
+        }
+        if partition_counts:
             for partition in self.runtime.partitions():
-                self.runtime.write(partition, lambda shard, now_ms: offsets.forget_topics(shard, gone, now_ms), _ignore)
+                self.runtime.write(
+                    partition, lambda shard, now_ms: offsets.forget_topics(shard, partition_counts, now_ms), _ignore
+                )
 
     def _follow_leadership(self) -> None:
         topic = self._controller.image.topics.get(OFFSETS_TOPIC)
         count = 0 if topic is None else len(topic.partitions)
-        known = set(self.runtime.partitions())
+        no_longer_led = set(self.runtime.partitions())
         for number in range(count):
             replica = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, number))
             if isinstance(replica, ErrorCode) or not replica.is_leader:
                 continue
-            if number in known:
-                known.discard(number)
+            if number in no_longer_led:
+                no_longer_led.discard(number)
             else:
                 self._loader.start(number, replica.log, self._first_operation)
-        for number in known:
+        for number in no_longer_led:
             self._unload(number)
 
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
@@ -206,8 +210,8 @@ class GroupCoordinator:
         for group in shard.classic_groups.values():
             for member in group.members.values():
                 refusals = refuse_waiting(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
-                for waiting, response in refusals:
-                    waiting(response)
+                for respond, response in refusals:
+                    respond(response)
 
     @property
     def is_topic_missing(self) -> bool:
@@ -242,13 +246,13 @@ class GroupCoordinator:
     # Members
 
     def join(self, request: JoinRequest) -> None:
-        """A JoinGroup; `request.waiting` gets a response or an ErrorCode."""
+        """A JoinGroup; `request.respond` gets a response or an ErrorCode."""
         partition = self._partition(request.group_id)
         self.runtime.write(
             partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
         )
         self.runtime.write(
-            partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.waiting
+            partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.respond
         )
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
@@ -328,13 +332,13 @@ class GroupCoordinator:
     ) -> None:
         """Offsets by partition; all that the group has when `wanted` is None. An ErrorCode for a KIP-848 member out of date."""
 
-        def question(shard: GroupShard) -> dict[TopicPartition, CommittedOffset] | ErrorCode:
-            code = offsets.fetch_refusal(shard, group_id, member_id, member_epoch)
+        def query(shard: GroupShard) -> dict[TopicPartition, CommittedOffset] | ErrorCode:
+            code = offsets.check_fetch(shard, group_id, member_id, member_epoch)
             if code:
                 return code
             return offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
 
-        self.runtime.read(self._partition(group_id), question, done)
+        self.runtime.read(self._partition(group_id), query, done)
 
     def delete_offsets(self, group_id: str, unwanted: Sequence[TopicPartition], done: Done) -> None:
         """Delete offsets; a code for each partition, or one for all."""
@@ -375,25 +379,25 @@ class GroupCoordinator:
         for group_id in group_ids:
             by_partition.setdefault(self._partition(group_id), []).append(group_id)
         codes: dict[str, ErrorCode] = {}
-        left = len(by_partition)
-        if not left:
+        pending_count = len(by_partition)
+        if not pending_count:
             done(codes)
 
-        def one_done(of_shard: list[str]) -> Done:
+        def collect(names: list[str]) -> Done:
             def take(outcome: Any) -> None:
-                nonlocal left
-                codes.update(dict.fromkeys(of_shard, outcome) if isinstance(outcome, ErrorCode) else outcome)
-                left -= 1
-                if not left:
+                nonlocal pending_count
+                codes.update(dict.fromkeys(names, outcome) if isinstance(outcome, ErrorCode) else outcome)
+                pending_count -= 1
+                if not pending_count:
                     done(codes)
 
             return take
 
-        for partition, of_shard in by_partition.items():
+        for partition, names in by_partition.items():
             self.runtime.write(
                 partition,
-                lambda shard, now_ms, names=of_shard: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
-                one_done(of_shard),
+                lambda shard, now_ms, names=names: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
+                collect(names),
             )
 
 

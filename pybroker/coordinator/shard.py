@@ -66,10 +66,10 @@ class GroupShard:
 
     def classic_group(self, group_id: str) -> ClassicGroup:
         """The classic group, made if there is none."""
-        found = self.classic_groups.get(group_id)
-        if found is None:
-            found = self.classic_groups[group_id] = ClassicGroup(group_id)
-        return found
+        group = self.classic_groups.get(group_id)
+        if group is None:
+            group = self.classic_groups[group_id] = ClassicGroup(group_id)
+        return group
 
     def offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """What the group has committed for the partition."""

@@ -45,7 +45,7 @@ def everything(whole: Whole) -> Any:
     for number, active in sorted(whole.groups.runtime._active.items()):
         log = whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", number)).log
         timers = {key: getattr(timer, "expiration_ms", None) for key, timer in active.timers.items()}
-        state.append((number, log.log_end_offset, shown(active.shard), timers, active.upto))
+        state.append((number, log.log_end_offset, shown(active.shard), timers, active.replayed_end_offset))
     return state
 
 

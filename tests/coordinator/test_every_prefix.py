@@ -127,8 +127,8 @@ class Story:
             self.whole.pass_time(7_000)
             self.groups[group] = ("Empty", joined.generation_id + 1, {})
             return
-        synced = await self.whole.ask(request, 3)
-        assert (synced.error_code, synced.assignment) == (0, b"%d" % number)
+        end_sync_timer = await self.whole.ask(request, 3)
+        assert (end_sync_timer.error_code, end_sync_timer.assignment) == (0, b"%d" % number)
         self.groups[group] = ("Stable", joined.generation_id, {joined.member_id: (instance, b"%d" % number)})
 
     async def leave(self, group: str, _number: int) -> None:

@@ -103,14 +103,14 @@ class Seen:
             if row == "JoinGroup old" and groups and args[0].member_id in groups[0].pending_joins:
                 row = "JoinGroup new"
             first: list[str] = []
-            done = args[0].waiting if name == "join" else args[-1]
+            done = args[0].respond if name == "join" else args[-1]
 
             def tell(outcome: Any) -> None:
                 first.append(self._code(outcome))
                 done(outcome)
 
             if name == "join":
-                object.__setattr__(args[0], "waiting", tell)  # frozen; made for this call alone
+                object.__setattr__(args[0], "respond", tell)  # frozen; made for this call alone
                 original(coordinator, *args)
             else:
                 original(coordinator, *args[:-1], tell)

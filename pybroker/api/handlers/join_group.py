@@ -65,7 +65,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
             rebalance_timeout_ms=request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_VERSION else session_ms,
             requires_member_id=version >= _MEMBER_ID_REQUIRED_VERSION,
             can_skip_assignment=version >= _SKIP_ASSIGNMENT_VERSION,
-            waiting=deferred.complete,
+            respond=deferred.complete,
         )
     )
     return deferred.answer()

@@ -57,7 +57,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.offsets import Committer
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, Waiting
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, Respond
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the protocols that a member can use, its favourite first."""
@@ -128,8 +128,8 @@ class ClassicMember:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.awaiting_join: Waiting | None = None
-        self.awaiting_sync: Waiting | None = None
+        self.awaiting_join: Respond | None = None
+        self.awaiting_sync: Respond | None = None
         self.is_new = False  # has not had the answer to its first JoinGroup
 
     @property
@@ -331,8 +331,8 @@ class ClassicGroup:
         assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state.value} to {state.value}"
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
 
-    def add(self, member: ClassicMember, waiting: Waiting | None) -> None:
-        """Take a member in; `waiting` is its JoinGroup."""
+    def add(self, member: ClassicMember, respond: Respond | None) -> None:
+        """Take a member in; `respond` is its JoinGroup."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -342,8 +342,8 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self.protocol_counts.update(name for name, _ in member.protocols)
-        member.awaiting_join = waiting
-        self.awaiting_join_count += waiting is not None
+        member.awaiting_join = respond
+        self.awaiting_join_count += respond is not None
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> ClassicMember | None:
@@ -367,21 +367,21 @@ class ClassicGroup:
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        waiting: Waiting | None,
+        respond: Respond | None,
     ) -> None:
         """Take over what a member's newer JoinGroup says, which is now the one that waits."""
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
-        self.awaiting_join_count += (waiting is not None) - (member.awaiting_join is not None)
-        member.awaiting_join = waiting
+        self.awaiting_join_count += (respond is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = respond
 
-    def take_join(self, member: ClassicMember) -> Waiting | None:
+    def take_join(self, member: ClassicMember) -> Respond | None:
         """The member's waiting JoinGroup, which the caller answers; it no longer waits."""
-        waiting, member.awaiting_join = member.awaiting_join, None
-        self.awaiting_join_count -= waiting is not None
-        return waiting
+        respond, member.awaiting_join = member.awaiting_join, None
+        self.awaiting_join_count -= respond is not None
+        return respond
 
     def replace_static(self, group_instance_id: str, member_id: str) -> ClassicMember:
         """Give a static member a new id. The old one must not have requests that wait any more."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState, Protocols
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, TimerChange, Waiting
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
@@ -46,11 +46,11 @@ class JoinRequest:
     """From v4."""
     can_skip_assignment: bool
     """From v9: a static leader that comes back is told not to assign anew (KIP-814)."""
-    waiting: Waiting
+    respond: Respond
 
 
 def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-    """See the module. The answer goes to `request.waiting`, now or when the group's next generation begins."""
+    """See the module. The answer goes to `request.respond`, now or when the group's next generation begins."""
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
@@ -81,7 +81,9 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
 
 
 def _refused(request: JoinRequest, code: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> CoordinatorResult:
-    return CoordinatorResult(answers=[Answer(request.waiting, JoinGroupResponse(error_code=code, member_id=member_id))])
+    return CoordinatorResult(
+        parked_responses=[ParkedResponse(request.respond, JoinGroupResponse(error_code=code, member_id=member_id))]
+    )
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
@@ -116,7 +118,7 @@ def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinRequest, now_
     if instance_id is None and request.requires_member_id:  # Case A
         group.pending_joins.add(member_id)
         result = _refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        expire = rebalance.of_group(group, lambda shard, now_ms: rebalance.expire_session(shard, group, member_id, now_ms))
+        expire = rebalance.unless_replaced(group, lambda shard, now_ms: rebalance.expire_session(shard, group, member_id, now_ms))
         result.timers.append(TimerChange(rebalance.session_key(group, member_id), request.session_timeout_ms, expire))
         return result
     return _add(shard, group, request, member_id, now_ms)  # Case B
@@ -136,7 +138,7 @@ def _add(shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id
     member.is_new = True
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.has_new_member = True
-    group.add(member, request.waiting)
+    group.add(member, request.respond)
     result = CoordinatorResult()
     rebalance.restart_session(result, group, member, rebalance.NEW_MEMBER_JOIN_TIMEOUT_MS)
     rebalance.prepare_or_complete(shard, result, group, now_ms)
@@ -150,14 +152,14 @@ def _join_known(
     is_same = member.protocols == request.protocols
     if group.state is GroupState.COMPLETING_REBALANCE and is_same:
         # It may not have got the answer to its first request.
-        return CoordinatorResult(answers=[Answer(request.waiting, rebalance.joined_response(group, member))])
+        return CoordinatorResult(parked_responses=[ParkedResponse(request.respond, rebalance.joined_response(group, member))])
     if group.state is GroupState.STABLE and is_same and member.member_id != group.leader_id:
-        return CoordinatorResult(answers=[Answer(request.waiting, rebalance.joined_response(group, member))])
+        return CoordinatorResult(parked_responses=[ParkedResponse(request.respond, rebalance.joined_response(group, member))])
     # In a Stable group the leader's coming means that it sees a reason, such as new partitions.
     result = CoordinatorResult()
     earlier = group.take_join(member)
     if earlier is not None:  # its client has given up on that one: one request of a member waits at a time
-        result.answers.append(Answer(earlier, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
+        result.parked_responses.append(ParkedResponse(earlier, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
     _update(group, member, request)
     rebalance.prepare_or_complete(shard, result, group, now_ms)
     return result
@@ -169,7 +171,7 @@ def _update(group: ClassicGroup, member: ClassicMember, request: JoinRequest) ->
         protocols=request.protocols,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
-        waiting=request.waiting,
+        respond=request.respond,
     )
 
 
@@ -201,7 +203,7 @@ def _replace_static(
 
 def _fence(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
     """Answer what still waits of a static member that has been replaced, and stop its session."""
-    result.answers += rebalance.refuse_waiting(group, member, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
+    result.parked_responses += rebalance.refuse_waiting(group, member, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     result.timers.append(TimerChange(rebalance.session_key(group, member.member_id), None))
 
 
@@ -219,12 +221,12 @@ def _keep_generation(
     result.is_replayed = False
 
     def on_durable(code: ErrorCode, _now_ms: int) -> CoordinatorResult:
-        after = CoordinatorResult()
+        follow_up = CoordinatorResult()
         if group.members.get(member.member_id) is not member:
-            return after  # gone meanwhile, and answered
-        waiting = group.take_join(member)
+            return follow_up  # gone meanwhile, and answered
+        respond = group.take_join(member)
         if code:
-            _take_back(after, group, old, member)
+            _take_back(follow_up, group, old, member)
             response = JoinGroupResponse(error_code=code, generation_id=group.generation_id, leader=leader_before)
         else:
             response = rebalance.joined_response(group, member)
@@ -233,9 +235,9 @@ def _keep_generation(
                 response.leader, response.members = leader_before, []
             elif member.member_id == group.leader_id:
                 response.skip_assignment = True
-        if waiting is not None:
-            after.answers.append(Answer(waiting, response))
-        return after
+        if respond is not None:
+            follow_up.parked_responses.append(ParkedResponse(respond, response))
+        return follow_up
 
     result.on_durable = on_durable
 
@@ -247,7 +249,7 @@ def _take_back(result: CoordinatorResult, group: ClassicGroup, old: ClassicMembe
         protocols=old.protocols,
         rebalance_timeout_ms=old.rebalance_timeout_ms,
         session_timeout_ms=old.session_timeout_ms,
-        waiting=None,
+        respond=None,
     )
     result.timers.append(TimerChange(rebalance.session_key(group, member.member_id), None))
     rebalance.restart_session(result, group, group.replace_static(member.group_instance_id, old.member_id))

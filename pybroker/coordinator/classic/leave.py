@@ -27,7 +27,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> Coordin
         response.members.append(
             MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
         )
-    if group is None or all(one.error_code for one in response.members):
+    if group is None or all(member.error_code for member in response.members):
         return result
     if group.state is GroupState.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(result, group, now_ms)

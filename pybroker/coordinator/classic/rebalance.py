@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, Operation, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pybroker.protocol.messages.sync_group import SyncGroupResponse
@@ -46,7 +46,7 @@ def sync_key(group: ClassicGroup) -> tuple[str, str]:
     return ("sync", group.group_id)
 
 
-def of_group(group: ClassicGroup, operation: Operation) -> Operation:
+def unless_replaced(group: ClassicGroup, operation: Operation) -> Operation:
     """`operation` if the group is still the one it was when it was planned."""
 
     def run(shard: GroupShard, now_ms: int) -> CoordinatorResult:
@@ -61,7 +61,7 @@ def restart_session(result: CoordinatorResult, group: ClassicGroup, member: Clas
     """The member has shown that it is alive."""
     member_id = member.member_id
     delay_ms = member.session_timeout_ms if delay_ms is None else delay_ms
-    expire = of_group(group, lambda shard, now_ms: expire_session(shard, group, member_id, now_ms))
+    expire = unless_replaced(group, lambda shard, now_ms: expire_session(shard, group, member_id, now_ms))
     result.timers.append(TimerChange(session_key(group, member_id), delay_ms, expire))
 
 
@@ -81,23 +81,23 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str, now_m
     return result
 
 
-def refuse_waiting(group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: str = "") -> list[Answer]:
+def refuse_waiting(group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: str = "") -> list[ParkedResponse]:
     """Return `code` as the response to the request of the member that waits, if any; it no longer waits.
 
     `member_id` is the id that the response to a JoinGroup names.
     """
-    refusals: list[Answer] = []
-    if (waiting := group.take_join(member)) is not None:
-        refusals.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=member_id)))
+    refusals: list[ParkedResponse] = []
+    if (respond := group.take_join(member)) is not None:
+        refusals.append(ParkedResponse(respond, JoinGroupResponse(error_code=code, member_id=member_id)))
     if member.awaiting_sync is not None:
-        refusals.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=code)))
+        refusals.append(ParkedResponse(member.awaiting_sync, SyncGroupResponse(error_code=code)))
         member.awaiting_sync = None
     return refusals
 
 
 def drop(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
     """Take a member out. A waiting JoinGroup of it is answered, so that a client that is still there joins again."""
-    result.answers += refuse_waiting(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    result.parked_responses += refuse_waiting(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
     result.timers.append(TimerChange(session_key(group, member.member_id), None))
 
@@ -130,7 +130,7 @@ def prepare(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, n
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
-        answer_syncs(result, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        respond_to_syncs(result, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     result.timers.append(TimerChange(sync_key(group), None))
     is_initial = group.state is GroupState.EMPTY
@@ -146,7 +146,7 @@ def prepare(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, n
 
 
 def _wait_for_all(result: CoordinatorResult, group: ClassicGroup) -> None:
-    complete = of_group(group, lambda _shard, now_ms: _completed_join(group, now_ms))
+    complete = unless_replaced(group, lambda _shard, now_ms: _completed_join(group, now_ms))
     result.timers.append(TimerChange(join_key(group), group.rebalance_timeout_ms, complete))
 
 
@@ -156,13 +156,13 @@ def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, delay_ms: int
     def expire(shard: GroupShard, now_ms: int) -> CoordinatorResult:
         if not group.has_new_member or remaining_ms == 0:
             return _completed_join(group, now_ms)
-        again = CoordinatorResult()
+        result_again = CoordinatorResult()
         group.has_new_member = False
         next_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
-        _wait_for_more(again, group, next_ms, max(remaining_ms - delay_ms, 0))
-        return again
+        _wait_for_more(result_again, group, next_ms, max(remaining_ms - delay_ms, 0))
+        return result_again
 
-    result.timers.append(TimerChange(join_key(group), delay_ms, of_group(group, expire)))
+    result.timers.append(TimerChange(join_key(group), delay_ms, unless_replaced(group, expire)))
 
 
 def _completed_join(group: ClassicGroup, now_ms: int) -> CoordinatorResult:
@@ -175,12 +175,12 @@ def _completed_join(group: ClassicGroup, now_ms: int) -> CoordinatorResult:
 def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
     """Everybody has joined, or the time is up: begin the next generation with those who have."""
     result.timers.append(TimerChange(join_key(group), None))
-    late = [m for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
-    for member in late:
+    late_members = [m for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
+    for member in late_members:
         group.remove(member.member_id)
         result.timers.append(TimerChange(session_key(group, member.member_id), None))
-    if late:
-        logger.info("Group %s: %d members did not join in time", group.group_id, len(late))
+    if late_members:
+        logger.info("Group %s: %d members did not join in time", group.group_id, len(late_members))
     if group.members and not group.elect_joined_leader():
         _wait_for_all(result, group)  # only static members are left, and none has joined: their sessions decide
         return
@@ -192,13 +192,13 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         return
     logger.info("Group %s: generation %d with %d members", group.group_id, group.generation_id, len(group.members))
     for member in group.members.values():
-        if (waiting := group.take_join(member)) is not None:
-            result.answers.append(Answer(waiting, joined_response(group, member)))
+        if (respond := group.take_join(member)) is not None:
+            result.parked_responses.append(ParkedResponse(respond, joined_response(group, member)))
         restart_session(result, group, member)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
     generation_id = group.generation_id
-    expire = of_group(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id, now_ms))
+    expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id, now_ms))
     result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
 
 
@@ -228,12 +228,12 @@ def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     ]
 
 
-def answer_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> None:
+def respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> None:
     """Give all who wait their assignment, or `code`. Their sessions begin anew: while they waited nobody counted."""
     for member in group.members.values():
         if member.awaiting_sync is not None:
             response = SyncGroupResponse(error_code=code) if code else sync_response(group, member)
-            result.answers.append(Answer(member.awaiting_sync, response))
+            result.parked_responses.append(ParkedResponse(member.awaiting_sync, response))
             member.awaiting_sync = None
             restart_session(result, group, member)
 

@@ -13,7 +13,7 @@ from pybroker.coordinator.classic.leave import leave
 from pybroker.coordinator.classic.sync import sync
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorResult, Waiting
+    from pybroker.coordinator.runtime.result import CoordinatorResult, Respond
     from pybroker.coordinator.shard import GroupShard
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -32,9 +32,9 @@ class ClassicGroupRequests:
         """See `join`."""
         return join(self._shard, request, now_ms)
 
-    def sync(self, request: SyncGroupRequest, waiting: Waiting, _now_ms: int) -> CoordinatorResult:
+    def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> CoordinatorResult:
         """See `sync`."""
-        return sync(self._shard, request, waiting)
+        return sync(self._shard, request, respond)
 
     def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
         """See `heartbeat`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, TimerChange, Waiting
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
-def sync(shard: GroupShard, request: SyncGroupRequest, waiting: Waiting) -> CoordinatorResult:
-    """The answer goes to `waiting`, now or when the leader's assignment is durable."""
+def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:
+    """The answer goes to `respond`, now or when the leader's assignment is durable."""
     group = shard.classic_groups.get(request.group_id)
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
     if group is None or code:
-        return CoordinatorResult(answers=[Answer(waiting, SyncGroupResponse(error_code=code))])
+        return CoordinatorResult(parked_responses=[ParkedResponse(respond, SyncGroupResponse(error_code=code))])
     member = group.members[request.member_id]
     result = CoordinatorResult()
     group.pending_syncs.discard(request.member_id)
     if not group.pending_syncs:
         result.timers.append(TimerChange(rebalance.sync_key(group), None))
     if group.state is GroupState.STABLE:
-        result.answers.append(Answer(waiting, rebalance.sync_response(group, member)))
+        result.parked_responses.append(ParkedResponse(respond, rebalance.sync_response(group, member)))
         return result
     if member.awaiting_sync is not None:  # its client has given up on that one
-        result.answers.append(Answer(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
-    member.awaiting_sync = waiting
+        result.parked_responses.append(
+            ParkedResponse(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        )
+    member.awaiting_sync = respond
     if member.member_id == group.leader_id:
         _take_assignment(shard, result, group, request)
     return result
@@ -58,24 +60,24 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
     """Members that the leader left out have an empty assignment; others than members are not taken."""
-    given = {one.member_id: one.assignment for one in request.assignments}
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    assignment_by_member = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+    assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
     generation_id = group.generation_id
     result.records.append(group_record(group, assignments))
     result.is_replayed = False
 
     def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
-        after = CoordinatorResult()
+        follow_up = CoordinatorResult()
         # Meanwhile a member may have come or gone, so that there is another rebalance: then everybody has been told.
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != generation_id:
-            return after
+            return follow_up
         for member in group.members.values():
             member.assignment = b"" if code else assignments[member.member_id]
         if not code:
             group.transition_to(GroupState.STABLE, now_ms)
-        rebalance.answer_syncs(after, group, code)
+        rebalance.respond_to_syncs(follow_up, group, code)
         if code:
-            rebalance.prepare(shard, after, group, now_ms)
-        return after
+            rebalance.prepare(shard, follow_up, group, now_ms)
+        return follow_up
 
     result.on_durable = on_durable

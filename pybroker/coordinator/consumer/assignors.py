@@ -38,16 +38,18 @@ Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[str, Assignmen
 
 def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
     """Static members first, by their instance, so that a restart changes nothing; then by member id."""
-    collected: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in subscribers}
-    in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
+    collected: dict[str, dict[bytes, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
+    in_order = sorted(
+        subscribers, key=lambda subscriber: (subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id)
+    )
     for topic_id, count in partition_counts.items():
-        readers = [one.member_id for one in in_order if topic_id in one.topic_ids]
+        readers = [subscriber.member_id for subscriber in in_order if topic_id in subscriber.topic_ids]
         if not readers:
             continue
-        share, more = divmod(count, len(readers))
+        even_count, remainder = divmod(count, len(readers))
         start = 0
         for number, member_id in enumerate(readers):
-            end = start + share + (number < more)
+            end = start + even_count + (number < remainder)
             if end > start:
                 collected[member_id][topic_id] = frozenset(range(start, end))
             start = end
@@ -56,44 +58,44 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
 
 def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
     """See the module."""
-    if len({one.topic_ids for one in subscribers}) <= 1:
+    if len({subscriber.topic_ids for subscriber in subscribers}) <= 1:
         shares = _share_alike(subscribers, partition_counts)
     else:
         shares = _share_unlike(subscribers, partition_counts)
     return {member_id: assignment_of(iter(partitions)) for member_id, partitions in shares.items()}
 
 
-def _kept(
+def _keep_targets(
     subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> tuple[dict[str, set[Partition]], list[Partition]]:
     """What everybody has and may keep, and what nobody has."""
-    readable = {topic_id for one in subscribers for topic_id in one.topic_ids}
-    taken: set[Partition] = set()
+    readable = {topic_id for subscriber in subscribers for topic_id in subscriber.topic_ids}
+    assigned: set[Partition] = set()
     shares: dict[str, set[Partition]] = {}
-    for one in subscribers:
-        mine = {
+    for subscriber in subscribers:
+        share = {
             (topic_id, partition)
-            for topic_id, partition in partitions_of(one.target)
-            if topic_id in one.topic_ids and partition < partition_counts.get(topic_id, 0)
-        } - taken
-        taken |= mine
-        shares[one.member_id] = mine
+            for topic_id, partition in partitions_of(subscriber.target)
+            if topic_id in subscriber.topic_ids and partition < partition_counts.get(topic_id, 0)
+        } - assigned
+        assigned |= share
+        shares[subscriber.member_id] = share
     everything = ((topic_id, n) for topic_id, count in partition_counts.items() if topic_id in readable for n in range(count))
-    return shares, [partition for partition in everything if partition not in taken]
+    return shares, [partition for partition in everything if partition not in assigned]
 
 
 def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
-    shares, free = _kept(subscribers, partition_counts)
+    shares, free = _keep_targets(subscribers, partition_counts)
     if not shares:
         return shares
-    share, more = divmod(len(free) + sum(map(len, shares.values())), len(shares))
-    for mine in sorted(shares.values(), key=len, reverse=True):  # who has most keeps one more
-        limit = share + (more > 0 and len(mine) > share)
-        more -= limit > share
-        for partition in sorted(mine)[limit:]:
-            mine.discard(partition)
+    even_count, remainder = divmod(len(free) + sum(map(len, shares.values())), len(shares))
+    for share in sorted(shares.values(), key=len, reverse=True):  # who has most keeps one more
+        limit = even_count + (remainder > 0 and len(share) > even_count)
+        remainder -= limit > even_count
+        for partition in sorted(share)[limit:]:
+            share.discard(partition)
             free.append(partition)
-    heap = [(len(mine), member_id) for member_id, mine in shares.items()]
+    heap = [(len(share), member_id) for member_id, share in shares.items()]
     heapq.heapify(heap)
     for partition in sorted(free):
         size, member_id = heap[0]
@@ -103,13 +105,17 @@ def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
 
 
 def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
-    shares, free = _kept(subscribers, partition_counts)
-    readers = {topic_id: [one.member_id for one in subscribers if topic_id in one.topic_ids] for topic_id in partition_counts}
+    shares, free = _keep_targets(subscribers, partition_counts)
+    readers = {
+        topic_id: [subscriber.member_id for subscriber in subscribers if topic_id in subscriber.topic_ids]
+        for topic_id in partition_counts
+    }
 
     def size_and_id(member_id: str) -> tuple[int, str]:
         return len(shares[member_id]), member_id
 
-    for partition in sorted(free, key=lambda one: (len(readers[one[0]]), one)):  # what few may have comes first
+    # What few may have comes first.
+    for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
         shares[min(readers[partition[0]], key=size_and_id)].add(partition)
     is_better = True
     while is_better:  # each move makes the sum of squares smaller, so this ends

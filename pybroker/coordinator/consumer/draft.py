@@ -68,8 +68,8 @@ class GroupDraft:
         member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         target = self.targets.get(old.member_id, NOTHING)
         self._replaced = old.member_id
-        self.members = {id_: one for id_, one in self.members.items() if id_ != old.member_id} | {member_id: member}
-        self.targets = {id_: one for id_, one in self.targets.items() if id_ != old.member_id} | {member_id: target}
+        self.members = {id_: value for id_, value in self.members.items() if id_ != old.member_id} | {member_id: member}
+        self.targets = {id_: value for id_, value in self.targets.items() if id_ != old.member_id} | {member_id: target}
         self.records += [
             *member_tombstones(group_id, old.member_id),
             member_record(group_id, member),
@@ -113,23 +113,23 @@ class GroupDraft:
         """Returns whether one matches other topics than it did."""
         group, image = self.group, self._image
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
-        found: dict[str, frozenset[str]] = {}
+        matched: dict[str, frozenset[str]] = {}
         is_changed = False
         for regex in wanted:
-            known = group.regexes.get(regex)
-            if known is not None and group.image is image:
-                found[regex] = known
+            matched_before = group.regexes.get(regex)
+            if matched_before is not None and group.image is image:
+                matched[regex] = matched_before
                 continue
             pattern = compiled(regex)
-            found[regex] = frozenset(
+            matched[regex] = frozenset(
                 topic.name for topic in image.topics.values() if not topic.is_internal and pattern.matches(topic.name)
             )
-            if found[regex] != known:
+            if matched[regex] != matched_before:
                 is_changed = True
-                self.records.append(regex_record(group.group_id, regex, found[regex], image.revision, self._now_ms))
+                self.records.append(regex_record(group.group_id, regex, matched[regex], image.revision, self._now_ms))
         for regex in group.regexes.keys() - wanted:
             self.records.append(regex_record(group.group_id, regex, None, image.revision, self._now_ms))
-        self._regexes = found
+        self._regexes = matched
         return is_changed
 
     # Assignments
@@ -161,12 +161,12 @@ class GroupDraft:
 
     def step(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """The member after a step towards its target."""
-        mine = {None, member.member_id, self._replaced}
+        own_ids = {None, member.member_id, self._replaced}
         after = next_step(
             member,
             self.targets.get(member.member_id, NOTHING),
             self.target_epoch,
-            is_free=lambda partition: self.group.owners.get(partition) in mine,
+            is_free=lambda partition: self.group.owners.get(partition) in own_ids,
             owned=owned,
         )
         if after != member or member.member_id not in self.group.members:

@@ -188,13 +188,15 @@ class ConsumerGroup:
 
     def supports_classic(self, names: Collection[str]) -> bool:
         """Whether one of the protocols is common to all members of the classic protocol."""
-        classic = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic]
-        return any(all(name in one for one in classic) for name in names)
+        names_by_member = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic]
+        return any(all(name in member_names for member_names in names_by_member) for name in names)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether somebody else still has a partition that the member shall have."""
-        has = set(partitions_of(member.assigned))
-        return any(one in self.owners for one in partitions_of(self.target(member.member_id)) if one not in has)
+        assigned = set(partitions_of(member.assigned))
+        return any(
+            partition in self.owners for partition in partitions_of(self.target(member.member_id)) if partition not in assigned
+        )
 
     def topic_names(self) -> dict[bytes, str]:
         """Of the topics that the group reads, by id."""

@@ -89,8 +89,8 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
     before = _member(draft, request, member_id)  # A
     if before is not None:  # another id, or another protocol
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
-            result.timers += member_timers.no_timers(group.group_id, old_id or "")
-    member = _told(before or ConsumerMember(member_id=member_id), beat)
+            result.timers += member_timers.stop_timers(group.group_id, old_id or "")
+    member = _with_request(before or ConsumerMember(member_id=member_id), beat)
     if member != before:  # B
         draft.put(member)
     draft.refresh(before, member)
@@ -106,18 +106,18 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
         upgrade.finish(result)
     member_timers.restart_session(result, group.group_id, after, beat.settings.session_timeout_ms)  # E
     member_timers.restart_revocation(result, group, after)
-    has_said_all = (
+    is_full_request = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
-    is_told = request.member_epoch == JOIN_EPOCH or has_said_all or after.assigned != member.assigned
+    is_assignment_due = request.member_epoch == JOIN_EPOCH or is_full_request or after.assigned != member.assigned
     result.response = ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=beat.settings.heartbeat_interval_ms,
-        assignment=_message(after.assigned) if is_told else None,
+        assignment=_message(after.assigned) if is_assignment_due else None,
     )
     return result
 
@@ -152,29 +152,29 @@ def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id
     is_joining = request.member_epoch == JOIN_EPOCH
     instance_id = request.instance_id
     if instance_id is not None and is_joining:
-        known = group.members.get(group.static_members.get(instance_id, ""))
-        if known is None and member_id not in group.members:
+        holder = group.members.get(group.static_members.get(instance_id, ""))
+        if holder is None and member_id not in group.members:
             return None
-        if known is not None and known.member_id != member_id:
-            if known.epoch != STATIC_LEAVE_EPOCH and known.classic is None:
+        if holder is not None and holder.member_id != member_id:
+            if holder.epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is"
-                    f" owned by {known.member_id} member.",
+                    f" owned by {holder.member_id} member.",
                 )
-            return draft.replace_static(known, member_id)
-    found = group.members.get(member_id) if is_joining else group.member(member_id, instance_id)
-    if found is None:
+            return draft.replace_static(holder, member_id)
+    member = group.members.get(member_id) if is_joining else group.member(member_id, instance_id)
+    if member is None:
         return None
-    if isinstance(found, ErrorCode):
+    if isinstance(member, ErrorCode):
         raise KafkaError(
-            found,
-            f"Member {member_id} is not a member of group {group.group_id}." if found is ErrorCode.UNKNOWN_MEMBER_ID else None,
+            member,
+            f"Member {member_id} is not a member of group {group.group_id}." if member is ErrorCode.UNKNOWN_MEMBER_ID else None,
         )
     if is_joining:
-        return replace(found, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    _check_epoch(found, request)
-    return found
+        return replace(member, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    _check_epoch(member, request)
+    return member
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -196,18 +196,18 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 # B
 
 
-def _told(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
+def _with_request(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what it says of itself; what is null did not change."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
-    kept = member.topic_names if member.classic is None else ()
+    kept_names = member.topic_names if member.classic is None else ()
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         assignor=member.assignor if request.server_assignor is None else request.server_assignor,
-        topic_names=kept if names is None else tuple(sorted(set(names))),
+        topic_names=kept_names if names is None else tuple(sorted(set(names))),
         topic_regex=member.topic_regex if regex is None else (regex or None),
         client_id=beat.client_id,
         client_host=beat.client_host,
@@ -240,13 +240,13 @@ def _leave(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coordinat
         raise KafkaError(member)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         logger.info("Group %s: static member %s will come again", group.group_id, member.member_id)
-        gone = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
-        if gone.state is MemberState.UNREVOKED_PARTITIONS:
-            gone = replace(gone, state=MemberState.STABLE)
-        result = CoordinatorResult(records=[current_record(group.group_id, gone)])
+        absent = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
+        if absent.state is MemberState.UNREVOKED_PARTITIONS:
+            absent = replace(absent, state=MemberState.STABLE)
+        result = CoordinatorResult(records=[current_record(group.group_id, absent)])
     else:
         logger.info("Group %s: member %s leaves", group.group_id, member.member_id)
-        result = member_timers.removed(shard, group, [member], now_ms)
+        result = member_timers.remove_members(shard, group, [member], now_ms)
     result.response = ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE, member_id=member.member_id, member_epoch=request.member_epoch
     )

@@ -42,7 +42,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
-class ClassicSide(NamedTuple):
+class ClassicMetadata(NamedTuple):
     """What a member that speaks the classic protocol said in its JoinGroup; its first protocol is the one it uses."""
 
     session_timeout_ms: int
@@ -72,7 +72,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
-    classic: ClassicSide | None = None
+    classic: ClassicMetadata | None = None
     """None for a member that speaks the consumer protocol."""
 
     def has_reached(self, target_epoch: int) -> bool:

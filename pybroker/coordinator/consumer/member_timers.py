@@ -40,7 +40,7 @@ def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
     return (f"consumer {kind}", group_id, member_id)
 
 
-def no_timers(group_id: str, member_id: str) -> list[TimerChange]:
+def stop_timers(group_id: str, member_id: str) -> list[TimerChange]:
     """Stop all that run for the member."""
     return [TimerChange(_key(kind, group_id, member_id), None) for kind in _KINDS]
 
@@ -73,14 +73,14 @@ def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: 
             restart_revocation(result, group, member)
 
 
-def expect_join(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def start_join_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
     """A member of the classic protocol was told to join again, perhaps not for the first time."""
     key = _key(_JOIN, group_id, member.member_id)
     expire = _removal(key, group_id, member.member_id, None, "no JoinGroup in time from member")
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire, is_kept=True))
 
 
-def expect_sync(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def start_sync_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
     """It has joined."""
     result.timers.append(TimerChange(_key(_JOIN, group_id, member.member_id), None))
     key = _key(_SYNC, group_id, member.member_id)
@@ -88,7 +88,7 @@ def expect_sync(result: CoordinatorResult, group_id: str, member: ConsumerMember
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
 
 
-def synced(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def end_sync_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
     """It asks for its assignment."""
     result.timers.append(TimerChange(_key(_SYNC, group_id, member.member_id), None))
 
@@ -104,14 +104,14 @@ def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: in
         if epoch is not None and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch != epoch):
             return CoordinatorResult()
         logger.info("Group %s: %s %s", group_id, why, member_id)
-        result = removed(shard, group, [member], now_ms)
-        after = result.on_durable
+        result = remove_members(shard, group, [member], now_ms)
+        finish_removal = result.on_durable
 
         def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
             if code:
                 return CoordinatorResult(timers=[TimerChange(key, RETRY_MS, remove)])
-            assert after is not None
-            return after(code, now_ms)
+            assert finish_removal is not None
+            return finish_removal(code, now_ms)
 
         result.on_durable = on_durable
         return result
@@ -119,33 +119,35 @@ def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: in
     return remove
 
 
-def removed(shard: GroupShard, group: ConsumerGroup, gone: Collection[ConsumerMember], now_ms: int) -> CoordinatorResult:
+def remove_members(
+    shard: GroupShard, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int
+) -> CoordinatorResult:
     """The members are out; their timers end when that is durable. The group's next heartbeat sees to the others' shares."""
-    gone_ids = {member.member_id for member in gone}
-    staying = {member_id: member for member_id, member in group.members.items() if member_id not in gone_ids}
-    begin: downgrade.Begin | None = None
-    if downgrade.is_due(shard, gone, staying):
+    leaving_ids = {member.member_id for member in leaving}
+    staying = {member_id: member for member_id, member in group.members.items() if member_id not in leaving_ids}
+    finish: downgrade.FinishDowngrade | None = None
+    if downgrade.is_due(shard, leaving, staying):
         result = downgrade.to_classic(group, staying, group.targets, group.epoch, now_ms)
-        begin = downgrade.Begin(shard, group.group_id, staying)
+        finish = downgrade.FinishDowngrade(shard, group.group_id, staying)
     else:
         group.image = None
         result = CoordinatorResult()
-        for member_id in sorted(gone_ids):
+        for member_id in sorted(leaving_ids):
             result.records += member_tombstones(group.group_id, member_id)
         if not staying:
             result.records += [regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes]
-        if gone_ids:
+        if leaving_ids:
             result.records.append(epoch_record(group.group_id, group.epoch + 1))
-    without_timers = sorted(gone_ids if begin is None else gone_ids | staying.keys())
+    without_timers = sorted(leaving_ids if finish is None else leaving_ids | staying.keys())
 
     def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
-        after = CoordinatorResult() if begin is None else begin(code, now_ms)
-        now = shard.consumer_groups.get(group.group_id)
+        follow_up = CoordinatorResult() if finish is None else finish(code, now_ms)
+        current = shard.consumer_groups.get(group.group_id)
         for member_id in () if code else without_timers:
-            if now is None or member_id not in now.members:  # or it has come again meanwhile
+            if current is None or member_id not in current.members:  # or it has come again meanwhile
                 group.revocation_epochs.pop(member_id, None)
-                after.timers += no_timers(group.group_id, member_id)
-        return after
+                follow_up.timers += stop_timers(group.group_id, member_id)
+        return follow_up
 
     result.on_durable = on_durable
     return result

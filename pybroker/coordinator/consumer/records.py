@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, ClassicSide, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.protocol.messages import group_records as messages
 from pybroker.protocol.messages.group_records import RecordType
@@ -74,7 +74,7 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     return _of_member(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
 
 
-def _classic_metadata(classic: ClassicSide | None) -> messages.ClassicMemberMetadata | None:
+def _classic_metadata(classic: ClassicMetadata | None) -> messages.ClassicMemberMetadata | None:
     if classic is None:
         return None
     protocols = [messages.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols]
@@ -157,14 +157,17 @@ def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
     if value is None:
         group.remove(key.member_id)
         return
-    known = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
-    told = value.classic_member_metadata
+    member = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
+    classic_metadata = value.classic_member_metadata
     group.put(
         replace(
-            known,
+            member,
             classic=None
-            if told is None
-            else ClassicSide(told.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in told.supported_protocols)),
+            if classic_metadata is None
+            else ClassicMetadata(
+                classic_metadata.session_timeout_ms,
+                tuple((protocol.name, bytes(protocol.metadata)) for protocol in classic_metadata.supported_protocols),
+            ),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -178,15 +181,15 @@ def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 
 def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
-    known = group.members.get(key.member_id)
+    member = group.members.get(key.member_id)
     if value is None:
-        if known is not None:
-            group.put(replace(known, epoch=-1, previous_epoch=-1, assigned=NOTHING, pending_revocation=NOTHING))
+        if member is not None:
+            group.put(replace(member, epoch=-1, previous_epoch=-1, assigned=NOTHING, pending_revocation=NOTHING))
         return
-    known = known or ConsumerMember(member_id=key.member_id)
+    member = member or ConsumerMember(member_id=key.member_id)
     group.put(
         replace(
-            known,
+            member,
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state),

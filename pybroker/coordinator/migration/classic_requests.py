@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.join import UNKNOWN_MEMBER_ID, JoinRequest
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
-from pybroker.coordinator.consumer.member import ClassicSide, ConsumerMember, MemberState
-from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, assignment, subscription
+from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult, Waiting
+from pybroker.coordinator.runtime.result import CoordinatorResult, Respond
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -72,7 +72,7 @@ class ClassicRequestsToConsumerGroup:
             if instance_id is None and request.requires_member_id:
                 response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
                 return CoordinatorResult(response=response)
-        told = _subscription(request)
+        subscription = _subscription(request)
         draft = GroupDraft(group, image, now_ms)
         replaced = group.members.get(group.static_members.get(instance_id or "", "")) if is_new else None
         before: ConsumerMember | None
@@ -82,12 +82,12 @@ class ClassicRequestsToConsumerGroup:
             before = _member(group, member_id, instance_id)
         else:
             before = group.members.get(member_id)
-        member = _told(before or ConsumerMember(member_id=member_id), request, told)
+        member = _with_request(before or ConsumerMember(member_id=member_id), request, subscription)
         if member != before:
             draft.put(member)
         draft.refresh(before, member)
         draft.retarget(settings)
-        after = draft.step(member, _owned(told, image))
+        after = draft.step(member, _owned(subscription, image))
         logger.info(
             "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
@@ -98,12 +98,12 @@ class ClassicRequestsToConsumerGroup:
         else:
             result = CoordinatorResult(records=draft.records, response=_joined(after))
             member_timers.restart_session(result, group.group_id, after, request.session_timeout_ms)
-            member_timers.expect_sync(result, group.group_id, after)
+            member_timers.start_sync_timer(result, group.group_id, after)
             if replaced is not None:
-                result.timers += member_timers.no_timers(group.group_id, replaced.member_id)
+                result.timers += member_timers.stop_timers(group.group_id, replaced.member_id)
         return result
 
-    def sync(self, request: SyncGroupRequest, _waiting: Waiting, _now_ms: int) -> CoordinatorResult:
+    def sync(self, request: SyncGroupRequest, _respond: Respond, _now_ms: int) -> CoordinatorResult:
         """A SyncGroupResponse. Raises KafkaError."""
         group = self._group
         member, classic = _checked(group, request)
@@ -111,7 +111,7 @@ class ClassicRequestsToConsumerGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         result = CoordinatorResult()
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            member_timers.expect_join(result, group.group_id, member)
+            member_timers.start_join_timer(result, group.group_id, member)
             result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             return result
         names = group.topic_names()
@@ -120,9 +120,9 @@ class ClassicRequestsToConsumerGroup:
             error_code=ErrorCode.NONE,
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=assignment(topics, classic.protocols[0][1]),
+            assignment=write_assignment(topics, classic.protocols[0][1]),
         )
-        member_timers.synced(result, group.group_id, member)
+        member_timers.end_sync_timer(result, group.group_id, member)
         member_timers.restart_session(result, group.group_id, member, classic.session_timeout_ms)
         return result
 
@@ -138,27 +138,27 @@ class ClassicRequestsToConsumerGroup:
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
             result.response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
-            member_timers.expect_join(result, group.group_id, member)
+            member_timers.start_join_timer(result, group.group_id, member)
         return result
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
         """Each member of the request goes, or has an error of its own."""
         shard, group = self._shard, self._group
         response = LeaveGroupResponse(error_code=ErrorCode.NONE)
-        gone: dict[str, ConsumerMember] = {}
+        leaving: dict[str, ConsumerMember] = {}
         for identity in request.members:
-            found = _identified(group, identity)
-            if isinstance(found, ConsumerMember):
-                logger.info("Group %s: member %s leaves", group.group_id, found.member_id)
-                gone[found.member_id] = found
+            member = _identified(group, identity)
+            if isinstance(member, ConsumerMember):
+                logger.info("Group %s: member %s leaves", group.group_id, member.member_id)
+                leaving[member.member_id] = member
             response.members.append(
                 MemberResponse(
                     member_id=identity.member_id,
                     group_instance_id=identity.group_instance_id,
-                    error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
+                    error_code=member if isinstance(member, ErrorCode) else ErrorCode.NONE,
                 )
             )
-        result = member_timers.removed(shard, group, list(gone.values()), now_ms) if gone else CoordinatorResult()
+        result = member_timers.remove_members(shard, group, list(leaving.values()), now_ms) if leaving else CoordinatorResult()
         result.response = response
         return result
 
@@ -178,32 +178,32 @@ def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, s
 
 def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
     try:
-        return subscription(request.protocols[0][1])
+        return read_subscription(request.protocols[0][1])
     except DecodeError as error:
         logger.warning("Group %s: the subscription of %s cannot be read: %s", request.group_id, request.client_id, error)
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
 
 
-def _told(member: ConsumerMember, request: JoinRequest, told: ConsumerProtocolSubscription) -> ConsumerMember:
+def _with_request(member: ConsumerMember, request: JoinRequest, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
     return replace(
         member,
         instance_id=request.group_instance_id or member.instance_id,
-        rack_id=told.rack_id or member.rack_id,
+        rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topic_names=tuple(sorted(set(told.topics))),
+        topic_names=tuple(sorted(set(subscription.topics))),
         topic_regex=None,
         client_id=request.client_id,
         client_host=request.client_host,
-        classic=ClassicSide(request.session_timeout_ms, request.protocols),
+        classic=ClassicMetadata(request.session_timeout_ms, request.protocols),
     )
 
 
-def _owned(told: ConsumerProtocolSubscription, image: ClusterImage) -> dict[bytes, frozenset[int]]:
+def _owned(subscription: ConsumerProtocolSubscription, image: ClusterImage) -> dict[bytes, frozenset[int]]:
     """What the member says it owns; one that gives up all before it joins says nothing, and owns nothing."""
     return {
-        bytes(topic.topic_id): frozenset(one.partitions)
-        for one in told.owned_partitions
-        if (topic := image.topics.get(one.topic)) is not None
+        bytes(topic.topic_id): frozenset(owned.partitions)
+        for owned in subscription.owned_partitions
+        if (topic := image.topics.get(owned.topic)) is not None
     }
 
 
@@ -226,33 +226,33 @@ def _downgraded(
     """
     group, (member_id, request) = draft.group, joining
     result = downgrade.to_classic(group, members, draft.targets, draft.epoch, now_ms)
-    begin = downgrade.Begin(
+    finish = downgrade.FinishDowngrade(
         shard,
         group.group_id,
         members,
-        joining=(member_id, request.waiting),
+        joining=(member_id, request.respond),
         is_settled=draft.epoch == group.epoch and all(member.has_reached(draft.target_epoch) for member in members.values()),
     )
     without_timers = sorted({*members, *group.members})
 
     def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
-        after = begin(code, now_ms)
-        for one in () if code else without_timers:
-            after.timers += member_timers.no_timers(group.group_id, one)
-        return after
+        follow_up = finish(code, now_ms)
+        for stopped_id in () if code else without_timers:
+            follow_up.timers += member_timers.stop_timers(group.group_id, stopped_id)
+        return follow_up
 
     result.on_durable = on_durable
     return result
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    found = group.member(member_id, instance_id)
-    if isinstance(found, ErrorCode):
-        raise KafkaError(found)
-    return found
+    member = group.member(member_id, instance_id)
+    if isinstance(member, ErrorCode):
+        raise KafkaError(member)
+    return member
 
 
-def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicSide]:
+def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMetadata]:
     """The member of the classic protocol that the request is from, in its generation. Raises KafkaError."""
     member = _member(group, request.member_id, request.group_instance_id)
     if member.classic is None:

@@ -19,9 +19,9 @@ from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.records import group_tombstones
-from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, assignment
+from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, write_assignment
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import Answer, CoordinatorResult, Waiting
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def is_due(shard: GroupShard, gone: Collection[ConsumerMember], staying: Mapping[str, ConsumerMember]) -> bool:
+def is_due(shard: GroupShard, leaving: Collection[ConsumerMember], staying: Mapping[str, ConsumerMember]) -> bool:
     """Whether the group changes when the members `gone` are out of it and `staying` are left."""
     return (
         bool(staying)
-        and any(member.classic is None for member in gone)
+        and any(member.classic is None for member in leaving)
         and all(member.classic is not None for member in staying.values())
         and shard.settings.may_downgrade
         and len(staying) <= shard.settings.max_size
@@ -58,8 +58,8 @@ def to_classic(
     assignments = {}
     for member_id, classic_member in classic.members.items():
         target = targets.get(member_id, NOTHING)
-        topics = {names[topic_id]: of for topic_id, of in target.items() if topic_id in names}
-        assignments[member_id] = assignment(topics, classic_member.metadata(classic.protocol_name))
+        topics = {names[topic_id]: partitions for topic_id, partitions in target.items() if topic_id in names}
+        assignments[member_id] = write_assignment(topics, classic_member.metadata(classic.protocol_name))
     return CoordinatorResult(records=[*group_tombstones(group), group_record(classic, assignments)])
 
 
@@ -78,7 +78,7 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
 
 
 @dataclass(slots=True)
-class Begin:
+class FinishDowngrade:
     """What comes after the records of `to_classic`: sessions, and a rebalance.
 
     With `joining`, a member's id and its JoinGroup, that is answered, or waits for the rebalance; `is_settled` tells that none is
@@ -88,29 +88,33 @@ class Begin:
     shard: GroupShard
     group_id: str
     members: Mapping[str, ConsumerMember]
-    joining: tuple[str, Waiting] | None = None
+    joining: tuple[str, Respond] | None = None
     is_settled: bool = False
 
     def __call__(self, code: ErrorCode, now_ms: int) -> CoordinatorResult:
         """Of `CoordinatorResult.on_durable`."""
-        after = CoordinatorResult()
-        joining_id, waiting = self.joining or ("", None)
+        follow_up = CoordinatorResult()
+        joining_id, respond = self.joining or ("", None)
         group = self.shard.classic_groups.get(self.group_id)
         if code or group is None:
-            if waiting is not None:
-                after.answers.append(Answer(waiting, JoinGroupResponse(error_code=code, member_id=joining_id)))
-            return after
+            if respond is not None:
+                follow_up.parked_responses.append(
+                    ParkedResponse(respond, JoinGroupResponse(error_code=code, member_id=joining_id))
+                )
+            return follow_up
         for member_id, member in self.members.items():
-            self._restore(after, group, member, waiting if member_id == joining_id and not self.is_settled else None)
+            self._restore(follow_up, group, member, respond if member_id == joining_id and not self.is_settled else None)
         if not self.is_settled:
-            rebalance.prepare(self.shard, after, group, now_ms)
-        elif waiting is not None:
+            rebalance.prepare(self.shard, follow_up, group, now_ms)
+        elif respond is not None:
             response = rebalance.joined_response(group, group.members[joining_id])
             response.leader, response.members = "", []  # which would assign anew, and nobody would take notice
-            after.answers.append(Answer(waiting, response))
-        return after
+            follow_up.parked_responses.append(ParkedResponse(respond, response))
+        return follow_up
 
-    def _restore(self, after: CoordinatorResult, group: ClassicGroup, member: ConsumerMember, waiting: Waiting | None) -> None:
+    def _restore(
+        self, follow_up: CoordinatorResult, group: ClassicGroup, member: ConsumerMember, respond: Respond | None
+    ) -> None:
         """The log keeps one protocol of each member; we know the others too."""
         assert member.classic is not None
         classic = group.members[member.member_id]
@@ -119,6 +123,6 @@ class Begin:
             protocols=member.classic.protocols,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             session_timeout_ms=member.classic.session_timeout_ms,
-            waiting=waiting,
+            respond=respond,
         )
-        rebalance.restart_session(after, group, classic)
+        rebalance.restart_session(follow_up, group, classic)

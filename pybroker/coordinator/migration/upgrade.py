@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import ClassicSide, ConsumerMember, assignment_of
+from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -24,7 +24,7 @@ from pybroker.coordinator.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from pybroker.coordinator.embedded_protocol import assigned, subscription
+from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription
 from pybroker.coordinator.records import group_tombstone
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -81,10 +81,10 @@ class Upgrade:
             "Group %s in generation %d becomes a consumer group with %d members of the classic protocol",
             *(classic.group_id, classic.generation_id, len(classic.members)),
         )
-        for member in classic.members.values():
-            result.answers += refuse_waiting(classic, member, code, member_id=member.member_id)
-        for one in self.group.members.values():
-            member_timers.restart_session(result, classic.group_id, one, one.rebalance_timeout_ms)
+        for classic_member in classic.members.values():
+            result.parked_responses += refuse_waiting(classic, classic_member, code, member_id=classic_member.member_id)
+        for member in self.group.members.values():
+            member_timers.restart_session(result, classic.group_id, member, member.rebalance_timeout_ms)
 
 
 def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]:
@@ -92,39 +92,41 @@ def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]
     if not classic.members:
         return []
     protocol = classic.elected_protocol()
-    taken: set[tuple[bytes, int]] = set()
-    return [_member(member, protocol, classic.generation_id, image, taken) for member in classic.members.values()]
+    already_owned: set[tuple[bytes, int]] = set()
+    return [_member(member, protocol, classic.generation_id, image, already_owned) for member in classic.members.values()]
 
 
 def _member(
-    member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, taken: set[tuple[bytes, int]]
+    member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, already_owned: set[tuple[bytes, int]]
 ) -> ConsumerMember:
     """`taken` has what other members own: a leader may have given something to two of them.
 
     Who has no assignment, because a rebalance was begun again before it had one, may still have what it said in its JoinGroup.
     """
-    told = subscription(member.metadata(protocol))
-    owned_topics = assigned(member.assignment) or {one.topic: list(one.partitions) for one in told.owned_partitions}
+    subscription = read_subscription(member.metadata(protocol))
+    owned_topics = read_assignment(member.assignment) or {
+        owned_topic.topic: list(owned_topic.partitions) for owned_topic in subscription.owned_partitions
+    }
     owned = {
         (bytes(topic.topic_id), partition)
         for name, partitions in owned_topics.items()
         if (topic := image.topics.get(name)) is not None
         for partition in partitions
         if 0 <= partition < len(topic.partitions)
-    } - taken
-    taken |= owned
+    } - already_owned
+    already_owned |= owned
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
-        rack_id=told.rack_id or None,
+        rack_id=subscription.rack_id or None,
         client_id=member.client_id,
         client_host=member.client_host,
-        topic_names=tuple(sorted(set(told.topics))),
+        topic_names=tuple(sorted(set(subscription.topics))),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         epoch=epoch,
         previous_epoch=epoch,
         assigned=assignment_of(iter(owned)),
-        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
     )
 
 

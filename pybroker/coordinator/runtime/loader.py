@@ -81,8 +81,8 @@ class Loader(Generic[S]):
             callback()
 
     def _slice(self) -> None:
-        done = 0
-        while self._queue and done < SLICE_RECORDS:
+        replayed_count = 0
+        while self._queue and replayed_count < SLICE_RECORDS:
             partition, shard, loading = self._queue[0]
             if not self._runtime.is_loading(partition, shard):
                 self._queue.popleft()  # unloaded meanwhile
@@ -96,8 +96,8 @@ class Loader(Generic[S]):
                 self._queue.popleft()
                 self._end(partition)
             else:
-                done += step
-        self._replayed += done
+                replayed_count += step
+        self._replayed += replayed_count
         if self._replayed >= FREEZE_RECORDS:
             gc.freeze()
             self._replayed = 0
@@ -130,26 +130,26 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
     end_offset = log.log_end_offset
     skipped: Counter[int] = Counter()
     while offset < end_offset:
-        found: list[BatchView] = []
+        batches_read: list[BatchView] = []
         reason: CorruptRecordError | None = None
         try:
             fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
             if not fetched.size:
                 break  # compaction has removed what was behind
             data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
-            found.extend(batches(data))
+            batches_read.extend(batches(data))
         except CorruptRecordError as error:
             reason = error
-        if not found:
+        if not batches_read:
             behind = log.offset_behind_damage(offset)
             if behind is None:
                 raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
-            _tell_damage(log, offset, behind, reason or "no batch")
+            _log_damage(log, offset, behind, reason or "no batch")
             offset = behind
-        for batch in found:
+        for batch in batches_read:
             offset = batch.next_offset
             if not batch.is_valid:
-                _tell_damage(log, batch.base_offset, offset, "a wrong checksum")
+                _log_damage(log, batch.base_offset, offset, "a wrong checksum")
             elif not batch.is_control:
                 replay_batch(shard, batch, skipped)
                 yield batch.record_count
@@ -157,7 +157,7 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
         logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
 
 
-def _tell_damage(log: Log, first_offset: int, end_offset: int, reason: object) -> None:
+def _log_damage(log: Log, first_offset: int, end_offset: int, reason: object) -> None:
     logger.error(
         "%s: the offsets %d to %d cannot be read (%s): the commits in there are lost, the rest is loaded",
         log.topic_partition,

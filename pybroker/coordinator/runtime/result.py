@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pybroker.protocol.error_codes import ErrorCode
 
-Waiting = Callable[[Any], None]
+Respond = Callable[[Any], None]
 """How a parked request is answered: call it once with the response."""
 
 Operation = Callable[[Any, int], "CoordinatorResult"]
@@ -33,10 +33,10 @@ class CoordinatorRecord(NamedTuple):
     value_version: int = -1
 
 
-class Answer(NamedTuple):
+class ParkedResponse(NamedTuple):
     """A response to a request that was parked before."""
 
-    waiting: Waiting
+    respond: Respond
     response: Any
 
 
@@ -61,7 +61,7 @@ class CoordinatorResult:
         records: appended in one batch, or in several if `is_atomic` is false; the response waits until they are durable.
         is_replayed: False when the records only write down what the state says already.
         too_large: the error when the records do not fit into a batch.
-        answers: to parked requests; they do not wait for the records.
+        parked_responses: to parked requests; they do not wait for the records.
         timers: carried out last, in order.
         on_durable: called with NONE when the records are durable, else with what went wrong, and the time; its result is
             carried out like this one.
@@ -72,6 +72,6 @@ class CoordinatorResult:
     is_replayed: bool = True
     is_atomic: bool = True
     too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-    answers: list[Answer] = field(default_factory=list)
+    parked_responses: list[ParkedResponse] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     on_durable: Callable[[ErrorCode, int], CoordinatorResult] | None = None

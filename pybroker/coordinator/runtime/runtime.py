@@ -48,7 +48,7 @@ BATCH_BYTES: Final = 512 * 1024
 _APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
-_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
+_CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -89,14 +89,14 @@ class RuntimeSettings:
 class _Active(Generic[S]):
     """A shard and what belongs to it."""
 
-    __slots__ = ("is_loaded", "refusals", "shard", "timers", "topic_partition", "upto")
+    __slots__ = ("is_loaded", "refusals", "replayed_end_offset", "shard", "timers", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
         self.topic_partition = topic_partition
         self.shard = shard
         self.is_loaded = False
         self.refusals = 0  # appends that failed since the last one that did not
-        self.upto = 0  # the shard has replayed its log below this offset
+        self.replayed_end_offset = 0  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, _ShardTimer] = {}
 
 
@@ -197,7 +197,7 @@ class CoordinatorRuntime(Generic[S]):
         else:
             self.run(active, operation, done)
 
-    def read(self, partition: int, question: Callable[[S], Any], done: Done) -> None:
+    def read(self, partition: int, query: Callable[[S], Any], done: Done) -> None:
         """Answer a question about the shard's state once all of that state is durable."""
         active = self._active.get(partition)
         if active is None:
@@ -206,25 +206,25 @@ class CoordinatorRuntime(Generic[S]):
         if not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
-        answer = question(active.shard)
-        self._when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else answer))
+        response = query(active.shard)
+        self._when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
-    def _when_durable(self, active: _Active[S], then: Callable[[ErrorCode], None]) -> None:
+    def _when_durable(self, active: _Active[S], callback: Callable[[ErrorCode], None]) -> None:
         """Call `then` with NONE as soon as everything that the shard has replayed is durable, or with what is in the way."""
         topic_partition, settings = active.topic_partition, self._settings
-        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.upto:
-            then(ErrorCode.NONE)
+        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.replayed_end_offset:
+            callback(ErrorCode.NONE)
             return
 
         def complete(results: ProduceResults) -> None:
             code = results[topic_partition].error_code
-            then(ErrorCode.NONE if code in _APPENDED else code)
+            callback(ErrorCode.NONE if code in _APPENDED else code)
 
         self._replicas.await_settled(
             settings.timeout_ms,
             settings.required_acks,
             {topic_partition: PartitionProduceResult()},
-            {topic_partition: active.upto},
+            {topic_partition: active.replayed_end_offset},
             complete,
         )
 
@@ -232,7 +232,7 @@ class CoordinatorRuntime(Generic[S]):
         """The shard has replayed all that its log has."""
         partition = self._replicas.partition(active.topic_partition)
         if not isinstance(partition, ErrorCode):
-            active.upto = partition.log.log_end_offset
+            active.replayed_end_offset = partition.log.log_end_offset
 
     def run(self, active: _Active[S], operation: Operation, done: Done) -> None:
         """Run `operation` on a shard that is loaded, and do what its result says."""
@@ -250,8 +250,8 @@ class CoordinatorRuntime(Generic[S]):
             self._when_durable(active, lambda code: self._durable(active, result, done, code))
         else:
             self._durable(active, result, done, ErrorCode.NONE)
-        for answer in result.answers:
-            answer.waiting(answer.response)
+        for parked in result.parked_responses:
+            parked.respond(parked.response)
         for key, delay_ms, operation, is_kept in result.timers:
             if not (is_kept and key in active.timers):
                 self._set_timer(active, key, delay_ms, operation)
@@ -259,7 +259,7 @@ class CoordinatorRuntime(Generic[S]):
     def _durable(self, active: _Active[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
         """The records are durable, or `code` says why not: answer, and go on with what comes after."""
         if code:
-            code = result.too_large if code in _TOO_LARGE else _TOLD.get(code, code)
+            code = result.too_large if code in _TOO_LARGE else _CLIENT_CODES.get(code, code)
         if not code and result.response is not None:
             done(result.response)
         elif code and (result.on_durable is None or result.response is not None):  # which else answers in its own way
@@ -285,14 +285,14 @@ class CoordinatorRuntime(Generic[S]):
 
     def _append(self, active: _Active[S], result: CoordinatorResult, done: Done) -> None:
         batches = self._batches(result.records, is_atomic=result.is_atomic)
-        left = len(batches)
+        pending_count = len(batches)
         failure = ErrorCode.NONE
 
         def appended(code: ErrorCode) -> None:
-            nonlocal left, failure
-            left -= 1
+            nonlocal pending_count, failure
+            pending_count -= 1
             failure = failure or code
-            if not left:
+            if not pending_count:
                 self._durable(active, result, done, failure)
 
         for records, batch in batches:
@@ -301,21 +301,21 @@ class CoordinatorRuntime(Generic[S]):
     def _batches(self, records: list[CoordinatorRecord], *, is_atomic: bool) -> list[tuple[list[CoordinatorRecord], memoryview]]:
         """The records as one batch, or as several of about BATCH_BYTES."""
         now_ms, compression = self._clock.time_ms(), self._settings.compression
-        made: list[tuple[list[CoordinatorRecord], memoryview]] = []
-        taken: list[CoordinatorRecord] = []
+        batches: list[tuple[list[CoordinatorRecord], memoryview]] = []
+        batch_records: list[CoordinatorRecord] = []
         pairs: list[tuple[bytes, bytes | None]] = []
         size = 0
         for record in records:
             key, value = self._serialize(record)
-            taken.append(record)
+            batch_records.append(record)
             pairs.append((key, value))
             size += len(key) + len(value or b"")
             if size >= BATCH_BYTES and not is_atomic:
-                made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
-                taken, pairs, size = [], [], 0
+                batches.append((batch_records, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+                batch_records, pairs, size = [], [], 0
         if pairs:
-            made.append((taken, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
-        return made
+            batches.append((batch_records, memoryview(build_entries(pairs, timestamp_ms=now_ms, compression=compression))))
+        return batches
 
     def _append_batch(
         self,

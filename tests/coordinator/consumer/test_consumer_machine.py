@@ -329,7 +329,7 @@ class Machine(RuleBasedStateMachine):
             group_id=GROUP, member_id=client.member_id, group_instance_id=client.instance, client_id="c", client_host="/h",
             protocol_type="consumer", protocols=(("range", subscription(",".join(client.names), ",".join(owned) or "none")),),
             session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, requires_member_id=False,
-            can_skip_assignment=True, waiting=lambda _response: None,
+            can_skip_assignment=True, respond=lambda _response: None,
         )  # fmt: skip
         if self.classic(client, lambda requests, now_ms: requests.join(request, now_ms)):
             client.forget()
@@ -338,7 +338,7 @@ class Machine(RuleBasedStateMachine):
         sync = SyncGroupRequest(
             group_id=GROUP, member_id=client.member_id, generation_id=client.epoch, group_instance_id=client.instance
         )
-        if self.classic(client, lambda requests, now_ms: requests.sync(sync, request.waiting, now_ms)):
+        if self.classic(client, lambda requests, now_ms: requests.sync(sync, request.respond, now_ms)):
             return
         ids = {topic.name: bytes(topic.topic_id) for topic in self.image.topics.values()}
         given = assigned(self.response.assignment)

@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.clock import ManualClock
 from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
-from pybroker.coordinator.runtime.result import Answer, CoordinatorRecord, CoordinatorResult, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.runtime.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -201,7 +201,7 @@ def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
     def after(code: ErrorCode, now_ms: int) -> CoordinatorResult:
         assert now_ms == 1000
         codes.append(code)
-        return CoordinatorResult(answers=[Answer(parked.append, "late")])
+        return CoordinatorResult(parked_responses=[ParkedResponse(parked.append, "late")])
 
     for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
         setting.write(CoordinatorResult(records=[RECORD], on_durable=after))

@@ -55,37 +55,37 @@ class PatternError(Exception):
 
 def as_python(pattern: str) -> str:
     """The same for Python's parser, which finds most that is wrong. Raises PatternError."""
-    out: list[str] = []
-    at, is_inside = 0, False
-    while found := (_INSIDE if is_inside else _OUTSIDE).match(pattern, at):
-        at = found.end()
-        kind = found.lastgroup
+    translated: list[str] = []
+    position, is_inside = 0, False
+    while match := (_INSIDE if is_inside else _OUTSIDE).match(pattern, position):
+        position = match.end()
+        kind = match.lastgroup
         is_inside = kind == "begin" or (is_inside and kind != "end")
-        out.append(_translated(kind or "", found))
-    return "".join(out)
+        translated.append(_translated(kind or "", match))
+    return "".join(translated)
 
 
-def _translated(kind: str, found: re.Match[str]) -> str:
+def _translated(kind: str, match: re.Match[str]) -> str:
     match kind:
         case "quoted":
-            return re.escape(found[kind])
-        case "escape" if found[kind] in _ONLY_PYTHON:
-            raise PatternError(f"bad escape {found[kind]}")
+            return re.escape(match[kind])
+        case "escape" if match[kind] in _ONLY_PYTHON:
+            raise PatternError(f"bad escape {match[kind]}")
         case "escape":
-            return r"\Z" if found[kind] == r"\z" else found[kind]
+            return r"\Z" if match[kind] == r"\z" else match[kind]
         case "posix":
-            if found[kind] not in _CLASSES:
-                raise PatternError(f"[:{found[kind]}:] is not supported")
-            return _CLASSES[found[kind]]
+            if match[kind] not in _CLASSES:
+                raise PatternError(f"[:{match[kind]}:] is not supported")
+            return _CLASSES[match[kind]]
         case "bracket" | "brace":
-            return "\\" + found[kind]
+            return "\\" + match[kind]
         case "head":
-            return _head(found["on"], (found["off"] or "")[1:], found["head"])
+            return _head(match["on"], (match["off"] or "")[1:], match["head"])
         case "comment":
             raise PatternError("comments are not supported")
         case "name":
             return "(?P<"
-    return found[kind]
+    return match[kind]
 
 
 def _head(on: str, off: str, end: str) -> str:

@@ -54,26 +54,26 @@ class TopicPattern:
     def matches(self, text: str) -> bool:
         """Whether the whole of `text` matches."""
         current = self._reach([self._first], 0, text)
-        for at, char in enumerate(text):
+        for position, char in enumerate(text):
             following = [
                 after for state in current if (kind := self._states[state])[0] == "char" and kind[1](char) for after in kind[2]
             ]
             if not following:
                 return False
-            current = self._reach(following, at + 1, text)
+            current = self._reach(following, position + 1, text)
         return 0 in current
 
-    def _reach(self, states: Iterable[int], at: int, text: str) -> set[int]:
+    def _reach(self, states: Iterable[int], position: int, text: str) -> set[int]:
         reached: set[int] = set()
-        left = list(states)
-        while left:
-            state = left.pop()
+        pending = list(states)
+        while pending:
+            state = pending.pop()
             if state in reached:
                 continue
             reached.add(state)
             kind, _, following = self._states[state]
-            if kind == "free" or _ASSERTIONS.get(kind, _never)(text, at):
-                left += following
+            if kind == "free" or _ASSERTIONS.get(kind, _never)(text, position):
+                pending += following
         return reached
 
     # Building, from the end to the beginning: each part knows what comes after it
@@ -129,10 +129,10 @@ def _accepts(operator: str, argument: Any, flags: int) -> Accepts:
         return lambda _char: True  # names have no line breaks
     if operator == "IN":
         is_negated = str(argument[0][0]) == "NEGATE"
-        tests = [_one_of(str(kind), what) for kind, what in argument[is_negated:]]
+        tests = [_accepts_item(str(kind), what) for kind, what in argument[is_negated:]]
     else:
         is_negated = operator == "NOT_LITERAL"
-        tests = [_one_of("LITERAL", argument)]
+        tests = [_accepts_item("LITERAL", argument)]
 
     def accepts(char: str) -> bool:
         forms = {char.lower(), char.upper()} if flags & re.IGNORECASE else {char}
@@ -147,32 +147,32 @@ _WORD: Final = frozenset(string.digits + string.ascii_letters + "_")
 _CATEGORIES: Final = {"DIGIT": _DIGITS, "SPACE": _SPACES, "WORD": _WORD}
 
 
-def _one_of(kind: str, what: Any) -> Accepts:
+def _accepts_item(kind: str, argument: Any) -> Accepts:
     if kind == "LITERAL":
-        return lambda char: ord(char) == what
+        return lambda char: ord(char) == argument
     if kind == "RANGE":
-        return lambda char: what[0] <= ord(char) <= what[1]
+        return lambda char: argument[0] <= ord(char) <= argument[1]
     if kind == "CATEGORY":
-        name = str(what).removeprefix("CATEGORY_")
+        name = str(argument).removeprefix("CATEGORY_")
         chars = _CATEGORIES[name.removeprefix("NOT_")]
         return lambda char: (char in chars) is not name.startswith("NOT_")
     raise PatternError(f"{kind.lower()} is not supported")
 
 
-def _is_start(_text: str, at: int) -> bool:
-    return at == 0
+def _is_start(_text: str, position: int) -> bool:
+    return position == 0
 
 
-def _is_end(text: str, at: int) -> bool:
-    return at == len(text)
+def _is_end(text: str, position: int) -> bool:
+    return position == len(text)
 
 
-def _is_boundary(text: str, at: int) -> bool:
-    return (at > 0 and text[at - 1] in _WORD) is not (at < len(text) and text[at] in _WORD)
+def _is_boundary(text: str, position: int) -> bool:
+    return (position > 0 and text[position - 1] in _WORD) is not (position < len(text) and text[position] in _WORD)
 
 
-def _is_inside(text: str, at: int) -> bool:
-    return not _is_boundary(text, at)
+def _is_inside(text: str, position: int) -> bool:
+    return not _is_boundary(text, position)
 
 
 def _never(_text: str, _at: int) -> bool:
