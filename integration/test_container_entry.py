@@ -165,6 +165,7 @@ def test_start_scripts_of_other_images(container: Container) -> None:
         (["/etc/kafka/docker/run", "KAFKA_NODE_ID=3"], r"\[KafkaServer id=3\] started"),
         (["/etc/confluent/docker/run", "KAFKA_BROKER_ID=3"], r"\[KafkaServer id=3\] started"),
         (["/opt/bitnami/scripts/kafka/entrypoint.sh", "/opt/bitnami/scripts/kafka/run.sh"], r"\[KafkaServer id=\d+\] started"),
+        (["start-kafka.sh"], r"\[KafkaServer id=\d+\] started"),
         (["kafka-server-start.sh", "/tmp/my.properties", "--override", "node.id=5"], r"READY 127\.0\.0\.1:9099"),
         (["sh", "-c", "kafka-storage format -t $(kafka-storage random-uuid) -c x && /etc/kafka/docker/launch"], READY),
     ]

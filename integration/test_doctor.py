@@ -147,7 +147,30 @@ def test_a_port_that_says_nothing() -> None:
     for connection in kept:
         connection.close()
     assert code == 1
+    assert lines[1:5] == [
+        "  127.0.0.1 connects",
+        "  asking which APIs it serves",
+        f"  no response in {SILENCE_S} s; asking whether it speaks TLS",
+        "  no TLS; asking whether it is a web server",
+    ]
     assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
+
+
+def test_each_step_is_said_before_it_is_waited_for() -> None:
+    kept: list[socket.socket] = []
+    with accepting(kept.append) as port:
+        command = [sys.executable, "-m", "pybroker", "doctor", f"127.0.0.1:{port}", "--timeout", "600"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(3)]
+            process.kill()
+    for connection in kept:
+        connection.close()
+    assert lines == [
+        f"Bootstrap 127.0.0.1:{port} (each step takes 600 s at most)\n",
+        "  127.0.0.1 connects\n",
+        "  asking which APIs it serves\n",
+    ]
 
 
 def _trickle(connection: socket.socket) -> None:

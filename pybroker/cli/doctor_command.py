@@ -34,5 +34,5 @@ def command(address: tuple[str, int], timeout_s: float) -> None:
     from pybroker.doctor.examine import examine  # noqa: PLC0415  (only when it runs)
     from pybroker.doctor.look import look  # noqa: PLC0415
 
-    if not examine(*address, functools.partial(look, timeout_s=timeout_s), click.echo):
+    if not examine(*address, functools.partial(look, timeout_s=timeout_s), click.echo, timeout_s):
         raise click.exceptions.Exit(1)

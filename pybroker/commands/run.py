@@ -23,14 +23,54 @@ COMMANDS = {
 }
 """The modules, each with HELP and main(name, arguments)."""
 
-OTHERS = (
-    "kafka-acls", "kafka-client-metrics", "kafka-consumer-perf-test", "kafka-delegation-tokens", "kafka-delete-records",
-    "kafka-dump-log", "kafka-features", "kafka-groups", "kafka-jmx", "kafka-leader-election", "kafka-log-dirs",
-    "kafka-metadata-quorum", "kafka-metadata-shell", "kafka-mirror-maker", "kafka-producer-perf-test",
-    "kafka-reassign-partitions", "kafka-replica-verification", "kafka-share-groups", "kafka-streams-application-reset",
-    "kafka-transactions", "kafka-verifiable-consumer", "kafka-verifiable-producer",
-)  # fmt: skip
-"""Kafka's tools that are not here: they say so, instead of not being found."""
+STOP = "stop the container to stop the broker"
+NO_ZOOKEEPER = "there is no ZooKeeper"
+CONNECT = "run Kafka Connect beside the broker"
+STATE = "kafka-cluster cluster-id and kafka-broker-api-versions show whether the broker responds"
+
+OTHERS = {
+    "connect-distributed": CONNECT,
+    "connect-mirror-maker": CONNECT,
+    "connect-plugin-path": CONNECT,
+    "connect-standalone": CONNECT,
+    "kafka-acls": "there is no access control",
+    "kafka-client-metrics": "kafka-configs --entity-type client-metrics does the same",
+    "kafka-console-share-consumer": "",
+    "kafka-consumer-perf-test": "",
+    "kafka-delegation-tokens": "there is no access control",
+    "kafka-delete-records": "",
+    "kafka-dump-log": "",
+    "kafka-e2e-latency": "",
+    "kafka-features": STATE,
+    "kafka-groups": "kafka-consumer-groups --list shows the consumer groups",
+    "kafka-jmx": "the broker has no JMX; its metrics are for Prometheus (metrics.listener)",
+    "kafka-leader-election": "the one broker leads every partition",
+    "kafka-log-dirs": "",
+    "kafka-metadata-quorum": STATE,
+    "kafka-metadata-shell": "",
+    "kafka-mirror-maker": "",
+    "kafka-preferred-replica-election": "the one broker leads every partition",
+    "kafka-producer-perf-test": "",
+    "kafka-reassign-partitions": "there is one broker",
+    "kafka-replica-verification": "there is one broker",
+    "kafka-server-stop": STOP,
+    "kafka-share-consumer-perf-test": "",
+    "kafka-share-groups": "",
+    "kafka-streams-application-reset": "",
+    "kafka-streams-groups": "",
+    "kafka-transactions": "",
+    "kafka-verifiable-consumer": "",
+    "kafka-verifiable-producer": "",
+    "kafka-verifiable-share-consumer": "",
+    "trogdor": "",
+    "zookeeper-security-migration": NO_ZOOKEEPER,
+    "zookeeper-server-stop": NO_ZOOKEEPER,
+    "zookeeper-shell": NO_ZOOKEEPER,
+}
+"""Other programs of Kafka's bin folder, with what there is instead: they say so, instead of not being found."""
+
+ALL = f"kafka-{{{','.join(sorted(name.removeprefix('kafka-') for name in COMMANDS if name.startswith('kafka-')))}}}, cub, ub"
+"""The commands in one short line."""
 
 INTERRUPTED = 130
 
@@ -53,8 +93,9 @@ def run(name: str, arguments: list[str]) -> int:
     name = name.rpartition("/")[2].removesuffix(".sh")
     module_name = COMMANDS.get(name)
     if module_name is None:
-        known = ", ".join(sorted(COMMANDS))
-        print(f"{name or 'a command without a name'} is not supported; there are {known}", file=sys.stderr)
+        instead = OTHERS.get(name, "")
+        rest = f": {instead}" if instead else f"; there are {ALL}"
+        print(f"{name or 'a command without a name'} is not supported{rest}", file=sys.stderr)
         return NOT_SUPPORTED
     module = __import__(f"pybroker.commands.{module_name}", fromlist=["main"])
     if not arguments or "--help" in arguments:

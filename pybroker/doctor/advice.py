@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pybroker.doctor.findings import Answer, Broker, Look
 
 
-def facts(found: Look) -> Iterator[str]:
-    """A line for each fact about an address."""
-    if found.unresolved:
-        yield f"does not resolve on this machine: {found.unresolved}"
-        return
-    for address, failure in found.attempts:
-        yield f"{address} connects" if failure is None else f"{address} {failure.value}"
+def attempt(address: str, failure: Failure | None) -> str:
+    """Say how an attempt to connect ended."""
+    return f"{address} connects" if failure is None else f"{address} {failure.value}"
+
+
+def outcome(found: Look) -> Iterator[str]:
+    """Say what responds at an address, or what is there instead."""
     if found.instead is not None:
         login = f": {', '.join(found.mechanisms)}" if found.mechanisms else ""
         yield f"there is {found.instead.value}{login}"

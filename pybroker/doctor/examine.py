@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pybroker.doctor.advice import bootstrap_problem, broker_problem, facts, verdict
+from pybroker.doctor.advice import bootstrap_problem, broker_problem, verdict
+from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pybroker.doctor.findings import Look
 
+Say = Callable[[str], None]
 
-def examine(host: str, port: int, look: Callable[[str, int], Look], say: Callable[[str], None]) -> bool:
-    """Say what a client of host:port meets, line by line as it is found. Returns whether the client would work."""
-    bootstrap = look(host, port)
-    _say_all(say, f"Bootstrap {bootstrap}", bootstrap)
+
+def examine(host: str, port: int, look: Callable[[str, int, Say], Look], say: Say, timeout_s: float) -> bool:
+    """Say what a client of host:port meets, line by line as it is found. Returns whether the client would work.
+
+    `look` says what it does and finds at an address; each of its steps takes at most `timeout_s`.
+    """
+
+    def detail(line: str) -> None:
+        say(f"  {line}")
+
+    say(f"Bootstrap {host_and_port(host, port)} (each step takes {timeout_s:g} s at most)")
+    bootstrap = look(host, port, detail)
     problem = bootstrap_problem(bootstrap)
     problems = [] if problem is None else [problem]
     if problem is None:
         assert bootstrap.answer is not None
         for broker in bootstrap.answer.brokers:
-            found = look(broker.host, broker.port)
-            _say_all(say, f"Broker {broker.node_id} is advertised as {broker}", found)
+            say(f"Broker {broker.node_id} is advertised as {broker}")
+            found = look(broker.host, broker.port, detail)
             problem = broker_problem(bootstrap, broker, found)
             if problem is not None:
                 problems.append(problem)
@@ -30,9 +39,3 @@ def examine(host: str, port: int, look: Callable[[str, int], Look], say: Callabl
     for line in verdict(bootstrap, problems):
         say(line)
     return not problems
-
-
-def _say_all(say: Callable[[str], None], title: str, found: Look) -> None:
-    say(title)
-    for line in facts(found):
-        say(f"  {line}")

@@ -1,11 +1,15 @@
-"""Looks at one address: does its name resolve, does it connect, and what answers there."""
+"""Looks at one address: whether its name resolves, whether it connects, and what responds there."""
 
 from __future__ import annotations
 
 import errno
+import queue
 import socket
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.conversation import ClosedError, Conversation, ConversationError, SilentError
 from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
 from pybroker.protocol.error_codes import ErrorCode
@@ -14,6 +18,8 @@ from pybroker.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pybroker.doctor.examine import Say
 
 _BROKER_RESOURCE: Final = 4
 _OURS: Final = "metadata.store"
@@ -25,24 +31,46 @@ _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
 
-def look(host: str, port: int, timeout_s: float) -> Look:
-    """What is at host:port. Blocks; each step takes at most `timeout_s`."""
+@dataclass(slots=True, frozen=True)
+class _Connected:
+    """A socket that is connected, how to connect another one, and whom to tell of each step."""
+
+    socket: socket.socket
+    family: int
+    address: tuple[str, int]
+    timeout_s: float
+    say: Say
+
+
+def look(host: str, port: int, say: Say, timeout_s: float) -> Look:
+    """Look what is at host:port, and say it step by step. Blocks; each step takes at most `timeout_s`."""
     found = Look(host, port)
     try:
-        addresses = list(dict.fromkeys(_addresses(host, port)))
+        addresses = list(dict.fromkeys(_addresses(host, port, timeout_s)))
     except (OSError, UnicodeError) as error:
         found.unresolved = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        say(f"does not resolve on this machine: {found.unresolved}")
         return found
+    first: _Connected | None = None
     for family, address in addresses:
         try:
             connected = _connect(family, address, timeout_s)
         except OSError as error:
-            found.attempts.append((address[0], failure_of(error)))
+            failure = failure_of(error)
+            found.attempts.append((address[0], failure))
+            say(attempt(address[0], failure))
             continue
         found.attempts.append((address[0], None))
-        with connected:
-            if found.answer is None and found.instead is None:
-                _converse(found, connected, family, address, timeout_s)
+        say(attempt(address[0], None))
+        if first is None:
+            first = _Connected(connected, family, address, timeout_s, say)
+        else:
+            connected.close()
+    if first is not None:
+        with first.socket:
+            _converse(found, first)
+        for line in outcome(found):
+            say(line)
     return found
 
 
@@ -64,9 +92,26 @@ def instead_of(error: ConversationError) -> Instead:
     return Instead.CLOSED if isinstance(error, ClosedError) and not error.received else Instead.OTHER
 
 
-def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [(family, (str(address[0]), port)) for family, _, _, _, address in found]
+def _addresses(host: str, port: int, timeout_s: float) -> list[tuple[int, tuple[str, int]]]:
+    """Look up the name, in a thread: the system's own limit is many times as long. Raises OSError, UnicodeError."""
+    results: queue.SimpleQueue[list[tuple[int, tuple[str, int]]] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            results.put(error)
+        else:
+            results.put([(family, (str(address[0]), port)) for family, _, _, _, address in found])
+
+    threading.Thread(target=resolve, daemon=True).start()
+    try:
+        result = results.get(timeout=timeout_s)
+    except queue.Empty:
+        raise TimeoutError(errno.ETIMEDOUT, f"the name service did not respond in {timeout_s:g} s") from None
+    if isinstance(result, list):
+        return result
+    raise result
 
 
 def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.socket:
@@ -80,20 +125,28 @@ def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.
     return connected
 
 
-def _converse(found: Look, connected: socket.socket, family: int, address: tuple[str, int], timeout_s: float) -> None:
-    conversation = Conversation(connected, timeout_s)
+def _converse(found: Look, at: _Connected) -> None:
+    conversation = Conversation(at.socket, at.timeout_s)
+    at.say("asking which APIs it serves")
     try:
         conversation.ask_versions()
     except ConversationError as error:
         found.instead = instead_of(error)
         if found.instead in (Instead.CLOSED, Instead.SILENT, Instead.OTHER):
-            found.instead = _probe(family, address, timeout_s) or found.instead
+            found.instead = _probe(at, _what_came(error, at)) or found.instead
         return
     try:
         found.answer = _answer(conversation)
     except ConversationError as error:
-        found.mechanisms = _mechanisms(family, address, timeout_s)
+        at.say(f"{_what_came(error, at)} to Metadata; asking whether it wants a login")
+        found.mechanisms = _mechanisms(at)
         found.instead = Instead.LOGIN if found.mechanisms else instead_of(error)
+
+
+def _what_came(error: ConversationError, at: _Connected) -> str:
+    if isinstance(error, SilentError):
+        return f"no response in {at.timeout_s:g} s"
+    return "no response" if isinstance(error, ClosedError) else "no response of Kafka's protocol"
 
 
 def _answer(conversation: Conversation) -> Answer | None:
@@ -132,30 +185,32 @@ def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | Non
     return None, {}
 
 
-def _mechanisms(family: int, address: tuple[str, int], timeout_s: float) -> tuple[str, ...]:
+def _mechanisms(at: _Connected) -> tuple[str, ...]:
     try:
-        with Conversation(_connect(family, address, timeout_s), timeout_s) as conversation:
+        with Conversation(_connect(at.family, at.address, at.timeout_s), at.timeout_s) as conversation:
             return conversation.ask_mechanisms()
     except (OSError, ConversationError):
         return ()
 
 
-def _probe(family: int, address: tuple[str, int], timeout_s: float) -> Instead | None:
-    """Greets in TLS and in HTTP what did not understand Kafka's protocol."""
+def _probe(at: _Connected, what_came: str) -> Instead | None:
+    """Greet in TLS and in HTTP what did not understand Kafka's protocol."""
     import ssl  # noqa: PLC0415  (dear, and needed by few)
 
+    at.say(f"{what_came}; asking whether it speaks TLS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is asked for its language, not trusted
     try:
-        with _connect(family, address, timeout_s) as plain, context.wrap_socket(plain):
+        with _connect(at.family, at.address, at.timeout_s) as plain, context.wrap_socket(plain):
             return Instead.TLS
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):  # it refuses this client, in TLS
             return Instead.TLS
     except OSError:
         pass  # closed or silent: not TLS
+    at.say("no TLS; asking whether it is a web server")
     try:
-        with _connect(family, address, timeout_s) as plain:
+        with _connect(at.family, at.address, at.timeout_s) as plain:
             plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return Instead.HTTP if plain.recv(len(_HTTP)) == _HTTP else None
     except OSError:

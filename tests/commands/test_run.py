@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.commands.install import install, script
-from pybroker.commands.run import COMMANDS, OTHERS, run
+from pybroker.commands.run import ALL, COMMANDS, OTHERS, run
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -22,10 +22,23 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", [*OTHERS, "", "kafka-nonsense"])
-def test_what_is_not_here_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_here_is_one_short_line_and_exit_code_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(name, ["--list"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "is not supported; there are cub, kafka-broker-api-versions, " in line
+    assert line.startswith(f"{name or 'a command without a name'} is not supported")
+    assert len(line) <= 220
+    instead = OTHERS.get(name)
+    assert line.endswith(f": {instead}" if instead else "; there are " + ALL)
+
+
+def test_the_commands_are_named_as_a_shell_writes_them() -> None:
+    assert ALL.startswith("kafka-{broker-api-versions,cluster,")
+    assert ALL.endswith("topics}, cub, ub")
+
+
+@pytest.mark.parametrize("name", ["kafka-server-stop", "zookeeper-shell", "kafka-metadata-quorum", "connect-distributed"])
+def test_what_other_images_have_is_found_with_and_without_suffix(name: str, tmp_path: Path) -> None:
+    assert {name, f"{name}.sh"} <= set(install(tmp_path))
 
 
 def test_a_script_for_each_spelling(tmp_path: Path) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.examine import examine
 from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLUSTER = "wn5OPu3oTQSRIInEHe2aBQ"
 
@@ -44,7 +50,13 @@ class Machine:
         self.lines: list[str] = []
 
     def examine(self, host: str = "localhost", port: int = 9092) -> bool:
-        return examine(host, port, lambda *address: self._looks[address], self.lines.append)
+        return examine(host, port, self._look, self.lines.append, 5.0)
+
+    def _look(self, host: str, port: int, say: Callable[[str], None]) -> Look:
+        found = self._looks[host, port]
+        for line in (*(attempt(*one) for one in found.attempts), *outcome(found)):
+            say(line)
+        return found
 
     @property
     def verdict(self) -> list[str]:
@@ -58,7 +70,7 @@ def test_a_cluster_that_works() -> None:
     machine = Machine(fine("localhost", 9092, LOCAL))
     assert machine.examine()
     assert machine.lines == [
-        "Bootstrap localhost:9092",
+        "Bootstrap localhost:9092 (each step takes 5 s at most)",
         "  10.0.0.7 connects",
         f"  pybroker responds: cluster {CLUSTER}, broker 1, 39 APIs",
         "Broker 1 is advertised as localhost:9092",
