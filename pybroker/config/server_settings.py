@@ -19,6 +19,10 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METADATA_STORE: Final = Check(
     "sqlite: or sqlite:PATH or memory:", lambda value: value == "memory:" or value.startswith("sqlite:")
 )
+CLUSTER_ID: Final = Check(  # Kafka takes any text; a line end or a backslash is not the same when meta.properties is read again
+    "at most 255 printable characters without a backslash",
+    lambda value: len(value) <= 255 and value.isprintable() and "\\" not in value,
+)
 BUFFER_BYTES: Final = Check("at least 1, or -1 for the system's default", lambda value: value >= 1 or value == -1)
 
 SERVER_SETTINGS: Final = (
@@ -27,6 +31,7 @@ SERVER_SETTINGS: Final = (
     Setting("node.id", _I, 1, "The broker's number in the cluster. (Kafka has no default.)", at_least(0)),
     Setting(
         "cluster.id", _S, None, "The cluster's id; when not set, it is made at the first start and kept in the data directory.",
+        CLUSTER_ID,
     ),
     Setting("broker.rack", _S, None, "Where the broker stands; sent to clients that choose by rack."),
     Setting(

@@ -30,7 +30,8 @@ class ConfigError(Exception):
     """
 
     def __init__(self, key: str, value: object, reason: str, answer: str | None = None) -> None:
-        super().__init__(f"{key}={'' if value is None else value}: {reason}")
+        text = "" if value is None else str(value)
+        super().__init__(f"{key}={text if text.isprintable() else repr(text)[1:-1]}: {reason}")  # one line, whatever the value
         self.key = key
         self.value = value
         self.reason = reason

@@ -122,7 +122,7 @@ def bad_values(setting: Setting) -> list[str]:
     candidates = {
         Kind.BOOLEAN: ["maybe"],
         Kind.LIST: ["no-such-name"],
-        Kind.STRING: ["", "no-such-name"],
+        Kind.STRING: ["", "no-such-name", "back\\slash"],
     }.get(setting.kind, ["x", "-1000000", "0", "-2", "-1", "99999"])
     if setting.check is None:
         return [text for text in candidates if text in ("maybe", "x")]

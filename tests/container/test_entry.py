@@ -51,6 +51,19 @@ def test_the_controllers_listener_is_not_opened() -> None:
     assert [endpoint.port for endpoint in read_entry(environment).loaded.config.endpoints] == [9092]
 
 
+@pytest.mark.parametrize("text", ["MkU3OEVBNTcwNTJENDM2Qk", "free text", "a=b", "é"])
+def test_a_cluster_id_is_any_text_as_kafka_has_it(text: str) -> None:
+    assert read_entry({"CLUSTER_ID": text}, root="/nonexistent").loaded.config.cluster_id == text
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "back\\slash", "x" * 256])
+def test_a_cluster_id_that_a_properties_file_does_not_keep_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_entry({"CLUSTER_ID": text}, root="/nonexistent")
+    (line,) = str(caught.value).splitlines()
+    assert line.endswith(": must be at most 255 printable characters without a backslash (from CLUSTER_ID)")
+
+
 @pytest.mark.parametrize(
     ("mounts", "directory"),
     [
