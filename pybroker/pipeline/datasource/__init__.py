@@ -4,12 +4,13 @@ from pybroker.pipeline.datasource import register
 register(spark)
 spark.read.format("pybroker").option("topic", "events").load("/var/lib/pybroker")
 
-options       what may be asked for
-snapshot      what lies in the directories at one moment, and what of it is committed     files, transactions
-plan, filters which ranges of which segments a query needs                                stream
-reading       one range into rows of `records.columns`
-arrow         rows into Arrow record batches
-source        the classes that Spark calls
+module                         what it does
+options                        checks the options of a query
+snapshot, files, transactions  lists the directories at one moment, and which part of them is committed
+plan, filters, stream          chooses the ranges of segments that a query needs
+reading                        turns a range into rows of `records.columns`
+arrow                          turns rows into Arrow record batches
+source                         has the classes that Spark calls
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, and let Spark hand filters to it."""
+    """Register the format in a session, and let Spark hand filters to it."""
     from pybroker.pipeline.datasource.source import PybrokerDataSource  # noqa: PLC0415  (needs PySpark)
 
     spark.conf.set(PUSHDOWN, "true")

@@ -1,4 +1,4 @@
-"""The columns, and how what was read becomes Arrow arrays of exactly the types that Spark's schema asks for, without copies."""
+"""The columns of the table, and Arrow arrays of exactly the types in Spark's schema, made from the rows without copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MICROS_MAX_MS: Final = ((1 << 63) - 1) // 1000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its Spark types (the first is the default), and what of the records it needs."""
+    """A column: its name, its Spark types (the first is the default), and the parts of a record that it needs."""
 
     name: str
     types: tuple[str, ...]
@@ -54,7 +54,7 @@ BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 
 def schema_text(names: Sequence[str] | None) -> str:
-    """The schema of these columns, or of the default ones, as Spark's DDL. Raises PipelineError."""
+    """Return the schema of these columns, or of the default columns, as Spark's DDL. Raises PipelineError."""
     if names is None:
         names = [column.name for column in COLUMNS if column.is_default]
     check((name, None) for name in names)
@@ -62,7 +62,10 @@ def schema_text(names: Sequence[str] | None) -> str:
 
 
 def check(fields: Any) -> int:
-    """What the columns (pairs of name and Spark type, or None) need of the records. Raises PipelineError for others than ours."""
+    """Return which parts of the records the columns need. `fields` are pairs of a name and a Spark type, or None for any type.
+
+    Raises PipelineError for an unknown column or a wrong type.
+    """
     wanted, count = 0, 0
     for name, spark_type in fields:
         column = BY_NAME.get(name)
@@ -78,7 +81,7 @@ def check(fields: Any) -> int:
 
 
 def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
-    """One Arrow record batch; it owns the buffers from here on."""
+    """Make an Arrow record batch of the rows. The batch owns their buffers from then on."""
     import pyarrow as pa  # noqa: PLC0415  (of the `spark` extra)
 
     maker = _Maker(rows, tp)
@@ -86,7 +89,7 @@ def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.Record
 
 
 def within(batch: pa.RecordBatch, rows: Rows, first_ms: int | None, end_ms: int | None) -> pa.RecordBatch:
-    """The rows of these times alone; the batch itself where that is all of them."""
+    """Return only the rows with these times, or the batch itself if that is all of them."""
     if first_ms is None and end_ms is None:
         return batch
     import pyarrow as pa  # noqa: PLC0415
@@ -112,7 +115,7 @@ class _Maker:
         self._rows, self._offsets, self._timestamps, self._keys, self._values, self._headers = rows.columns
 
     def array(self, field: pa.Field) -> pa.Array:
-        """The column of that name and type."""
+        """Make the column of this name and type."""
         match field.name:
             case "topic" | "partition":
                 return self._pa.repeat(self._pa.scalar(getattr(self._tp, field.name), field.type), self._rows)
@@ -136,7 +139,7 @@ class _Maker:
         return self._pa.Array.from_buffers(kind, self._rows, [None, self._pa.py_buffer(buffer)])
 
     def _times(self, kind: Any) -> Any:
-        """Microseconds; null where there is no time, or one beyond Spark's range."""
+        """Make microseconds; null where a record has no timestamp, or a timestamp beyond Spark's range."""
         buffer, least, greatest = self._timestamps
         ms = self._numbers(self._pa.int64(), buffer)
         if least < 0 or greatest > MICROS_MAX_MS:
@@ -166,7 +169,7 @@ class _Maker:
         return self._pc.run_end_decode(self._pa.RunEndEncodedArray.from_arrays(self._pa.array(ends, self._pa.int32()), values))
 
     def _sequences(self, kind: Any) -> Any:
-        """The first record's sequence and the distance from it; after 2**31 - 1 comes 0."""
+        """Make sequences: the sequence of the first record plus the distance from it. After 2**31 - 1 follows 0."""
         first = self._of_runs(
             self._pa.int64(), lambda run: None if run.base_sequence < 0 else run.base_sequence - run.base_offset
         )

@@ -1,8 +1,8 @@
-"""Reading a partition's files beside the broker that writes them: nothing is ever changed, mapped or locked.
+"""Reads a partition's files while a broker writes them. Nothing here ever changes, maps or locks a file.
 
-`LogSegment` mends what it finds and opens files for writing; here a file may grow, be renamed or vanish at any time. Files are
-read with `pread` (a map of a file that shrinks kills the process), and what an index says is believed only after a look at the
-batch that it names.
+`LogSegment` cannot do this, because it mends what it finds and opens files for writing. Here a file may grow, be renamed or
+vanish at any time. Files are read with `pread`, because a map of a file that shrinks kills the process. An index entry is trusted
+only after a look at the batch that it names.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _INT64: Final = struct.Struct(">q")
 
 
 class ReadOnlyFilesystem(Filesystem):
-    """Opens for reading whatever is asked."""
+    """A filesystem that opens every file for reading only."""
 
     __slots__ = ()
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> int:
-        """A file descriptor, owned by the caller; `writable` and `create` are not heard."""
+        """Return a file descriptor, which the caller owns. `writable` and `create` have no effect."""
         del writable, create
         return super().open(path, writable=False)
 
@@ -54,7 +54,7 @@ FILESYSTEM: Final = ReadOnlyFilesystem()
 
 
 class CorruptSegmentError(PipelineError):
-    """Something else than a sound batch, at byte `position` of a file."""
+    """A file has something other than a sound batch at byte `position`."""
 
     def __init__(self, path: str, position: int, reason: object) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {reason}")
@@ -63,7 +63,7 @@ class CorruptSegmentError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment as it was listed: its data has `size` bytes, of the file with number `inode`."""
+    """A segment as it was listed: its data file has `size` bytes and the inode number `inode`."""
 
     directory: str
     base_offset: int
@@ -72,27 +72,27 @@ class Segment:
 
     @property
     def stem(self) -> str:
-        """The path of its files, without their suffixes."""
+        """The path of the segment's files, without their suffixes."""
         return f"{self.directory}/{self.base_offset:020d}"
 
     @property
     def path(self) -> str:
-        """Of the data."""
+        """The path of the data file."""
         return self.stem + DATA_SUFFIX
 
     @property
     def transaction_index_path(self) -> str:
-        """A file that is there only if a transaction was aborted."""
+        """The path of the transaction index, a file that exists only if a transaction was aborted."""
         return self.stem + TRANSACTION_INDEX_SUFFIX
 
     @classmethod
     def of(cls, directory: str, base_offset: int) -> Segment:
-        """The segment as it is now. Raises FileNotFoundError."""
+        """List the segment as it is now. Raises FileNotFoundError."""
         status = os.stat(f"{directory}/{base_offset:020d}{DATA_SUFFIX}")  # noqa: PTH116  (a Path costs more than the call)
         return cls(directory, base_offset, status.st_size, status.st_ino)
 
     def open(self) -> SegmentFile | None:
-        """The data, also when it has been deleted within `file.delete.delay.ms`; None when this file is there no more."""
+        """Open the data file, even if it was deleted within `file.delete.delay.ms`. Return None if the file no longer exists."""
         for path in (self.path, self.path + DELETED_SUFFIX):
             try:
                 file = SegmentFile(FILESYSTEM, path)
@@ -104,7 +104,7 @@ class Segment:
 
 
 class Entry(NamedTuple):
-    """A batch, or a message of magic 0 or 1, at `at` of `buffer`, which holds its header and maybe the rest."""
+    """A batch, or a message of magic 0 or 1, at `at` of `buffer`. The buffer holds its header, and perhaps the rest."""
 
     buffer: memoryview
     at: int
@@ -114,24 +114,25 @@ class Entry(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The first field: the first offset of a batch, the last one of a message."""
+        """The value of the first field: the first offset of a batch, or the last offset of a message."""
         return int(_INT64.unpack_from(self.buffer, self.at)[0])
 
     @property
     def last_offset(self) -> int:
-        """Of the batch or message."""
+        """The last offset of the batch or message."""
         return BatchView(self.buffer, self.at).last_offset if self.magic == MAGIC else self.offset
 
     def begins_at_or_after(self, offset: int) -> bool:
-        """Whether all its records do, as far as the header tells: a wrapper has only its last offset there."""
+        """Return whether all its records do, as far as the header shows. The header of a wrapper has only the last offset."""
         is_wrapper = self.magic < MAGIC and self.buffer[self.at + SIZE_TO_MAGIC] & COMPRESSION_MASK
         return not is_wrapper and self.offset >= offset
 
 
 class Walker:
-    """Goes over the entries of a data file from `position`, where one must begin, to `limit`, reading `window` bytes at a time.
+    """An iterator over the entries of a data file from `position`, where an entry must begin, to `limit`.
 
-    With `is_whole` the entries' bytes are all there, else maybe only their headers. `position` may be set forward.
+    It reads `window` bytes at a time. With `is_whole`, an entry has all its bytes, otherwise perhaps only its header. The caller
+    may set `position` forward.
     """
 
     __slots__ = ("_buffer", "_start", "file", "is_whole", "limit", "position", "window")
@@ -148,9 +149,9 @@ class Walker:
         self._start = position
 
     def next(self) -> Entry | None:
-        """The next entry; None at the limit.
+        """Return the next entry, or None at the limit.
 
-        Raises CorruptSegmentError where there is none, or where one does not end by the limit; OSError.
+        Raises CorruptSegmentError if no entry begins here or if it does not end by the limit, and OSError.
         """
         position, limit = self.position, self.limit
         if position >= limit:
@@ -177,14 +178,14 @@ class Walker:
 
 
 def walk(file: SegmentFile, position: int, limit: int) -> Iterator[Entry]:
-    """The entries, maybe only their headers. Raises as `Walker.next`."""
+    """Yield the entries, perhaps only their headers. Raises what `Walker.next` raises."""
     walker = Walker(file, position, limit)
     while (entry := walker.next()) is not None:
         yield entry
 
 
 class Index:
-    """The entries of an index, of which Kafka's active ones end in a stretch of zeros. Looked up by `pread`."""
+    """The entries of an index, looked up by `pread`. Kafka's active indexes end in a stretch of zeros, which does not count."""
 
     __slots__ = ("_file", "_layout", "count")
 
@@ -198,20 +199,20 @@ class Index:
             return
         self.count = self._file.size // layout.size
         if self.count and not any(self.fields(self.count - 1)):
-            low, high = 0, self.count - 1  # all from `high` on are zeros
+            low, high = 0, self.count - 1  # all entries from `high` are zeros
             while low < high:
                 middle = (low + high) // 2
                 low, high = (low, middle) if not any(self.fields(middle)) else (middle + 1, high)
             self.count = low
 
     def fields(self, slot: int) -> tuple[int, ...]:
-        """Of one entry; zeros when the file has been cut meanwhile."""
+        """Return the fields of an entry, or zeros if the file was truncated meanwhile."""
         assert self._file is not None
         size = self._layout.size
         return self._layout.unpack(FILESYSTEM.pread(self._file.fd, size, slot * size).ljust(size, b"\0"))
 
     def floor(self, key: int, field: int = 0) -> tuple[int, ...] | None:
-        """The last entry whose `field` is at most `key`."""
+        """Return the last entry whose `field` is at most `key`."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -219,12 +220,12 @@ class Index:
         return self.fields(low - 1) if low else None
 
     def last(self) -> tuple[int, ...] | None:
-        """The last entry."""
+        """Return the last entry."""
         return self.fields(self.count - 1) if self.count else None
 
 
 class SegmentLookup:
-    """Places in one segment, found through its indexes and checked against its data."""
+    """A finder of positions in one segment: it looks into the indexes and checks what they say against the data."""
 
     __slots__ = ("_file", "_offsets", "_segment")
 
@@ -234,7 +235,7 @@ class SegmentLookup:
         self._offsets = Index(segment.stem + OFFSET_INDEX_SUFFIX, offset_index.ENTRY)
 
     def _batch_at(self, entry: tuple[int, ...] | None) -> BatchView | None:
-        """The header that an entry of the offset index points to, if it is what the entry says; None at the start."""
+        """Return the batch header that an offset index entry points to, if it has the entry's offset; None at the start."""
         if entry is None or not 0 < entry[1] <= self._segment.size - HEADER_SIZE:
             return None
         batch = BatchView(memoryview(self._file.pread(HEADER_SIZE, entry[1])))
@@ -242,25 +243,29 @@ class SegmentLookup:
         return batch if is_right and batch.batch_length >= HEADER_SIZE else None
 
     def position_before(self, offset: int) -> int:
-        """Where a batch begins, at or before the one that holds `offset`."""
+        """Return a position at which a batch begins, at or before the batch that holds `offset`."""
         entry = self._offsets.floor(offset - self._segment.base_offset)
         return entry[1] if entry is not None and self._batch_at(entry) is not None else 0
 
     def last_position(self) -> int:
-        """The last place that the index knows."""
+        """Return the last position that the offset index has."""
         entry = self._offsets.last()
         return entry[1] if entry is not None and self._batch_at(entry) is not None else 0
 
     def batch_near(self, position: int) -> tuple[int, int] | None:
-        """First offset and place of the last indexed batch at or before `position`; None at the start of the segment."""
+        """Return the first offset and the position of the last indexed batch at or before `position`.
+
+        Return None at the start of the segment.
+        """
         entry = self._offsets.floor(position, field=1)
         batch = self._batch_at(entry)
         return None if entry is None or batch is None else (batch.base_offset, entry[1])
 
     def older_until(self, timestamp: int, *, is_sealed: bool) -> int:
-        """The offset up to which every record is older than `timestamp` (ms); the segment's base offset - 1 if that is unknown.
+        """Return the offset up to which every record is older than `timestamp` (ms).
 
-        Of a sealed segment the last entry has the largest timestamp of all: where that is older, the whole segment is.
+        If that is unknown, it is the segment's base offset - 1. In a sealed segment the last entry of the time index has the
+        largest timestamp of all records, so if that one is older, the whole segment is.
         """
         times = Index(self._segment.stem + TIME_INDEX_SUFFIX, time_index.ENTRY)
         entry, base_offset = times.floor(timestamp - 1), self._segment.base_offset

@@ -1,8 +1,8 @@
-"""Filters that are answered by names and indexes, so that what does not match is never read.
+"""Filters that names and indexes can decide, so that a query never reads what does not match.
 
-Topics, partitions and offsets are decided here for good. A time only says which segments and batches may hold matches: Spark
-looks at the rows once more. Of a segment the index knows the greatest time, not the least; so a lower bound skips segments, and
-an upper bound only batches whose time the broker set.
+Filters on topics, partitions and offsets are decided here for good. A filter on time only shows which segments and batches may
+hold matches, and Spark filters the rows again. The index of a segment knows the greatest time, not the least. So a lower bound
+skips segments, and an upper bound skips only batches whose time the broker set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MILLISECOND_US: Final = 1000
 
 @dataclass(slots=True)
 class Constraints:
-    """What rows must be like: offsets in [first_offset, end_offset), times (ms) in [min_timestamp, max_timestamp]."""
+    """The bounds of the rows: offsets in [first_offset, end_offset), times (ms) in [min_timestamp, max_timestamp]."""
 
     first_offset: int = 0
     end_offset: int = OFFSET_MAX
@@ -29,7 +29,7 @@ class Constraints:
     rules: list[tuple[str, str, object]] = field(default_factory=list)
 
     def push(self, column: str, kind: str, value: object) -> bool:
-        """Take a filter, named as PySpark names it ("Not" before a negated one). Whether it is decided by that."""
+        """Take a filter under PySpark's name, with "Not" before a negated filter. Return whether this decides it for good."""
         if column in {"topic", "partition"}:
             if not _is_rule(kind, value, str if column == "topic" else int):
                 return False
@@ -44,7 +44,7 @@ class Constraints:
     def _push_offset(self, kind: str, value: object) -> bool:
         if kind == "In" and isinstance(value, (tuple, list)) and value and all(isinstance(one, int) for one in value):
             self.first_offset, self.end_offset = max(self.first_offset, min(value)), min(self.end_offset, max(value) + 1)
-            return False  # there may be others in between
+            return False  # the range may hold other offsets in between
         if kind == "IsNotNull":
             return True
         if not isinstance(value, int) or kind not in {
@@ -73,7 +73,7 @@ class Constraints:
             self.max_timestamp = min(self.max_timestamp, -(-micros // _MILLISECOND_US) - 1)
 
     def takes(self, topic: str, partition: int) -> bool:
-        """Whether rows of this partition may match."""
+        """Return whether rows of this partition may match."""
         return all(_holds(kind, topic if column == "topic" else partition, value) for column, kind, value in self.rules)
 
 

@@ -1,23 +1,24 @@
 """The options of `spark.read.format("pybroker")` and `spark.readStream.format("pybroker")`, read once.
 
 path                  the data directory; several (log.dirs) separated by commas, or load([...])
-topic                 names separated by commas            without either every topic but Kafka's own
-topicPattern          a regular expression that a whole name matches
+topic                 names separated by commas
+topicPattern          a regular expression that matches whole names; without `topic` and `topicPattern`, a query reads
+                      every topic but Kafka's own
 partitions            numbers separated by commas
-columns               which columns, separated by commas; a schema given to the reader says the same
+columns               names of columns, separated by commas; a schema given to the reader has the same effect
 isolation             read_committed (default) | read_uncommitted
 until                 highWatermark (default): as the broker last wrote it to its checkpoint, every
                       `replica.high.watermark.checkpoint.interval.ms` | logEnd: the last whole batch, for a single replica
 startingOffsets       earliest (default) | latest | {"topic": {"0": 5, "1": -2}}, where -2 is earliest and -1 latest
 endingOffsets         latest (default) | the same JSON; batch reads only
-startingTimestamp     only records from this time (ms) on
+startingTimestamp     only records of this time (ms) or later
 endingTimestamp       only records before this time (ms)
-pushFilters           false (default) | true: let Spark hand over the filters of a query. Spark 4.2.0 keeps them with the
-                      DataFrame, so that a second query of it gets the rows of the first: a frame for one query only
-failOnDataLoss        true (default): offsets that are gone end the job | false: it goes on without them, and says so
-checkCrcs             true (default) | false: do not try the checksums of batches
-splitBytes            about how much of a segment one Spark task reads (64 MB)
-maxOffsetsPerTrigger  the most offsets of one micro-batch
+pushFilters           false (default) | true: Spark hands over the filters of a query. Spark 4.2.0 keeps them with the
+                      DataFrame, so a second query of the frame gets the rows of the first: use a frame for one query only
+failOnDataLoss        true (default): offsets that are gone fail the job | false: it continues without them and logs it
+checkCrcs             true (default) | false: do not check the checksums of batches
+splitBytes            about how many bytes of a segment one Spark task reads (64 MB)
+maxOffsetsPerTrigger  the maximum number of offsets in a micro-batch
 """
 
 from __future__ import annotations
@@ -59,19 +60,19 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to start or to end: for the partitions named, and for all others."""
+    """The offsets at which to start or to end: of the named partitions, and of all others."""
 
     default: int
     offsets: Mapping[TopicPartition, int]
 
     def of(self, tp: TopicPartition) -> int:
-        """An offset, EARLIEST or LATEST."""
+        """Return an offset, EARLIEST or LATEST."""
         return self.offsets.get(tp, self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """All of them, checked."""
+    """The options of a query, checked."""
 
     directories: tuple[str, ...]
     topics: frozenset[str] | None
@@ -91,7 +92,7 @@ class Options:
     offsets_per_trigger_max: int | None
 
     def takes(self, tp: TopicPartition) -> bool:
-        """Whether the options ask for this partition."""
+        """Return whether the options choose this partition."""
         return (self.partitions is None or tp.partition in self.partitions) and self._takes_topic(tp.topic)
 
     def _takes_topic(self, topic: str) -> bool:
@@ -103,7 +104,7 @@ class Options:
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """The options, whose names are told apart without case. Raises PipelineError."""
+    """Check the options and return them. Their names may be in any case. Raises PipelineError."""
     values = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(values) - {name.lower() for name in _NAMES})
     if unknown:
@@ -132,7 +133,7 @@ def parse(given: Mapping[str, str]) -> Options:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets by partition from {"topic": {"0": 5}}. Raises PipelineError."""
+    """Return offsets by partition from {"topic": {"0": 5}}. Raises PipelineError."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -175,7 +176,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _choice(values: Mapping[str, str], name: str, default: str, other: str) -> bool:
-    """Whether the default was chosen."""
+    """Return whether the option has its default value."""
     value = values.get(name.lower(), default)
     if value.lower() not in {default.lower(), other.lower()}:
         raise PipelineError(f"{name} must be {default} or {other}, not {value}")

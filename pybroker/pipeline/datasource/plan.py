@@ -1,4 +1,4 @@
-"""From a snapshot to the ranges that tasks read: which segments, from which byte, up to which offset."""
+"""Makes the ranges that tasks read from a snapshot: in which segments, from which byte, up to which offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERYTHING: Final = Constraints()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRange:
-    """What one task reads: the records of [start_offset, end_offset) in one segment, whose batches begin at `position`."""
+    """What a task reads: the records of [start_offset, end_offset) in one segment, whose batches begin at `position`."""
 
     tp: TopicPartition
     segment: Segment
@@ -37,7 +37,7 @@ class SegmentRange:
 
 
 def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[SegmentRange]:
-    """Everything that a batch read takes. Raises PipelineError."""
+    """Return all ranges of a batch read. Raises PipelineError."""
     ranges: list[SegmentRange] = []
     for place in places(options):
         if not constraints.takes(*place.tp):
@@ -51,7 +51,7 @@ def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[
 
 
 def _with_times(options: Options, constraints: Constraints) -> Constraints:
-    """The constraints, narrowed by the times that the options give."""
+    """Return the constraints, narrowed by the times in the options."""
     if options.first_timestamp is not None:
         constraints = replace(constraints, min_timestamp=max(constraints.min_timestamp, options.first_timestamp))
     if options.end_timestamp is not None:
@@ -60,7 +60,7 @@ def _with_times(options: Options, constraints: Constraints) -> Constraints:
 
 
 def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
-    """The offset that a bound is in this partition."""
+    """Return the offset of a bound in this partition."""
     offset = bound.of(snapshot.tp)
     return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(offset, offset)
 
@@ -68,7 +68,7 @@ def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
 def plan_partition(
     snapshot: PartitionSnapshot, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
 ) -> Iterator[SegmentRange]:
-    """The ranges of [start, end) of one partition. Raises PipelineError when the log begins later and that is a failure."""
+    """Yield the ranges of [start, end) of a partition. Raises PipelineError if the log begins later and that is a failure."""
     constraints = _with_times(options, constraints)
     if start < min(end, snapshot.start_offset):
         lost(snapshot.tp, start, min(end, snapshot.start_offset), "the log begins later, by retention or DeleteRecords", options)
@@ -83,7 +83,7 @@ def plan_partition(
 
 
 def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options) -> None:
-    """Offsets that were asked for are not there. Raises PipelineError unless the options say to go on."""
+    """Report requested offsets that are gone. Raises PipelineError unless the options allow the loss."""
     text = f"{end - start} offsets of {tp}, from {start} to {end - 1}, are gone: {reason}"
     if options.is_data_loss_failure:
         raise PipelineError(f"{text}; failOnDataLoss=false continues without them")
@@ -93,9 +93,9 @@ def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options
 def _split(  # noqa: PLR0917
     tp: TopicPartition, segment: Segment, first: int, last: int, split_bytes: int, constraints: Constraints, *, is_sealed: bool
 ) -> Iterator[SegmentRange]:
-    """Ranges of about `split_bytes`, cut where the offset index knows a batch, without those that are too old as a whole."""
+    """Yield ranges of about `split_bytes` that begin at batches in the offset index, without ranges that are wholly too old."""
     file = segment.open()
-    if file is None:  # deleted since it was listed: the task that comes to it finds out what that means
+    if file is None:  # deleted since it was listed: the task that reads it finds out what that means
         yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=first, end_offset=last)
         return
     lookup = SegmentLookup(segment, file)

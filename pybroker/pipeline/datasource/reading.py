@@ -1,13 +1,14 @@
-"""One range of a segment as Arrow record batches: what a Spark task runs.
+"""Reads a range of a segment into rows for Arrow record batches: the work of a Spark task.
 
 Idea
-    A few MB of the file are read at once. Of each batch the header decides: control batches, aborted ones and those outside of
-    the range or the time are skipped unopened. The others are decompressed, and `records.columns` fills Arrow's buffers.
+    The reader reads a few MB of the file at once. The header of each batch decides: control batches, aborted batches and batches
+    outside of the range or the time are skipped unopened. The others are decompressed, and `records.columns` fills the buffers
+    for Arrow.
 
 Headers alone
-    When no wanted column lies in the records (offsets without gaps, producer ids, codecs), batches are not even read: only their
-    headers are, in pieces of 4 kB. No checksum is tried then; it is of the bytes that are not read. Times that the broker set are
-    in the header too, so such batches are not decompressed for them.
+    When no wanted column lies in the records (offsets without gaps, producer ids, codecs), the reader does not read batches but
+    only their headers, in pieces of 4 kB. It checks no checksum then, because the checksum covers the bytes that it does not
+    read. Times that the broker set are in the header too, so the reader does not decompress such batches for their times.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ CODECS: Final = tuple(codec.name.lower() for codec in CompressionType)
 
 
 class Run(NamedTuple):
-    """Rows one after the other that are of one batch, and what its header says."""
+    """Consecutive rows of one batch, and the fields of its header."""
 
     rows: int
-    base_offset: int  # -1: each row is a batch of its own, as messages without a codec are
+    base_offset: int  # -1: magic 0 or 1, which has no base offset
     codec: str
     magic: int
     timestamp_type: int
@@ -63,14 +64,14 @@ class Run(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What becomes one Arrow record batch: see `ColumnBuilder.take`."""
+    """The content of an Arrow record batch, as `ColumnBuilder.take` returns it."""
 
     columns: Any
     runs: list[Run]
 
 
 class RangeReader:
-    """Reads ranges into `Rows`. `wanted` are the flags of `records.columns`, `has_runs` whether columns come from headers."""
+    """A reader of ranges into `Rows`. `wanted` are the flags of `records.columns` for the parts of records that it reads."""
 
     def __init__(self, wanted: int, options: Options, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._wanted = wanted
@@ -83,7 +84,7 @@ class RangeReader:
         self._range: SegmentRange
 
     def read(self, one: SegmentRange) -> Iterator[Rows]:
-        """The rows of a range. Raises PipelineError."""
+        """Yield the rows of a range. Raises PipelineError."""
         self._range = one
         self._aborted = _by_producer(one)
         try:
@@ -99,7 +100,7 @@ class RangeReader:
         return Rows(self._builder.take(), runs)
 
     def _read_file(self, file: SegmentFile, position: int, limit: int) -> Iterator[Rows]:
-        """The rows of a file from `position` on that are in the range."""
+        """Yield the rows of a file at or after `position` that are in the range."""
         builder, end_offset = self._builder, self._range.end_offset
         is_whole = bool(self._wanted & ~OFFSET)
         walker = Walker(file, position, limit, window=DATA_WINDOW if is_whole else HEADER_WINDOW, is_whole=is_whole)
@@ -143,7 +144,7 @@ class RangeReader:
         self._note(batch, rows)
 
     def _is_skipped(self, batch: BatchView) -> bool:
-        """Whether none of its records is to be seen: markers, what was aborted, what is too old or surely too young."""
+        """Return whether none of its records is visible: markers, aborted batches, batches too old or certainly too young."""
         one = self._range
         if batch.is_control or batch.max_timestamp < one.min_timestamp or not batch.record_count:
             return True
@@ -172,7 +173,7 @@ class RangeReader:
             self._runs.append(run)
 
     def _add_messages(self, file: SegmentFile, entry: Entry, limit: int) -> int:
-        """A wrapper, or a stretch of messages without a codec as far as it was read. Returns where the next entry begins."""
+        """Add a wrapper, or the messages without a codec that were read. Return where the next entry begins."""
         one, buffer, at = self._range, entry.buffer, entry.at
         if len(buffer) - at < entry.size or not self._wanted & ~OFFSET:
             buffer, at = memoryview(file.pread(min(max(entry.size, DATA_WINDOW), limit - entry.position), entry.position)), 0
@@ -199,7 +200,7 @@ class RangeReader:
 
 
 def _by_producer(one: SegmentRange) -> dict[int, tuple[list[int], list[int]]]:
-    """The aborted transactions of each producer, which follow each other: first and last offsets."""
+    """Return the first and last offsets of each producer's aborted transactions, which do not overlap."""
     found: dict[int, tuple[list[int], list[int]]] = {}
     for producer_id, first, last in sorted(one.aborted):
         firsts, lasts = found.setdefault(producer_id, ([], []))
@@ -209,7 +210,7 @@ def _by_producer(one: SegmentRange) -> dict[int, tuple[list[int], list[int]]]:
 
 
 def _places(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFile, int, int]]:
-    """The file that was planned, even if it was deleted a short while ago; else whatever has these offsets now."""
+    """Yield the planned file, even if it was deleted a short while ago; otherwise the files that have these offsets now."""
     file = one.segment.open()
     if file is not None:
         yield file, one.position, min(one.segment.size, file.size)
@@ -218,7 +219,7 @@ def _places(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFile, 
 
 
 def _rewritten(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFile, int, int]]:
-    """After a compaction the offsets are in new files; after retention or a deletion they are gone."""
+    """Yield the new files that have the offsets after a compaction. After retention or a deletion the offsets are gone."""
     directory, reason = one.segment.directory, f"{one.segment.path} was removed, by retention or by a deletion of the topic"
     for _ in range(ATTEMPTS):
         try:
@@ -239,7 +240,7 @@ def _rewritten(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFil
             if not FILESYSTEM.exists(directory):
                 lost(one.tp, one.start_offset, one.end_offset, reason, options)
                 return
-            continue  # one more was rewritten between two looks
+            continue  # another segment was rewritten between listing and opening
         for segment, file in files:
             yield file, SegmentLookup(segment, file).position_before(one.start_offset), file.size
         return

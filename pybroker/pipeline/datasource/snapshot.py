@@ -1,7 +1,7 @@
-"""What lies in the data directories at one moment: topics, partitions, segments, and the offsets between which they may be read.
+"""Lists what the data directories hold at one moment: topics, partitions, segments, and the offsets that may be read.
 
-The order of looking makes it consistent while the broker runs: first the high watermarks, then the files. What the watermarks
-cover was written before, so it is in the files; what is deleted after the look is missed by its inode when it is read.
+The order of reading makes this consistent while the broker runs: first the high watermarks, then the files. What the watermarks
+cover was written before, so it is in the files. What is deleted after the listing is noticed by its inode when it is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition lies, and what the checkpoints of its log directory say of it."""
+    """The place of a partition, and what the checkpoints of its log directory have for it."""
 
     tp: TopicPartition
     directory: str
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One partition: its records are [start_offset, end_offset); the log goes on to `log_end_offset`."""
+    """A partition: the records of [start_offset, end_offset) may be read; the log continues to `log_end_offset`."""
 
     tp: TopicPartition
     segments: tuple[Segment, ...]
@@ -52,14 +52,14 @@ class PartitionSnapshot:
     aborted: frozenset[AbortedRange] = field(default_factory=frozenset)
 
     def bounds(self) -> Iterator[tuple[Segment, int, int]]:
-        """Each segment with its first offset and where it ends."""
+        """Yield each segment with its first offset and the offset after its last."""
         for index, segment in enumerate(self.segments):
             is_last = index + 1 == len(self.segments)
             yield segment, segment.base_offset, self.log_end_offset if is_last else self.segments[index + 1].base_offset
 
 
 def places(options: Options) -> list[Place]:
-    """The partitions that the options ask for, in order. Raises PipelineError."""
+    """Return the partitions that the options choose, in order. Raises PipelineError."""
     found: dict[TopicPartition, Place] = {}
     seen_topics: set[str] = set()
     for directory in options.directories:
@@ -112,7 +112,10 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
 
 
 def _offset_in(stored: Mapping[TopicPartition, StoredOffset], tp: TopicPartition, path: str) -> int:
-    """What a checkpoint says of the log in `path`; 0 when it says nothing of that topic, or only of an older one of the name."""
+    """Return the offset that a checkpoint has for the log in `path`.
+
+    It is 0 if the checkpoint does not have the partition, or has it only for an older topic of the same name.
+    """
     one = stored.get(tp)
     if one is None:
         return 0
@@ -132,7 +135,7 @@ def _checkpoint(directory: str, name: str) -> dict[TopicPartition, StoredOffset]
 
 
 def take(place: Place, options: Options, states: dict[TopicPartition, TransactionState] | None = None) -> PartitionSnapshot:
-    """The snapshot of one partition. `states` remembers, for a stream, how far the headers were walked. Raises PipelineError."""
+    """Take the snapshot of a partition. For a stream, `states` keeps how far the headers were read. Raises PipelineError."""
     segments, snapshots = _list(place)
     if not segments:
         start = place.log_start_offset
@@ -154,9 +157,9 @@ def take(place: Place, options: Options, states: dict[TopicPartition, Transactio
 
 
 def _list(place: Place) -> tuple[list[Segment], list[int]]:
-    """The segments and the offsets of the producer snapshots.
+    """List the segments and the offsets of the producer snapshots.
 
-    While the cleaner puts a rewritten segment in place, files lack for a moment: that is waited for.
+    While the cleaner puts a rewritten segment in place, files are missing for a moment; this function waits for them.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -164,7 +167,7 @@ def _list(place: Place) -> tuple[list[Segment], list[int]]:
             if not any(name.endswith(DATA_SUFFIX + SWAP_SUFFIX) for name in names):
                 segments = [Segment.of(place.directory, offset) for offset in _offsets(names, DATA_SUFFIX)]
                 return segments, _offsets(names, producer_snapshot.SUFFIX)
-        except FileNotFoundError as error:  # deleted between two looks
+        except FileNotFoundError as error:  # deleted between listing and opening
             if not FILESYSTEM.exists(place.directory):
                 raise PipelineError(f"the topic {place.tp.topic} was deleted while the job read it") from error
         except OSError as error:
@@ -178,7 +181,7 @@ def _offsets(names: list[str], suffix: str) -> list[int]:
 
 
 def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment, int]:
-    """The last segment without what is torn or preallocated at its end, and the offset after its last whole batch."""
+    """Return the last segment without a torn or preallocated end, and the offset after its last whole batch."""
     file = segment.open()
     if file is None:
         return segment, segment.base_offset

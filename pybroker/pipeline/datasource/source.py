@@ -1,4 +1,4 @@
-"""What Spark is given: `PybrokerDataSource`, its batch reader and its stream reader. Importing this needs PySpark."""
+"""The classes that Spark calls: `PybrokerDataSource`, its batch reader and its stream reader. Importing this needs PySpark."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """What a person has done wrong is said in one line: Spark, which runs this in processes of its own, shows no traceback."""
+    """Make Spark, which runs this in processes of its own, report a user's error in one line without a traceback."""
     try:
         yield
     except PipelineError:
         os.environ[_HIDE_TRACEBACK] = "1"
         raise
     except BaseException:
-        os.environ.pop(_HIDE_TRACEBACK, None)  # of an error before, in the same process
+        os.environ.pop(_HIDE_TRACEBACK, None)  # set by an earlier error in the same process
         raise
 
 
 class PybrokerDataSource(DataSource):
-    """`spark.read.format("pybroker").load("/the/data/directory")`; the options are in `options`, the columns in `arrow`."""
+    """The format of `spark.read.format("pybroker").load(DIRECTORY)`. Module `options` has its options, `arrow` its columns."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns, where no schema was given to the reader."""
+        """Return the columns of a reader without a schema."""
         with _one_line():
             return arrow.schema_text(parse(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Make the reader of `spark.read`."""
         with _one_line():
             options = parse(self.options)
             return (PushingReader if options.is_pushing else PybrokerReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (PySpark's name)
-        """For `spark.readStream`."""
+        """Make the reader of `spark.readStream`."""
         with _one_line():
             return PybrokerStreamReader(parse(self.options), schema)
 
 
 class _Table:
-    """The rows of ranges in the columns of a schema: all that a task needs; it is pickled to the tasks."""
+    """The rows of ranges in the columns of a schema. It is all that a task needs, and Spark pickles it to the tasks."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -81,7 +81,7 @@ class _Table:
             self.wanted |= TIMESTAMP
 
     def rows(self, one: SegmentRange | None) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches; none without a range, as Spark has one task even if there is nothing to read."""
+        """Yield Arrow record batches. Without a range there are none: Spark runs a task even if there is nothing to read."""
         if one is None:
             return
         schema = to_arrow_schema(self.schema, timezone="UTC")
@@ -91,27 +91,27 @@ class _Table:
 
 
 class PybrokerReader(DataSourceReader):
-    """One batch read: the log as it is when the query is planned."""
+    """A batch read: it reads the log as it is when Spark plans the query."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._table = _Table(options, schema)
         self._constraints = Constraints()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each range of a segment."""
+        """Return a partition for each range of a segment."""
         with _one_line():
             return [InputPartition(one) for one in plan_batch(self._table.options, self._constraints)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Yield the rows of a range."""
         return self._table.rows(partition.value)
 
 
 class PushingReader(PybrokerReader):
-    """With the query's filters. Spark refuses a reader that has the method where pushing down is switched off."""
+    """A batch read that takes the query's filters. Spark refuses a reader with this method where pushdown is switched off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what names and indexes can answer; return what Spark is to look at still."""
+        """Take the filters that names and indexes can decide, and yield those that Spark still has to apply."""
         for one in filters:
             inner: Any = one.child if isinstance(one, Not) else one
             kind = ("Not" if isinstance(one, Not) else "") + type(inner).__name__
@@ -121,7 +121,7 @@ class PushingReader(PybrokerReader):
 
 
 class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: its offsets are {"topic": {"0": next offset}}, as the Kafka connector's."""
+    """A stream. Its offsets have the form of the Kafka connector's: {"topic": {"0": next offset}}."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._table = _Table(options, schema)
@@ -137,35 +137,35 @@ class PybrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query starts."""
+        """Return where a new query starts."""
         with _one_line():
             return self._plans.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """As `maxOffsetsPerTrigger` has it."""
+        """Return the limit that `maxOffsetsPerTrigger` sets."""
         limit = self._table.options.offsets_per_trigger_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends."""
+        """Return where the next micro-batch ends."""
         with _one_line():
             return self._plans.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to what is there now."""
+        """Read up to the present ends only."""
         with _one_line():
             self._plans.freeze()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """For the query's progress."""
+        """Return the present ends, for the query's progress."""
         with _one_line():
             return self._plans.ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One for each range of a segment."""
+        """Return a partition for each range of a segment."""
         with _one_line():
             return [InputPartition(one) for one in self._plans.plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Yield the rows of a range."""
         return self._table.rows(partition.value)

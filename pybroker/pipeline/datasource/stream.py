@@ -1,4 +1,4 @@
-"""The offsets of a stream: where it starts, how far a micro-batch goes, and the ranges between."""
+"""Plans a stream: where it starts, where a micro-batch ends, and the ranges between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _FIRST: Final = 0
 
 
 class StreamPlanner:
-    """Lives as long as the query; remembers how far it has walked the headers, and what `availableNow` is to reach."""
+    """The planner of a query, for as long as the query runs.
+
+    It remembers how far it has read the headers, and the end offsets that `availableNow` has to reach.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -29,26 +32,26 @@ class StreamPlanner:
         return {place.tp: take(place, self._options, self._states) for place in places(self._options)}
 
     def initial(self) -> StreamOffsets:
-        """By `startingOffsets`."""
+        """Return the offsets that `startingOffsets` names."""
         return written({tp: resolve(self._options.starting, snapshot) for tp, snapshot in self._look().items()})
 
     def ends(self) -> StreamOffsets:
-        """What may be read now."""
+        """Return the offsets up to which the partitions may be read now."""
         return written({tp: snapshot.end_offset for tp, snapshot in self._look().items()})
 
     def freeze(self) -> None:
-        """From now on nothing newer is offered."""
+        """Offer nothing newer than the present ends from now on."""
         self._target = {tp: snapshot.end_offset for tp, snapshot in self._look().items()}
 
     def latest(self, start: Mapping[str, Mapping[str, int]], offsets_max: int | None) -> StreamOffsets:
-        """Where a micro-batch from `start` ends. Raises PipelineError for a topic or offsets that are gone."""
+        """Return where a micro-batch from `start` ends. Raises PipelineError for a topic or offsets that are gone."""
         starts, snapshots = read(start), self._look()
         for tp in starts.keys() - snapshots.keys():
             lost(tp, starts[tp], starts[tp] + 1, "the topic was deleted", self._options)
         ends: dict[TopicPartition, int] = {}
         for tp, snapshot in snapshots.items():
             if self._target is not None and tp not in self._target:
-                continue  # made after the query began
+                continue  # created after the query began
             end = snapshot.end_offset if self._target is None else min(self._target[tp], snapshot.end_offset)
             begin = starts.get(tp, snapshot.start_offset)
             if begin > snapshot.log_end_offset:
@@ -56,7 +59,7 @@ class StreamPlanner:
                     tp,
                     snapshot.log_end_offset,
                     begin,
-                    "the log ends earlier; was the topic deleted and made again?",
+                    "the log ends earlier; was the topic deleted and created again?",
                     self._options,
                 )
             else:
@@ -71,7 +74,7 @@ class StreamPlanner:
         snapshots: Mapping[TopicPartition, PartitionSnapshot],
         offsets_max: int,
     ) -> dict[TopicPartition, int]:
-        """Each partition its share of the limit, by how much it has; at least one offset where there is any."""
+        """Divide the limit among the partitions by how many offsets each has; while any are left, one that has some gets some."""
         begins = {tp: max(starts.get(tp, _FIRST), snapshots[tp].start_offset) for tp in ends}
         total = sum(max(ends[tp] - begins[tp], 0) for tp in ends)
         if total <= offsets_max:
@@ -86,7 +89,7 @@ class StreamPlanner:
         return limited
 
     def plan(self, start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> Iterator[SegmentRange]:
-        """The ranges from `start` to `end`. Raises PipelineError for offsets that are gone."""
+        """Yield the ranges from `start` to `end`. Raises PipelineError for offsets that are gone."""
         starts, ends = read(start), read(end)
         if starts == ends:
             return
@@ -100,7 +103,7 @@ class StreamPlanner:
 
 
 def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:
-    """As Spark keeps them in a checkpoint."""
+    """Return offsets in the form in which Spark keeps them in a checkpoint."""
     found: StreamOffsets = {}
     for tp, offset in sorted(offsets.items()):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -108,5 +111,5 @@ def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:
 
 
 def read(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The inverse of `written`."""
+    """Return offsets by partition from the form that `written` returns."""
     return {TopicPartition(topic, int(partition)): offset for topic, one in offsets.items() for partition, offset in one.items()}

@@ -1,7 +1,7 @@
-"""Which records a read-committed reader may see: where the undecided ones begin, and which transactions were aborted.
+"""Finds which records a read-committed reader may see: where the open transactions begin, and which ones were aborted.
 
-The state at some offset is in a producer snapshot; from there the headers of batches are walked, and markers read. Aborted
-transactions whose markers lie before that are in the `.txnindex` files.
+A producer snapshot has the state at some offset. From there on, this module reads the headers of batches, and the markers.
+The `.txnindex` files have the aborted transactions whose markers lie before that offset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_OFFSET: Final = -1
 
 
 class TransactionState:
-    """The transactions of one partition at `offset`; goes on from there, so that a stream reads every header once."""
+    """The transactions of a partition at `offset`. It can advance from there, so that a stream reads every header once."""
 
     __slots__ = ("aborted", "offset", "open")
 
@@ -37,7 +37,7 @@ class TransactionState:
 
     @classmethod
     def at_snapshot(cls, directory: str, offsets: Iterable[int], end_offset: int, start_offset: int) -> TransactionState:
-        """From the youngest sound snapshot up to `end_offset`, else from the start of the log."""
+        """Return the state of the latest sound snapshot up to `end_offset`, or else of the start of the log."""
         for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
             try:
                 entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, offset))
@@ -50,18 +50,18 @@ class TransactionState:
         return cls(start_offset)
 
     def stable_offset(self) -> int:
-        """Below it every transaction is decided."""
+        """Return the offset below which every transaction is decided."""
         return min(self.open.values(), default=self.offset)
 
     def advance(self, segments: Sequence[Segment], end_offset: int) -> None:
-        """Walk the headers up to `end_offset`."""
+        """Read the headers up to `end_offset`."""
         for index, segment in enumerate(segments):
             following = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
             if following <= self.offset or segment.base_offset >= end_offset:
                 continue
             file = segment.open()
             if file is None:
-                continue  # gone by retention or compaction; what is read of it later says so
+                continue  # removed by retention or compaction; reading it later reports that
             self._advance_in(segment, file, end_offset)
         self.offset = max(self.offset, end_offset)
 
@@ -91,7 +91,7 @@ def _is_abort(file: SegmentFile, position: int, header: BatchView) -> bool:
 
 
 def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: int) -> set[AbortedRange]:
-    """The aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
+    """Return the aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
     found: set[AbortedRange] = set()
     for segment in segments:
         try:
