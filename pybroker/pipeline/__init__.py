@@ -1,4 +1,4 @@
-"""Jobs for Spark over a broker's data, run by `pybroker spark JOB` or as functions of a SparkSession.
+"""Spark jobs over a broker's data, which run as `pybroker spark JOB` or as functions that take a SparkSession.
 
-What they need (PySpark, pyarrow, a Java, a client) comes with `pip install 'pybroker[spark]'` and is imported when a job runs.
+`pip install 'pybroker[spark]'` brings what they need (PySpark, pyarrow, a Java, a client). It is imported only when a job runs.
 """

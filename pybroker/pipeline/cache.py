@@ -1,4 +1,4 @@
-"""The folder for what is made or downloaded once: PYBROKER_CACHE_DIR, or `pybroker` in the user's cache folder."""
+"""The cache folder, for files that are made or downloaded once: PYBROKER_CACHE_DIR, or `pybroker` in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The folder, made if it is missing."""
+    """Return the cache folder, and create it if it is missing."""
     chosen = os.environ.get("PYBROKER_CACHE_DIR")
     users = os.environ.get("XDG_CACHE_HOME")
     folder = Path(chosen) if chosen else (Path(users) if users else Path.home() / ".cache") / "pybroker"

@@ -1,4 +1,4 @@
-"""What a job asks a cluster beside the records: its topics, how far their logs reach, whether it is there at all."""
+"""A client for everything but records: a cluster's topics, how far their logs reach, and whether the cluster responds at all."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NO_LOG.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The offsets that a partition has: from `start` to before `end`."""
+    """The offsets of a partition: from `start` to before `end`."""
 
     start: int
     end: int
 
 
 class Cluster:
-    """The cluster behind `host:port[,host:port]`. Every method raises PipelineError when it does not answer."""
+    """The cluster behind `host:port[,host:port]`. Every method raises PipelineError when the cluster does not respond."""
 
     def __init__(self, bootstrap: str) -> None:
         try:
@@ -46,16 +46,19 @@ class Cluster:
         self._admin: AdminClient = AdminClient(client_settings(bootstrap), logger=NO_LOG)
 
     def id(self) -> str:
-        """The identity of the cluster."""
+        """Return the cluster id."""
         return str(self._ask("read the cluster id", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).cluster_id))
 
     def topics(self) -> dict[str, int]:
-        """All topics that are not internal, with their numbers of partitions."""
+        """Return all topics that are not internal, with their numbers of partitions."""
         found = self._ask("list the topics", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def chosen_topics(self, names: Iterable[str], pattern: str | None) -> dict[str, int]:
-        """The topics with these names, or else those that match. Raises PipelineError when one, or any, is missing."""
+        """Return the topics with these names, or with a pattern all that match, and their numbers of partitions.
+
+        Raises PipelineError when a name is missing or no topic matches.
+        """
         there = self.topics()
         if pattern is None:
             missing = [name for name in names if name not in there]
@@ -71,7 +74,7 @@ class Cluster:
         return matching
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """The identities of topics: a topic that was deleted and created again has another."""
+        """Return the ids of topics. A topic that was deleted and created again has another id."""
         from confluent_kafka import TopicCollection  # noqa: PLC0415
 
         wanted = TopicCollection(list(names))
@@ -84,7 +87,7 @@ class Cluster:
         }
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic and wait until it is there; nothing happens when it is there already."""
+        """Create a topic and wait until it appears. If it exists already, do nothing."""
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415
 
@@ -107,7 +110,7 @@ class Cluster:
         self._ask(f"delete topic {name}", future.result)
 
     def topic_setting(self, topic: str, name: str) -> str:
-        """The value of a topic's setting."""
+        """Return the value of a topic's setting."""
         from confluent_kafka.admin import ConfigResource, ResourceType  # noqa: PLC0415
 
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -115,7 +118,10 @@ class Cluster:
         return str(self._ask(f"read the settings of topic {topic}", lambda: future.result()[name].value))
 
     def extents(self, topics: Mapping[str, int], *, is_committed: bool = False) -> dict[tuple[str, int], Extent]:
-        """How far the log of every partition reaches, by topic and partition; `is_committed` stops before open transactions."""
+        """Return how far the log of every partition reaches, by topic and partition.
+
+        With `is_committed`, an extent ends before the first open transaction.
+        """
         from confluent_kafka import TopicPartition  # noqa: PLC0415
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
 
@@ -127,7 +133,10 @@ class Cluster:
         return {key: Extent(start, ends[key]) for key, start in starts.items()}
 
     def _offsets(self, partitions: list[Any], spec: Any, *, is_committed: bool = False) -> dict[tuple[str, int], int]:
-        """One offset of each partition; waits for partitions of a topic that was just made to have a leader that knows it."""
+        """Return one offset of each partition.
+
+        If a topic was just created, wait until its partitions have leaders that know them.
+        """
         from confluent_kafka import IsolationLevel, KafkaException  # noqa: PLC0415
 
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
@@ -149,7 +158,7 @@ class Cluster:
             time.sleep(_LEADER_PAUSE_S)
 
     def is_there(self) -> bool:
-        """Whether anyone answers, within a few seconds."""
+        """Return whether a broker responds within a few seconds."""
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         try:
@@ -159,7 +168,7 @@ class Cluster:
         return True
 
     def wait_until_there(self, seconds: float) -> None:
-        """Wait for a cluster that is away. Raises PipelineError when it does not come back in time."""
+        """Wait until the cluster responds again. Raises PipelineError if it does not do so in time."""
         deadline = time.monotonic() + seconds
         while not self.is_there():
             if time.monotonic() > deadline:
@@ -178,9 +187,9 @@ class Cluster:
 
 
 def client_settings(bootstrap: str) -> dict[str, Any]:
-    """Settings of the client that all uses of it share: quiet, since what fails is said by the job."""
+    """Return the settings that all uses of the client share. They keep it quiet, because the job reports failures."""
     return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _ignore}
 
 
 def _ignore(_error: object) -> None:
-    """The client's own news of connections that fail; it tries again by itself."""
+    """Ignore the client's reports of failed connections; the client retries by itself."""

@@ -1,11 +1,12 @@
-"""The jars of Spark's Kafka connector: from a folder that is named, or downloaded once from Maven Central.
+"""The jars of Spark's Kafka connector, from a given folder or downloaded once from Maven Central.
 
 PYBROKER_SPARK_JARS   a folder with the jars, used as it is: nothing is downloaded
 PYBROKER_MAVEN_URL    the repository to download from (default: Maven Central)
-PYBROKER_CACHE_DIR    where they are kept (default: pybroker in the user's cache folder)
+PYBROKER_CACHE_DIR    the folder that keeps the jars (default: pybroker in the user's cache folder)
 
-Four files, each known by its checksum, instead of a resolver: the connector's POM asks for a release of one of its parts that not
-every repository has (spark-token-provider-kafka, for Kerberos, above 4.0.0), and the answer must be the same on every machine.
+This module names four files with their checksums instead of using a resolver. The connector's POM requires a release of one of
+its parts that not every repository has (spark-token-provider-kafka, for Kerberos, above 4.0.0), and the result must be the same
+on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MARKER: Final = "spark-sql-kafka-0-10_"
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One jar of a Maven repository."""
+    """A jar of a Maven repository."""
 
     group: str
     name: str
@@ -40,12 +41,12 @@ class Artifact:
 
     @property
     def file_name(self) -> str:
-        """The name of the jar."""
+        """The file name of the jar."""
         return f"{self.name}-{self.version}.jar"
 
     @property
     def path(self) -> str:
-        """Where it lies in every Maven repository."""
+        """The path of the jar in every Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file_name}"
 
 
@@ -68,7 +69,7 @@ ARTIFACTS: Final = (
 
 
 def connector_jars(folder: Path | None = None) -> list[Path]:
-    """The jars, of the folder that is given or named by PYBROKER_SPARK_JARS, or else of the cache, downloaded if need be.
+    """Return the jars of the given folder, or of PYBROKER_SPARK_JARS, or else of the cache, downloading what is missing there.
 
     Raises PipelineError when the folder does not hold the connector or a download fails.
     """
@@ -99,7 +100,7 @@ def _cached(artifact: Artifact, folder: Path) -> Path:
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
         file.write(content)
     Path(file.name).chmod(0o644)
-    Path(file.name).replace(target)  # whole or not at all, also when several jobs download at once
+    Path(file.name).replace(target)  # the whole file or none, also when several jobs download at once
     return target
 
 

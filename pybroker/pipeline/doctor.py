@@ -1,4 +1,4 @@
-"""Whether everything that the jobs need is there, and whether records go to a broker and come back."""
+"""Checks that everything that the jobs need is installed, and that records reach a broker and come back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RECORDS: Final = 100
 
 
 def describe(say: Callable[[str], None], jars: Path | None = None) -> None:
-    """Say what is installed. Raises PipelineError at the first thing that is missing."""
+    """Report what is installed. Raises PipelineError at the first thing that is missing."""
     say(f"Python     {sys.version.split()[0]} at {sys.executable}")
     say(f"PySpark    {check_pyspark()}")
     java = find_java()
@@ -42,7 +42,7 @@ def describe(say: Callable[[str], None], jars: Path | None = None) -> None:
 
 
 def round_trip(spark: SparkSession, bootstrap: str) -> str:
-    """Write through Spark's sink to a topic of its own, read it back, delete it. Raises PipelineError."""
+    """Write through Spark's sink to a new topic, read the topic back and delete it. Raises PipelineError."""
     cluster, topic = Cluster(bootstrap), f"pybroker-doctor-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(topic, 2)
     began = time.monotonic()
@@ -62,7 +62,7 @@ def round_trip(spark: SparkSession, bootstrap: str) -> str:
 
 @contextlib.contextmanager
 def own_broker() -> Iterator[str]:
-    """A broker on a free port of the loopback while the block runs; its data goes with it. Raises PipelineError."""
+    """Run a broker on a free port of the loopback during the block, and delete its data afterwards. Raises PipelineError."""
     with tempfile.TemporaryDirectory(prefix="pybroker-doctor-") as folder:
         command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(Path(folder) / "data")]
         with (Path(folder) / "log").open("w+b") as log:

@@ -1,7 +1,7 @@
-"""What a job cannot do, said to a person."""
+"""The error of the jobs, whose message is for people."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """A job cannot start or go on. The message is one clear line; the job can be run again once the reason is gone."""
+    """A job cannot start or continue. The message is one clear line. The job can run again once the reason is gone."""

@@ -1,4 +1,4 @@
-"""What Spark's long exceptions come down to, in one line."""
+"""Reduces Spark's long exceptions to one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AWAY: Final = re.compile(
 
 
 def explain(error: BaseException) -> str:
-    """The one line that matters of an exception of Spark, its JVM or its tasks."""
+    """Return the one line that matters of an exception of Spark, its JVM or its tasks."""
     if isinstance(error, PipelineError):
         return str(error)
     text = whole_text(error)
@@ -39,7 +39,7 @@ def explain(error: BaseException) -> str:
 
 
 def whole_text(error: BaseException) -> str:
-    """All that an exception has to say, the Java stack with its causes included."""
+    """Return the whole text of an exception, with the Java stack and its causes."""
     parts = [str(error)]
     trace = getattr(error, "_stackTrace", None) or getattr(error, "stackTrace", None)
     if isinstance(trace, str):
@@ -52,7 +52,7 @@ def whole_text(error: BaseException) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what Spark raises inside into a PipelineError of one line."""
+    """Turn what Spark raises in the block into a PipelineError of one line."""
     try:
         yield
     except PipelineError:

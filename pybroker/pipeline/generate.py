@@ -1,7 +1,7 @@
-"""Load for benchmarks and tests: N records of given size, keys, skew, headers, codec and rate, the same for the same seed.
+"""Generates load for benchmarks and tests: N records of given size, keys, skew, headers, codec and rate.
 
-Record i of N is made from the seed and i alone. One task makes all records of a partition, in the order of i: the log of a new
-topic is the same, offset by offset, whatever the number of cores.
+The same seed makes the same records: record i of N depends only on the seed and i. One task makes all records of a partition, in
+the order of i. So the log of a new topic is the same, offset by offset, for any number of cores.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SCHEMA: Final = (
 )
 _POOL_BYTES: Final = 1 << 20
 _INDEX_DIGITS: Final = 16
-_KEY, _VALUE, _HEADER = 1, 2, 3  # streams of random numbers
+_KEY, _VALUE, _HEADER = 1, 2, 3  # numbers of the streams of random numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateOptions:
-    """What to make."""
+    """The records to generate, and where to write them."""
 
     bootstrap: str
     topic: str
@@ -43,22 +43,22 @@ class GenerateOptions:
     size: int = 1000
     """Bytes of a value: 16 hexadecimal digits of the record's number, then text that is hard to compress."""
     partitions: int = 1
-    """Of the topic, if it has to be made."""
+    """The number of partitions of the topic, if it has to be created."""
     keys: int = 0
-    """How many keys there are; 0 makes records without one, spread evenly."""
+    """How many different keys there are; 0 makes records without a key, spread evenly over the partitions."""
     skew: float = 0.0
-    """The exponent of Zipf's law by which keys are chosen: 0 is even, 1 is as words in a text."""
+    """The exponent of Zipf's law by which keys are chosen: 0 is even, 1 is like words in a text."""
     headers: int = 0
     tombstones: int = 0
-    """Every so-manieth value is null."""
+    """Every Nth value is null; 0 means none."""
     codec: str = "none"
     rate: float = 0.0
-    """Records a second; 0 is as fast as possible."""
+    """Records per second; 0 is as fast as possible."""
     seed: int = 0
     start_ms: int | None = None
-    """Time of the first record, in milliseconds since 1970; None gives each the time at which it is written."""
+    """Time of the first record, in milliseconds since 1970; None gives each record the time at which it is written."""
     step_ms: float = 1.0
-    """From a record to the next; only with start_ms."""
+    """Milliseconds from a record to the next; only with start_ms."""
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.size < 0 or self.keys < 0 or self.headers < 0 or self.tombstones < 0:
@@ -80,7 +80,7 @@ class GenerateResult:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some records in order."""
+    """Consecutive records, by column."""
 
     partition: list[int]
     key: list[bytes | None]
@@ -90,9 +90,9 @@ class Chunk:
 
 
 def run(spark: SparkSession, options: GenerateOptions) -> GenerateResult:
-    """Make the topic if it is missing, and write. Raises PipelineError."""
+    """Create the topic if it is missing, and write the records. Raises PipelineError."""
     cluster = Cluster(options.bootstrap)
-    # times that are made up are not to be the reason why a broker deletes what was just written
+    # Retention goes by the records' times: with generated old times, the broker would delete what was just written.
     cluster.create_topic(options.topic, options.partitions, {} if options.start_ms is None else {"retention.ms": "-1"})
     topics = cluster.chosen_topics([options.topic], None)
     partitions, before = topics[options.topic], cluster.extents(topics)
@@ -111,17 +111,17 @@ def run(spark: SparkSession, options: GenerateOptions) -> GenerateResult:
 
 
 def records(spark: SparkSession, options: GenerateOptions, partitions: int) -> DataFrame:
-    """The same records as a table with the columns of Spark's Kafka sink, for what is not to be written by `run`."""
+    """Return the same records as a table with the columns of Spark's Kafka sink, for a caller that writes them itself."""
     return _tasks(spark, options, partitions).mapInArrow(partial(_rows, options, partitions), SCHEMA)
 
 
 def chunks(options: GenerateOptions, partitions: int, only: int | None) -> Iterator[Chunk]:
-    """The records of one partition, or all, in order."""
+    """Yield the records of partition `only`, or of all partitions if it is None, in order."""
     import numpy as np  # noqa: PLC0415 (an extra)
 
     pool, choice = _pool(options.seed), _Keys(options, partitions) if options.keys else None
     for first in range(0, options.count, CHUNK * (partitions if only is not None and choice is None else 1)):
-        if only is not None and choice is None:  # without keys, a partition has each so-manieth record
+        if only is not None and choice is None:  # without keys, a partition has every Nth record, with N partitions
             last = min(options.count, first + CHUNK * partitions)
             index: Any = np.arange(first + (only - first) % partitions, last, partitions, dtype=np.uint64)
         else:
@@ -158,7 +158,7 @@ def _chunk(options: GenerateOptions, index: np.ndarray, placed: np.ndarray, keys
 
 
 class _Keys:
-    """Which key a record has, and which partition a key: the one where the usual producers put it."""
+    """The key of each record, and the partition of each key, which is the one that Kafka's producers choose."""
 
     def __init__(self, options: GenerateOptions, partitions: int) -> None:
         import numpy as np  # noqa: PLC0415
@@ -177,7 +177,7 @@ class _Keys:
 
 
 def _random(seed: int, stream: int, index: np.ndarray) -> np.ndarray:
-    """64 random bits for each index (the finalizer of splitmix64), the same wherever they are asked for."""
+    """Return 64 random bits for each index (the finalizer of splitmix64), the same in every task."""
     import numpy as np  # noqa: PLC0415
 
     base = (seed * 0x9E3779B97F4A7C15 + stream * 0xD1B54A32D192ED03) & 0xFFFFFFFFFFFFFFFF
@@ -188,7 +188,7 @@ def _random(seed: int, stream: int, index: np.ndarray) -> np.ndarray:
 
 
 def _pool(seed: int) -> bytes:
-    """Text of 64 characters from which values are cut."""
+    """Make a long random text, over an alphabet of 64 characters, from which values are cut."""
     import numpy as np  # noqa: PLC0415
 
     alphabet = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .", dtype=np.uint8)
@@ -196,7 +196,7 @@ def _pool(seed: int) -> bytes:
 
 
 def murmur2(data: bytes) -> int:
-    """The hash by which Kafka's producers choose a key's partition, unsigned."""
+    """Return the hash by which Kafka's producers choose a key's partition, unsigned."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)
     whole = len(data) & ~3
@@ -211,7 +211,10 @@ def murmur2(data: bytes) -> int:
 
 
 def _tasks(spark: SparkSession, options: GenerateOptions, partitions: int) -> DataFrame:
-    """One row per task: the partition that it makes; -1 for all, in the order of i, as a rate has to be kept by one."""
+    """Return one row per task: the number of the partition that it makes.
+
+    It is -1 for all partitions, in the order of i, if there is a rate, because only a single task can keep a rate.
+    """
     if options.size >= _POOL_BYTES:
         raise PipelineError(f"a value can have at most {_POOL_BYTES - 1} bytes")
     if options.rate:
@@ -251,7 +254,7 @@ def _write(
 
     context = TaskContext.get()
     there: dict[int, int] = {}
-    if context is not None and context.attemptNumber():  # what the attempt before has written is not written again
+    if context is not None and context.attemptNumber():  # do not write again what an earlier attempt has written
         extents = Cluster(options.bootstrap).extents({options.topic: partitions})
         there = {partition: extent.end - bases[partition] for (_, partition), extent in extents.items()}
     counts, sizes = dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 0)

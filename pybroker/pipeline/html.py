@@ -1,6 +1,6 @@
-"""Pages of jobs: one HTML file that needs nothing beside itself, for a browser without a network.
+"""HTML pages of jobs: each is one file that needs no other files, for a browser without a network.
 
-Whatever is given as `str` is text and is escaped; what is markup has the type Html, which only the functions here make.
+A `str` is text and is escaped. Markup has the type Html, which only the functions here make.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _WORDS: Final = ("good", "bad", "note")
 
 @final
 class Html(str):
-    """Markup: goes into a page as it is."""
+    """Markup, which goes into a page as it is."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what follows it, in order: Html as it is, any other text as a paragraph."""
+    """A heading and the parts that follow it: Html as it is, any other text as a paragraph."""
 
     title: str
     parts: Sequence[Html | str]
 
 
 def page(title: str, sections: Iterable[Section], *, introduction: Sequence[Html | str] = ()) -> str:
-    """A whole document."""
+    """Return a whole document."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -60,7 +60,7 @@ def page(title: str, sections: Iterable[Section], *, introduction: Sequence[Html
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    """A table. Numbers are set to the right, with commas between thousands; Html is taken as it is."""
+    """Return a table. Numbers are aligned to the right, with commas between thousands; Html is taken as it is."""
     body = [[_cell(value) for value in row] for row in rows]
     numeric = {at for row in body for at, (is_number, _) in enumerate(row) if is_number}
     heads = "".join(f"<th{_NUMBER if at in numeric else ''}>{text(name)}</th>" for at, name in enumerate(head))
@@ -69,21 +69,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
 
 
 def embed(png: bytes, caption: str = "") -> Html:
-    """A picture that is part of the page; the caption is also read aloud in its place."""
+    """Return a picture that is part of the page. Its caption is also its text for screen readers."""
     data = base64.b64encode(png).decode("ascii")
     below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
     return Html(f'<figure><img alt="{text(caption)}" src="data:image/png;base64,{data}">{below}</figure>')
 
 
 def marked(word: str, value: object) -> Html:
-    """Text that is coloured: `word` is good, bad or note."""
+    """Return coloured text: `word` is good, bad or note."""
     assert word in _WORDS
     _, shown = _cell(value)
     return Html(f'<span class="{word}">{shown}</span>')
 
 
 def text(value: str) -> Html:
-    """Text as markup that shows it."""
+    """Return markup that shows this text."""
     return Html(escape(value))
 
 
@@ -95,7 +95,7 @@ def _part(part: Html | str) -> str:
 
 
 def _cell(value: object) -> tuple[bool, str]:
-    """Whether it is a number, and its markup."""
+    """Return whether the value is a number, and its markup."""
     match value:
         case Html():
             return False, value

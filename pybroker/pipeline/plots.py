@@ -1,6 +1,6 @@
-"""Pictures of jobs, as PNG: figures that look alike, drawn without a screen and without pyplot's state.
+"""The pictures of jobs, as PNG: figures in a common style, drawn without a screen and without pyplot's state.
 
-Names of topics and producers are anything: `label` makes them text that matplotlib draws as it stands.
+Names of topics and producers may have any characters: `label` makes them text that matplotlib draws literally.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
-"""Told apart by the colour-blind too (Okabe and Ito)."""
+"""Colours that colour-blind people can tell apart too (Okabe and Ito)."""
 GOOD: Final = "#009e73"
 BAD: Final = "#d55e00"
 UNKNOWN: Final = "#bbbbbb"
@@ -27,17 +27,17 @@ _DPI: Final = 110
 
 
 def figure(width: float = 10.0, height: float = 4.0) -> Figure:
-    """An empty figure, in inches; `figure(...).subplots(rows, columns)` makes axes. Raises PipelineError."""
+    """Make an empty figure with a size in inches; `figure(...).subplots(rows, columns)` makes axes. Raises PipelineError."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # says on stderr that it makes its cache of fonts
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # otherwise it reports on stderr that it builds its font cache
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def png(drawn: Figure) -> bytes:
-    """The picture."""
+    """Return the figure as a PNG."""
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
@@ -46,7 +46,7 @@ def png(drawn: Figure) -> bytes:
 
 
 def label(text: str) -> str:
-    """A name for an axis or a legend: not too long, on one line, and nothing in it taken for mathematics or hidden."""
+    """Make a name fit for an axis or a legend: short, on one line, with nothing that matplotlib takes for math or hides."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     if len(shown) > _LABEL_LENGTH:
         shown = f"{shown[: _LABEL_LENGTH - 1]}…"
@@ -55,7 +55,7 @@ def label(text: str) -> str:
 
 
 def plain(axes: Axes, *, title: str = "", y_label: str = "") -> Axes:
-    """Axes with a light grid and no frame; `title` and `y_label` as they are."""
+    """Give axes a light grid, no frame, and these literal labels. Return the axes."""
     axes.set_title(unmathematical(title), loc="left", fontsize=11)
     axes.set_ylabel(unmathematical(y_label))
     axes.grid(visible=True, alpha=0.25)
@@ -65,12 +65,12 @@ def plain(axes: Axes, *, title: str = "", y_label: str = "") -> Axes:
 
 
 def unmathematical(text: str) -> str:
-    """Text of any length in which nothing is taken for mathematics."""
+    """Return text of any length in which matplotlib takes nothing for math."""
     return text.replace("$", r"\$")
 
 
 def time_axis(axes: Axes) -> Axes:
-    """The x axis has times: `datetime` in UTC."""
+    """Make the x axis an axis of times: `datetime` in UTC. Return the axes."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
 
     locator: Any = AutoDateLocator(tz=UTC)
@@ -81,7 +81,7 @@ def time_axis(axes: Axes) -> Axes:
 
 
 def thousands(axes: Axes) -> Axes:
-    """The y axis has numbers from 0 up, with commas."""
+    """Make the y axis an axis of numbers from 0 up, with commas. Return the axes."""
     from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 (an extra)
 
     axes.set_ylim(bottom=0)

@@ -1,4 +1,4 @@
-"""Progress of long work, a line on stderr every few seconds: rows, MB/s, what is left and until when."""
+"""Reports the progress of long work, in a line on stderr every few seconds: rows, MB/s, what is left and for how long."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import TextIO, final
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far work has come."""
+    """How far the work has come."""
 
     rows: int
     total: int | None = None
-    """Rows in all, where that is known."""
+    """All rows of the work, if their number is known."""
     size: int | None = None
-    """Bytes so far, where that is known."""
+    """Bytes so far, if their number is known."""
 
 
 def line(name: str, standing: Standing, seconds: float, rows_before: int = 0) -> str:
-    """One line for a person. `rows_before` were there when the work, which has lasted `seconds`, began."""
+    """Return the line for a person. The work has lasted `seconds`; `rows_before` were there when it began."""
     done = standing.rows - rows_before
     rate = done / seconds if seconds > 0 else 0.0
     parts = [f"{standing.rows:,} rows", f"{rate:,.0f} rows/s"]
@@ -37,7 +37,7 @@ def line(name: str, standing: Standing, seconds: float, rows_before: int = 0) ->
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 42 s, 3 min, 2.5 h."""
+    """Return a duration as people write it: 42 s, 3 min, 2.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 6000:
@@ -47,7 +47,7 @@ def duration(seconds: float) -> str:
 
 @final
 class Progress:
-    """Prints where the work stands while the block runs: `with Progress("replay", look):`. A look that fails is left out."""
+    """A printer of progress while a block runs: `with Progress("replay", look):`. It prints no line when `look` fails."""
 
     def __init__(
         self,
@@ -76,6 +76,6 @@ class Progress:
         while not self._over.wait(self._interval_s):
             try:
                 standing = self._look()
-            except Exception:  # noqa: S112 (the work itself meets what is wrong and says it)
+            except Exception:  # noqa: S112 (the work itself meets the error and reports it)
                 continue
             print(line(self._name, standing, time.monotonic() - began, self._before), file=self._out, flush=True)

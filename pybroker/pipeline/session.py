@@ -1,4 +1,4 @@
-"""A SparkSession for jobs over a broker: Java, the connector's jars, this interpreter for the workers, UTC, and quiet."""
+"""Makes the SparkSession of a job: with Java, the connector's jars, this interpreter for the workers, UTC, and no logs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _LOOPBACK: Final = ("local", "spark://127.0.0.1:", "spark://localhost:")
 def spark_session(
     app_name: str, *, master: str = "local[*]", jars: Path | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session, or the one there is in this process. `jars` is a folder with the connector, `conf` wins over what is set here.
+    """Return a session, the existing one of this process if there is one.
 
-    Raises PipelineError when PySpark, Java, the connector or the master is missing.
+    `jars` is a folder with the connector; `conf` overrides what is set here. Raises PipelineError when PySpark, Java, the
+    connector or the master is missing.
     """
     check_pyspark()
     _check_master(master)
@@ -37,7 +38,7 @@ def spark_session(
     settings = {**_settings(master), "spark.jars": ",".join(str(file) for file in files), **(conf or {})}
     from pyspark.sql import SparkSession  # noqa: PLC0415 (takes a second)
 
-    # Spark's own report of a failed query as JSON lines, beside the exception that has it all
+    # Spark would also report a failed query as JSON lines, although the exception has everything.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -51,7 +52,7 @@ def spark_session(
 
 
 def check_pyspark() -> str:
-    """The version of PySpark. Raises PipelineError when it is missing or not the one that the connector is for."""
+    """Return the version of PySpark. Raises PipelineError when it is missing or is not the connector's version."""
     try:
         version = str(importlib.import_module("pyspark.version").__version__)
         importlib.import_module("pyarrow")
@@ -63,7 +64,7 @@ def check_pyspark() -> str:
 
 
 def _check_master(master: str) -> None:
-    """Spark itself tries for a minute before it says that nobody is there."""
+    """Check that a master responds. Spark itself tries for a minute before it reports that there is none."""
     if not master.startswith("spark://"):
         return
     reason = "the address must be spark://HOST:PORT"
@@ -81,7 +82,7 @@ def _check_master(master: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, without the Java stack that follows it."""
+    """Return the message of an exception without the Java stack that follows it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
@@ -106,7 +107,7 @@ def _settings(master: str) -> dict[str, str]:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Variables for the JVM that is started inside; PYSPARK_* stay, they are read again for every worker."""
+    """Set variables for the JVM that starts in the block. PYSPARK_* remain set, because each worker reads them again."""
     before = os.environ.get("JAVA_HOME")
     os.environ.update(variables)
     try:

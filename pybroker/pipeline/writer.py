@@ -1,7 +1,7 @@
-"""Writing records from the tasks of a job, each to the partition, with the time and the headers that it is to have.
+"""Writes the records of a job's tasks, each with a given partition, time and headers.
 
-Spark's own sink cannot set timestamps. The client is idempotent and stops at the first record that cannot be written, so what has
-arrived of a task's records for a partition is always their beginning.
+Spark's own sink cannot set timestamps. The client is idempotent and stops at the first record that it cannot write, so what has
+arrived in a partition is always the beginning of a task's records for it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Target:
     topic: str
     codec: str = "none"
     timeout_s: float = 120.0
-    """How long a record may wait for a broker that is away."""
+    """How many seconds a record may wait for a broker that is away."""
 
 
 @final
 class TopicWriter:
-    """One task's client. Call `finish` at the end: only then everything has arrived."""
+    """The client of a task. Call `finish` at the end: only then has everything arrived."""
 
     def __init__(self, target: Target) -> None:
         from confluent_kafka import Producer  # noqa: PLC0415 (an extra)
@@ -69,7 +69,7 @@ class TopicWriter:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Queue a record; without a timestamp it gets the present time. Raises PipelineError when one before it failed."""
+        """Queue a record; without a timestamp it gets the present time. Raises PipelineError when an earlier record failed."""
         if timestamp_ms == 0:
             raise PipelineError("a record has the timestamp 0 (1970-01-01), which the client cannot write")
         while True:
@@ -84,12 +84,12 @@ class TopicWriter:
                 break
 
     def poll(self) -> None:
-        """Take in news of failures; call it now and then. Raises PipelineError."""
+        """Receive reports of failures; call it now and then. Raises PipelineError for the first failure."""
         self._producer.poll(0)
         self._check()
 
     def finish(self) -> None:
-        """Wait until everything has arrived. Raises PipelineError when something has not."""
+        """Wait until everything has arrived. Raises PipelineError when a record has not."""
         left = self._producer.flush(self._target.timeout_s + 10)
         self._check()
         if left:

@@ -1,4 +1,4 @@
-"""Joining an archive's small files: the same records, fewer files, in one commit."""
+"""Joins an archive's small files: the same records in fewer files, in one commit."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 
     from pybroker.pipeline.archive.manifest import Archive
 
-_ZSTD_LEVEL: Final = 3  # as Spark
+_ZSTD_LEVEL: Final = 3  # the level that Spark uses
 _GROUP_BYTES: Final = 64 << 20
-"""Of rows uncompressed, in a row group."""
+"""The size of a row group, uncompressed."""
 _READ_BYTES: Final = 8 << 20
 _ROWS_MAX: Final = 1 << 16
 
 
 def small_files(archive: Archive, file_bytes: int) -> list[ArchivedFile]:
-    """The files that are to be joined: those of a partition and day that has two or more that are small."""
+    """Return the files that `compact` would join: small neighbours of the same partition and day."""
     return [file for run in runs(archive.contents.files.values(), file_bytes) for file in run]
 
 
 def runs(files: Iterable[ArchivedFile], file_bytes: int) -> list[list[ArchivedFile]]:
-    """Which files become one: neighbours of a partition and day, each at most half of the size wanted, together not beyond it."""
+    """Return which files to join into a file each.
+
+    They are neighbours of a partition and day. Each has at most half of `file_bytes`, and together they do not exceed it.
+    """
     grouped: dict[tuple[str, str, int], list[ArchivedFile]] = defaultdict(list)
     for file in files:
         grouped[file.topic, file.date, file.partition].append(file)
@@ -48,7 +51,10 @@ def runs(files: Iterable[ArchivedFile], file_bytes: int) -> list[list[ArchivedFi
 
 
 def compact(spark: SparkSession, archive: Archive, file_bytes: int) -> int:
-    """Join small files, each run by a task. Returns how many there are less. Raises PipelineError when records would change."""
+    """Join small files, each run in a task. Return by how many files the archive shrinks.
+
+    Raises PipelineError when records would change.
+    """
     chosen = runs(archive.contents.files.values(), file_bytes)
     if not chosen:
         return 0
@@ -75,7 +81,7 @@ def _join_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def join(target: str, paths: Sequence[str]) -> None:
-    """Write the rows of some files, in this order, to another; the memory for it is bounded by a row group."""
+    """Write the rows of some files, in this order, to another file. The memory is bounded by a row group."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -97,13 +103,13 @@ def join(target: str, paths: Sequence[str]) -> None:
 
 
 def _rows_of(metadata: pq.FileMetaData) -> int:
-    """How many rows are read at a time."""
+    """Return how many rows to read at a time."""
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     return int(max(1, min(_ROWS_MAX, _READ_BYTES * metadata.num_rows // max(1, size))))
 
 
 def _check(chosen: list[list[ArchivedFile]], made: list[ArchivedFile]) -> None:
-    """What was made holds exactly what was chosen, partition by partition."""
+    """Check that the joined files hold exactly what the chosen files hold, partition by partition. Raises PipelineError."""
 
     def totals(files: list[ArchivedFile]) -> dict[tuple[str, str, int], tuple[int, str]]:
         grouped = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The files of an archive: their columns, and what the manifest says of each."""
+"""The files of an archive: their columns, and what the manifest has about each."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ COLUMNS: Final = (
     "partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>, codec string"
 )
-"""What a file holds; `topic` and `date` (of the timestamp, UTC) are in its path. The codec of the batch is null where it is not
-known: Spark's connector does not tell."""
+"""The columns of a file; `topic` and `date` (of the timestamp, in UTC) are in its path. The codec of the batch is null, because
+Spark's connector does not report it."""
 SCHEMA: Final = f"{COLUMNS}, topic string, date date"
 NAMES: Final = tuple(re.findall(r"(\w+) (?:int|bigint|timestamp|binary|array<|string|date)", re.sub(r"<[^>]*>+", "<", SCHEMA)))
 CHECKSUM: Final = (
     "lower(hex(bit_xor(xxhash64(topic, partition, offset, unix_micros(timestamp), timestampType, key, value, headers))))"
 )
-"""Of any set of records, in any order; sets are joined by joining theirs with exclusive or."""
+"""The checksum of any set of records, in any order. The checksum of several sets is the exclusive or of their checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """One Parquet file: records of one partition and one day."""
+    """A Parquet file, which has the records of one partition and one day."""
 
     path: str
-    """From the archive's folder."""
+    """The path relative to the archive's folder."""
     topic: str
     date: str
     partition: int
@@ -39,18 +39,19 @@ class ArchivedFile:
     last: int
     count: int
     checksum: str
-    """16 hexadecimal digits, see CHECKSUM."""
+    """The value of CHECKSUM: 16 hexadecimal digits."""
     size: int
     first_ms: int
-    """The least and the greatest timestamp."""
+    """The least timestamp."""
     last_ms: int
+    """The greatest timestamp."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the manifest."""
+        """Return the form that the manifest has."""
         return asdict(self)
 
     def same_records(self, other: ArchivedFile) -> bool:
-        """Whether two files hold the same, wherever they lie."""
+        """Return whether two files hold the same records, whatever their paths."""
         return _content(self) == _content(other)
 
 
@@ -59,12 +60,12 @@ def _content(file: ArchivedFile) -> tuple[object, ...]:
 
 
 def name_of(file: ArchivedFile, commit: int) -> str:
-    """The path of a file that a commit adds."""
+    """Return the path of a file that a commit adds."""
     return f"topic={file.topic}/date={file.date}/p{file.partition:05}-{file.first:020}-{file.last:020}-c{commit:08}.parquet"
 
 
 def joined(checksums: Iterable[str]) -> str:
-    """The checksum of several sets of records."""
+    """Return the checksum of several sets of records."""
     total = 0
     for checksum in checksums:
         total ^= int(checksum, 16)
@@ -72,7 +73,7 @@ def joined(checksums: Iterable[str]) -> str:
 
 
 def examine(spark: SparkSession, paths: Iterable[Path], base: Path) -> list[ArchivedFile]:
-    """Read files to the last byte and say what is in each; `path` is from `base`."""
+    """Read files to the last byte and return what is in each; their `path` is relative to `base`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     rows = (
@@ -111,10 +112,10 @@ def examine(spark: SparkSession, paths: Iterable[Path], base: Path) -> list[Arch
 
 
 def read(spark: SparkSession, paths: Iterable[Path], base: Path) -> DataFrame:
-    """The records of these files, in the columns of SCHEMA."""
+    """Return the records of these files, in the columns of SCHEMA."""
     return spark.read.schema(SCHEMA).option("basePath", str(base)).parquet(*[str(path) for path in paths])
 
 
 def path_of(uri: str) -> Path:
-    """The path that Spark's input_file_name means."""
+    """Return the path that Spark's input_file_name means."""
     return Path(unquote(urlsplit(uri).path))

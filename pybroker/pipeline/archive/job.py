@@ -1,4 +1,4 @@
-"""`archive`: topics to Parquet, once or continuously, every record exactly once."""
+"""The job `archive`: copies topics to Parquet, once or continuously, every record exactly once."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class ArchiveOptions:
     pattern: str | None = None
     """A regular expression that whole names of topics match, instead of `topics`."""
     interval_s: float | None = None
-    """Seconds between batches of a continuous run; None ends when all that was there at the start is archived."""
+    """Seconds between the batches of a continuous run; None ends when all that was there at the start is archived."""
     batch_records: int = 1_000_000
-    """At most so many records in a batch, which is the unit that is done anew after a kill."""
+    """The maximum number of records in a batch, which is the unit that is repeated after a kill."""
     compact_after: int = 64
-    """Small files are joined when there are so many, and at the end; 0 never."""
+    """Small files are joined when there are this many, and at the end; 0 means never."""
     file_bytes: int = 128 << 20
-    """The size of files that are joined: half of it is small."""
+    """The size up to which files are joined; a file of half this size or less is small."""
     is_loss_allowed: bool = False
-    """Go on when records were deleted before they could be archived."""
+    """Continue when records were deleted before they could be archived."""
     retry_s: float = 60.0
-    """How long to wait for a cluster that went away."""
+    """How many seconds to wait for a cluster that went away."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -60,11 +60,11 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """What was added."""
+    """What a run has added."""
 
     records: int
     files: int
-    """In the archive now."""
+    """All files that are in the archive now."""
     seconds: float
     lost: int
     """Records that had been deleted before they could be archived."""
@@ -79,7 +79,7 @@ class _Run:
 
 
 def run(spark: SparkSession, options: ArchiveOptions) -> ArchiveResult:
-    """Archive what is new. Raises PipelineError; the archive is then whole, and the next run goes on."""
+    """Archive what is new. Raises PipelineError; then the archive is whole, and the next run continues."""
     session = spark.newSession()
     for name, value in _WRITER_CONF.items():
         session.conf.set(name, value)
@@ -106,7 +106,7 @@ def run(spark: SparkSession, options: ArchiveOptions) -> ArchiveResult:
 
 
 def _stream(job: _Run) -> None:
-    """Run the query to its end, again after each time that the cluster was away."""
+    """Run the query to its end, and run it again each time that the cluster was away."""
     attempts, commit = 0, job.archive.contents.commit
     while True:
         query = _start(job)
@@ -155,7 +155,7 @@ def _start(job: _Run) -> StreamingQuery:
 
 
 def _add(job: _Run, batch: DataFrame, number: int) -> None:
-    """Write one batch and commit it; one that is in the archive already comes again after a kill at the wrong moment."""
+    """Write a batch and commit it, unless the archive has it: Spark repeats a batch after a kill before its own commit."""
     archive, options = job.archive, job.options
     if number <= archive.contents.batch:
         return
@@ -189,7 +189,7 @@ def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topic
 
 
 def _check_loss(job: _Run) -> int:
-    """How many records were deleted before they could be archived. Raises PipelineError when that is not allowed."""
+    """Return how many records were deleted before they could be archived. Raises PipelineError when that is not allowed."""
     following = next_offsets(job.archive.checkpoint)
     if not following or not job.cluster.is_there():
         return 0
@@ -203,7 +203,10 @@ def _check_loss(job: _Run) -> int:
 
 
 def loss(following: dict[tuple[str, int], int], extents: dict[tuple[str, int], Extent]) -> tuple[int, str]:
-    """Offsets that are wanted next against those that there are: how many are gone, and that in words. Raises PipelineError."""
+    """Compare the next offsets with the extents. Return how many offsets are gone, and that in words.
+
+    Raises PipelineError if a log ends before its next offset.
+    """
     lost, where = 0, []
     for (topic, partition), offset in sorted(following.items()):
         extent = extents.get((topic, partition))
@@ -220,7 +223,7 @@ def loss(following: dict[tuple[str, int], int], extents: dict[tuple[str, int], E
 
 
 def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
-    """What comes after the last batch that is done, by Spark's checkpoint; empty before the first. Raises PipelineError."""
+    """Return the offsets after the last finished batch in Spark's checkpoint; empty before the first. Raises PipelineError."""
     done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
     if not done:
         return {}

@@ -1,15 +1,15 @@
-"""What an archive holds, kept so that a kill at any moment leaves it whole.
+"""The folder of an archive and its manifest, kept so that a kill at any moment leaves the archive whole.
 
     topic=T/date=D/*.parquet       the records; only whole files that a commit names
     _pybroker/identity.json        the format, the cluster and the topics
     _pybroker/manifest.json        all files and, of each partition, first and last offset, count and checksum, up to a commit
     _pybroker/commits/N.json       what each later commit added and removed
-    _pybroker/staging/             files being written
-    _pybroker/checkpoint/          Spark's: which offsets belong to which batch
+    _pybroker/staging/             files that are being written
+    _pybroker/checkpoint/          Spark's checkpoint: which offsets belong to which batch
 
-A commit is one file that appears whole; files are moved to their place after it. Opening the archive ends the moves that were cut
-short and deletes what no commit names. A batch is committed once: one that comes again, because the kill was between this commit
-and that of Spark, is known by its number.
+A commit is one file that appears whole. The files that it names are moved to their place after it. Opening an archive for writing
+finishes the moves that were cut short, and deletes what no commit names. A batch is committed once: if a kill came between this
+commit and Spark's own, Spark repeats the batch, and the archive recognises its number.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ _MIXED: Final = "topic=*/date=*/*.parquet"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose records an archive holds."""
+    """The cluster and the topics whose records an archive holds."""
 
     cluster: str
     topics: tuple[str, ...]
-    """The names that were asked for; empty with a pattern."""
+    """The names that were given; empty with a pattern."""
     pattern: str | None
     topic_ids: dict[str, str]
     partitions: dict[str, int] = field(default_factory=dict)
-    """How many each topic had when it was last looked at."""
+    """How many partitions each topic had in the last run."""
 
 
 @dataclass(slots=True)
 class Contents:
-    """What the commits add up to."""
+    """What all commits together have put into the archive."""
 
     files: dict[str, ArchivedFile] = field(default_factory=dict)
     batch: int = -1
-    """The last batch of Spark that is in."""
+    """The number of the last batch of Spark that is in the archive."""
     commit: int = -1
 
     def partitions(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """First and last offset, count and checksum of each partition of each topic."""
+        """Return first and last offset, count and checksum of each partition of each topic."""
         grouped: dict[tuple[str, int], list[ArchivedFile]] = {}
         for file in self.files.values():
             grouped.setdefault((file.topic, file.partition), []).append(file)
@@ -75,7 +75,7 @@ class Contents:
 
 @final
 class Archive:
-    """A folder with an archive. Open it with `write` to change it, which one process at a time can."""
+    """A folder with an archive. `read` opens it for reading, `write` for writing, which one process at a time can do."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -88,7 +88,7 @@ class Archive:
 
     @classmethod
     def write(cls, root: Path) -> Archive:
-        """Open, or begin, an archive to add to; mends what a kill has left. Raises PipelineError."""
+        """Open or create an archive for writing, and repair what a kill has left. Raises PipelineError."""
         archive = cls(root)
         if root.is_dir() and not archive.hidden.exists() and any(root.iterdir()):
             raise PipelineError(f"{root} is not empty and is not an archive: its manifest is missing")
@@ -108,7 +108,7 @@ class Archive:
 
     @classmethod
     def read(cls, root: Path) -> Archive:
-        """Open an archive to read. Raises PipelineError when there is none or it is of another format."""
+        """Open an archive for reading. Raises PipelineError when there is none or when it has another format."""
         archive = cls(root)
         if not root.is_dir():
             raise PipelineError(f"{root}: no such directory")
@@ -122,13 +122,13 @@ class Archive:
         return archive
 
     def close(self) -> None:
-        """Let others write."""
+        """Let other processes write."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def identity(self) -> Identity | None:
-        """Whose records these are; None in a new archive. Raises PipelineError when its format is another."""
+        """Return whose records these are, or None in a new archive. Raises PipelineError when it has another format."""
         path = self.hidden / "identity.json"
         if not path.exists():
             return None
@@ -142,7 +142,7 @@ class Archive:
             raise PipelineError(f"{path} is not the identity file of an archive of this version") from error
 
     def identify(self, identity: Identity) -> None:
-        """Say whose records these are."""
+        """Write down whose records these are."""
         said = {
             "format": FORMAT,
             "cluster": identity.cluster,
@@ -154,12 +154,12 @@ class Archive:
         _write_json(self.hidden / "identity.json", said)
 
     def new_staging(self) -> Path:
-        """A folder to write files to that are to be committed."""
+        """Return the path of a new folder for files that the next commit adds."""
         self._staging.mkdir(exist_ok=True)
         return self._staging / uuid.uuid4().hex
 
     def commit(self, staging: Path, added: Sequence[ArchivedFile], removed: Iterable[str] = (), batch: int | None = None) -> None:
-        """Make staged files part of the archive, in one step. The paths of `added` are from `staging`."""
+        """Make staged files part of the archive, in one step. The paths of `added` are relative to `staging`."""
         number = self.contents.commit + 1
         moves, files = {}, []
         for file in added:
@@ -175,7 +175,7 @@ class Archive:
             self.snapshot()
 
     def snapshot(self) -> None:
-        """Write the manifest anew, and drop the commits that it covers."""
+        """Write a new manifest, and delete the commits that it covers."""
         contents = self.contents
         said = {
             "format": FORMAT,
@@ -190,7 +190,7 @@ class Archive:
                 path.unlink()
 
     def mend(self) -> None:
-        """End the moves of commits, delete what no commit names."""
+        """Finish the moves of commits, and delete what no commit names."""
         for path in self._numbered():
             self._move(_json(path))
         for path in self.root.glob(_MIXED):
@@ -228,7 +228,7 @@ class Archive:
         for path, staged in said["moves"].items():
             target = self.root / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # it is in its place already
+            with suppress(FileNotFoundError):  # the file is in its place already
                 (self.hidden / staged).rename(target)
         for path in said["removed"]:
             (self.root / path).unlink(missing_ok=True)
@@ -248,7 +248,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: object) -> None:
-    """Whole or not at all, also when the machine goes down."""
+    """Write a file whole or not at all, also when the machine goes down."""
     fresh = path.with_name(f".{path.name}.new")
     with fresh.open("w") as file:
         json.dump(content, file, indent=1)

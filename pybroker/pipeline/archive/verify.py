@@ -1,4 +1,4 @@
-"""Whether the files of an archive hold what its manifest says."""
+"""Checks that the files of an archive hold the records that its manifest names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What was read, and was as it should be."""
+    """What was read and matched the manifest."""
 
     records: int
     files: int

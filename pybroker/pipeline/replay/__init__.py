@@ -1,1 +1,1 @@
-"""An archive back to topics: in the order of offsets, with times, headers, keys, nulls and partitions as they were."""
+"""Writes an archive back to topics: in the order of offsets, with times, headers, keys, nulls and partitions unchanged."""

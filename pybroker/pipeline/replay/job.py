@@ -1,7 +1,7 @@
-"""`replay`: an archive back to topics; a run that was killed goes on where the target says it was.
+"""The job `replay`: writes an archive back to topics. A new run continues after a kill where the target's log ends.
 
-Of each partition's records, what has arrived is always their beginning: the client is idempotent, and stops at the first that it
-cannot write. So the end of the target's log, less where it was when the replay began, is the number of records to leave out.
+What has arrived in a partition is always the beginning of its records, because the client is idempotent and stops at the first
+record that it cannot write. So the end of the target's log, less its end when the replay began, is the number of records to skip.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class ReplayOptions:
     """What to write back, and where."""
 
     path: Path
-    """The archive."""
+    """The folder of the archive."""
     bootstrap: str
     topics: tuple[str, ...] = ()
-    """Of the archive; empty is all."""
+    """The topics of the archive to replay; empty means all."""
     to: str | None = None
-    """The topic to write to, if only one is replayed; else each has the name that it had."""
+    """The topic to write to, if only one topic is replayed; otherwise each topic keeps its name."""
     selection: Selection = EVERYTHING
     rate: float = 0.0
-    """Records a second; 0 is as fast as possible."""
+    """Records per second; 0 is as fast as possible."""
     codec: str = "none"
     is_again: bool = False
-    """Write everything once more, though a replay of the same was begun or done before."""
+    """Write everything once more, even if the same replay began or ended before."""
     is_expiry_allowed: bool = False
-    """Write records that are older than the target keeps."""
+    """Write even records that are older than the target keeps."""
     timeout_s: float = 120.0
-    """How long a record waits for a cluster that went away."""
+    """How many seconds a record waits for a cluster that went away."""
 
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
@@ -76,7 +76,7 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One partition to write: what is in the archive, and where the target's log was when the replay began."""
+    """A partition to write: its files in the archive, and the end of the target's log when the replay began."""
 
     target: str
     partition: int
@@ -85,7 +85,7 @@ class _Part:
 
 
 def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
-    """Write what has not arrived yet. Raises PipelineError; the next run goes on."""
+    """Write what has not arrived yet. Raises PipelineError; the next run continues."""
     archive = Archive.read(options.path)
     cluster = Cluster(options.bootstrap)
     targets = _targets(archive, options)
@@ -118,7 +118,7 @@ def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
 
 
 def _targets(archive: Archive, options: ReplayOptions) -> dict[str, str]:
-    """The topic to write to for each of the archive's that is chosen."""
+    """Return the topic to write to for each chosen topic of the archive."""
     there = sorted({file.topic for file in archive.contents.files.values()})
     missing = [topic for topic in options.topics if topic not in there]
     if missing:
@@ -141,7 +141,7 @@ def _files(archive: Archive, options: ReplayOptions, targets: dict[str, str]) ->
 
 
 def _prepare_topics(cluster: Cluster, archive: Archive, options: ReplayOptions, targets: dict[str, str]) -> dict[str, int]:
-    """Make the topics that are missing, look whether the others can take the records. Returns their numbers of partitions."""
+    """Create missing topics, and check that the others can take the records. Return their numbers of partitions."""
     there, identity = cluster.topics(), archive.identity()
     files = _files(archive, options, targets)
     for source, target in targets.items():
@@ -149,7 +149,7 @@ def _prepare_topics(cluster: Cluster, archive: Archive, options: ReplayOptions, 
         wanted = 1 + max((file.partition for file in mine), default=0)
         if target not in there:
             known = {} if identity is None else identity.partitions
-            # old times are not to be the reason why a broker deletes what was just written
+            # Retention goes by the records' times: the broker would delete old records right after they were written.
             cluster.create_topic(target, max(wanted, known.get(source, 0)), {"retention.ms": "-1"})
             continue
         if there[target] < wanted:
@@ -182,7 +182,7 @@ def _parts(archive: Archive, options: ReplayOptions, targets: dict[str, str], ba
 
 
 class _State:
-    """Where the targets' logs were when the replay began: a file beside the archive's manifest, one for each different replay."""
+    """The ends of the targets' logs when the replay began, in a file beside the archive's manifest for each different replay."""
 
     def __init__(self, archive: Archive, cluster: Cluster, options: ReplayOptions, targets: dict[str, str]) -> None:
         ids = cluster.topic_ids(targets.values())
@@ -193,7 +193,7 @@ class _State:
         self._bases: dict[tuple[str, int], int] = {}
 
     def begin(self, extents: dict[tuple[str, int], Any]) -> tuple[dict[tuple[str, int], int], bool]:
-        """Where each partition's log was, and whether a run before this one was cut short."""
+        """Return where each partition's log ended at the beginning, and whether an earlier run was cut short."""
         if self._path.exists() and not self._is_again:
             try:
                 said = json.loads(self._path.read_text())
@@ -209,7 +209,7 @@ class _State:
         return self._bases, is_resumed
 
     def end(self) -> None:
-        """All has arrived."""
+        """Write down that everything has arrived."""
         self._write(is_running=False)
 
     def _write(self, *, is_running: bool) -> None:
@@ -231,7 +231,7 @@ class _State:
 
 
 def _settle(cluster: Cluster, counts: dict[str, int]) -> None:
-    """Wait until nothing arrives any more: a run that was killed may have left requests on their way."""
+    """Wait until no more records arrive, because a run that was killed may have left requests in flight."""
     deadline = time.monotonic() + _SETTLE_TIMEOUT_S
     before = cluster.extents(counts)
     while True:
@@ -247,7 +247,7 @@ def _settle(cluster: Cluster, counts: dict[str, int]) -> None:
 
 
 def _write_all(spark: SparkSession, options: ReplayOptions, groups: list[list[_Part]]) -> dict[tuple[str, int], int]:
-    """One task for each group. Returns how many records of each partition are there, those of earlier runs included."""
+    """Run a task for each group. Return how many records of each partition have arrived, those of earlier runs included."""
     if not groups or not groups[0]:
         return {}
     tasks = spark.range(0, len(groups), 1, len(groups))
@@ -279,7 +279,7 @@ def _task(options: ReplayOptions, groups: list[list[_Part]], batches: Iterable[p
 
 
 def _write_parts(options: ReplayOptions, parts: list[_Part], there: list[int]) -> list[int]:
-    """Write what is not there of these partitions; several are joined by time. Returns how many records each has in all."""
+    """Write what has not arrived of these partitions, merging several by time. Return how many records each has in all."""
     writers = {
         target: TopicWriter(Target(options.bootstrap, target, options.codec, options.timeout_s))
         for target in {p.target for p in parts}
@@ -315,7 +315,7 @@ def _numbered(number: int, stream: Iterator[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def _check_tail(bootstrap: str, part: _Part, there: int, row: Row) -> None:
-    """The last record that is there must be the one that this replay wrote there. Raises PipelineError."""
+    """Check that the last record that has arrived is the one that this replay wrote there. Raises PipelineError."""
     from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
 
     settings = {

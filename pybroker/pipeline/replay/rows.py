@@ -1,4 +1,4 @@
-"""The records of one archived partition, in the order of their offsets, read from its files without a shuffle."""
+"""Reads the records of an archived partition from its files, in the order of their offsets, without a shuffle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH: Final = 4096
 
 
 class Row(NamedTuple):
-    """One record. Rows are compared by their offsets, of which a partition has each once."""
+    """A record. Rows are ordered by their offsets, each of which occurs once in a partition."""
 
     offset: int
     timestamp_ms: int
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records: bounds of offset and time, each from the first to before the second; None is no bound."""
+    """The bounds of offset and time that choose records, each from the first to before the second; None is no bound."""
 
     from_offset: int | None = None
     to_offset: int | None = None
@@ -34,7 +34,7 @@ class Selection:
     to_ms: int | None = None
 
     def has(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record is chosen."""
+        """Return whether a record is chosen."""
         return (
             (self.from_offset is None or offset >= self.from_offset)
             and (self.to_offset is None or offset < self.to_offset)
@@ -43,7 +43,7 @@ class Selection:
         )
 
     def may_have(self, first: int, last: int, first_ms: int, last_ms: int) -> bool:
-        """Whether a file with these bounds, inclusive, can hold a chosen record."""
+        """Return whether a file with these inclusive bounds can hold a chosen record."""
         return (
             (self.from_offset is None or last >= self.from_offset)
             and (self.to_offset is None or first < self.to_offset)
@@ -61,7 +61,10 @@ class Piece:
 
 
 def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Iterator[Row]:
-    """The chosen records in order. Files may overlap, as days do where times are late; each is opened when its turn comes."""
+    """Yield the chosen records in order.
+
+    Files may overlap, as those of two days do when records are late. Each file is opened when its first offset is reached.
+    """
     waiting = sorted(pieces, key=lambda piece: piece.first, reverse=True)
     heap: list[tuple[Row, int, Iterator[Row]]] = []
     number = 0
@@ -85,7 +88,7 @@ def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Itera
 
 
 def _file_rows(path: Path, partition: int) -> Iterator[Row]:
-    """The records of a file by offset. Raises PipelineError when it is no file of an archive."""
+    """Yield the records of a file by offset. Raises PipelineError when it is not a file of an archive."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
