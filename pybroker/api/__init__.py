@@ -8,7 +8,7 @@ context              what a handler gets beside the request
 deferred             responses that wait for an operation in a purgatory
 error_response       the response that carries one error in the form of any API
 error_counts         which fields of a response are error codes, for the metrics
-answer_memo          responses to Metadata, kept as encoded for as long as the metadata stays the same
+response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same
 metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
 fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
 document             writes docs/apis.md from the texts of the handlers

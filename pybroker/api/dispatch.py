@@ -18,11 +18,11 @@ from collections import Counter
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.answer_memo import AnswerMemo, Remembered, question
 from pybroker.api.context import RequestContext
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
+from pybroker.api.response_memo import KeptResponse
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
-_METADATA: Final = int(ApiKey.METADATA)
 _NO_ERROR: Final = ErrorCode.NONE.name
 
 Answer = bytes | Outgoing | None
@@ -49,14 +48,13 @@ Answer = bytes | Outgoing | None
 class Dispatcher:
     """The network's request handler. Call it with a frame that is borrowed until the call returns."""
 
-    __slots__ = ("_apis", "_broker", "_metadata_memo", "_request_metrics")
+    __slots__ = ("_apis", "_broker", "_request_metrics")
 
     def __init__(self, broker: Broker) -> None:
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far."""
         self._broker = broker
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
-        self._metadata_memo = AnswerMemo()
 
     def __call__(self, connection: ConnectionContext, frame: memoryview) -> Answer | asyncio.Future[Answer]:
         """Answer one request. Raises ProtocolViolation."""
@@ -67,11 +65,12 @@ class Dispatcher:
             api = self._apis.get(key) or self._first_of(key)
             if api is None or not api.lowest <= version <= api.highest:
                 return self._unsupported(header)
-            if key == _METADATA:
-                asked = question(connection, version, frame[body_offset:])
-                remembered = self._metadata_memo.find(self._broker.controller.image, asked)
-                if remembered is not None:
-                    return self._again(remembered, connection, header, len(frame), started_ns)
+            memo = api.memo
+            if memo is not None:
+                memo_key = memo.key(connection, version, frame[body_offset:])
+                kept = memo.find(self._broker.controller.image, memo_key)
+                if kept is not None:
+                    return self._send_again(kept, connection, header, len(frame), started_ns)
             request = decode(api.request, version, frame, body_offset)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
@@ -92,8 +91,8 @@ class Dispatcher:
             parts = encode_response(response, version, correlation_id)
             answer = parts[0]
             if len(parts) == 1 and type(answer) is bytes:  # nearly always, but for large fetches
-                if key == _METADATA:
-                    self._metadata_memo.keep(self._broker.controller.image, asked, Remembered(answer, codes))
+                if memo is not None:
+                    memo.keep(self._broker.controller.image, memo_key, KeptResponse(answer, codes))
                 metrics.at_once(
                     version,
                     len(frame) + _SIZE_PREFIX,
@@ -119,13 +118,13 @@ class Dispatcher:
         api = self._apis[key] = load_api(key)
         return api
 
-    def _again(
-        self, remembered: Remembered, connection: ConnectionContext, header: RequestHeader, size: int, started_ns: int
+    def _send_again(
+        self, kept: KeptResponse, connection: ConnectionContext, header: RequestHeader, size: int, started_ns: int
     ) -> bytes:
-        """The answer that was given before to the same question."""
+        """Count a request whose response was kept, and return that response."""
         metrics = self._request_metrics[header.api_key]
-        _count_errors(metrics, remembered.codes)
-        answer = remembered.to(header.correlation_id)
+        _count_errors(metrics, kept.error_codes)
+        answer = kept.to(header.correlation_id)
         size += _SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
         metrics.at_once(header.api_version, size, len(answer), queue_ns, monotonic_ns() - started_ns, 0)

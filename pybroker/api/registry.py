@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.error_counts import error_reader
+from pybroker.api.response_memo import ResponseMemo
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions, request_class, response_class
 from pybroker.protocol.messages import api_name
@@ -43,6 +44,8 @@ class Api(Served):
     handle: Handler
     error_codes: Callable[[Any], Sequence[int]]
     """Every code in a response that counts."""
+    memo: ResponseMemo | None
+    """Where encoded responses are kept, for an API whose responses follow from the cluster's image and the request alone."""
 
 
 _SERVED: Final = (
@@ -94,8 +97,16 @@ APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(
 def load_api(key: int) -> Api:
     """What serves an API, imported if this is the first time. Raises KeyError for a key that is not served."""
     served = APIS[key]
-    handle: Handler = import_module(f"pybroker.api.handlers.{served.key.name.lower()}").handle
+    handler = import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
     response = response_class(key)
     return Api(
-        served.key, served.name, served.lowest, served.highest, request_class(key), response, handle, error_reader(response)
+        served.key,
+        served.name,
+        served.lowest,
+        served.highest,
+        request=request_class(key),
+        response=response,
+        handle=handler.handle,
+        error_codes=error_reader(response),
+        memo=ResponseMemo() if getattr(handler, "KEEPS_RESPONSES", False) else None,
     )

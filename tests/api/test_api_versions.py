@@ -9,12 +9,13 @@ import pytest
 from pybroker.api import handlers
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(api_versions.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.API_VERSIONS)[1] + 1)
 
 
 def client(name: str = "apache-kafka-java", version: str = "3.9.2") -> ApiVersionsRequest:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.handlers import api_versions, consumer_group_describe, consumer_group_heartbeat
 from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -23,7 +23,7 @@ from testing.scenes.api.groups import GROUP, broker, join_request, member, versi
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 
-HEARTBEAT_VERSIONS = versions(consumer_group_heartbeat.KEY)
+HEARTBEAT_VERSIONS = versions(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 GROUP_TYPE = 32
 
 
@@ -136,7 +136,7 @@ async def test_the_first_assignor_is_the_default(tmp_path: Path) -> None:
     assert group.assignor_name == "range"
 
 
-@pytest.mark.parametrize("version", versions(consumer_group_describe.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
 async def test_groups_are_described(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await whole.ask(joining(instance_id="i", rack_id="r"), 1)
@@ -178,8 +178,8 @@ async def test_where_the_protocol_is_off(tmp_path: Path) -> None:
     (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
     assert (group.group_id, group.error_code) == (GROUP, ErrorCode.UNSUPPORTED_VERSION)
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    told = await whole.ask(request, message_versions(api_versions.KEY)[1])
-    assert not {api.api_key for api in told.api_keys} & {consumer_group_heartbeat.KEY, consumer_group_describe.KEY}
+    told = await whole.ask(request, message_versions(ApiKey.API_VERSIONS)[1])
+    assert not {api.api_key for api in told.api_keys} & {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
     await member(whole)
 
 

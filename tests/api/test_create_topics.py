@@ -7,6 +7,7 @@ import pytest
 from pybroker.api.handlers import create_topics
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.model import ZERO_TOPIC_ID
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
@@ -17,7 +18,7 @@ from pybroker.protocol.messages.create_topics import (
 )
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(create_topics.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.CREATE_TOPICS)[1] + 1)
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str | None) -> CreatableTopic:

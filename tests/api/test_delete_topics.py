@@ -6,12 +6,13 @@ import pytest
 
 from pybroker.api.handlers import delete_topics
 from pybroker.model import ZERO_TOPIC_ID
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(delete_topics.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.DELETE_TOPICS)[1] + 1)
 UNKNOWN, WRONG = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
 
 

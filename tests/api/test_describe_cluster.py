@@ -6,12 +6,13 @@ import pytest
 
 from pybroker.api.handlers import describe_cluster
 from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(describe_cluster.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.DESCRIBE_CLUSTER)[1] + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import find_coordinator
 from pybroker.coordinator.service import java_hash, partition_of
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from testing.scenes.api.groups import versions
 from testing.scenes.api.whole import Whole
 
-VERSIONS = versions(find_coordinator.KEY)
+VERSIONS = versions(ApiKey.FIND_COORDINATOR)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import delete_groups, describe_groups, list_groups
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -19,7 +19,7 @@ from pybroker.protocol.messages.offset_delete import (
 from testing.scenes.api.groups import ASSIGNMENT, GROUP, METADATA, broker, commit_request, member, versions
 
 
-@pytest.mark.parametrize("version", versions(describe_groups.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
 async def test_describe(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     member_id = await member(whole, "instance")
@@ -38,7 +38,7 @@ async def test_describe(version: int, tmp_path: Path) -> None:
         assert found.authorized_operations == (1 << 3) + (1 << 6) + (1 << 8) + (1 << 10) + (1 << 11)
 
 
-@pytest.mark.parametrize("version", versions(list_groups.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
 async def test_list(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await member(whole)
@@ -66,7 +66,7 @@ async def test_while_groups_are_loaded_there_is_no_list(tmp_path: Path) -> None:
     assert (await whole.ask(ListGroupsRequest(), 5)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-@pytest.mark.parametrize("version", versions(delete_groups.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
 async def test_delete(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await member(whole)

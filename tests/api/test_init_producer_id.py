@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pybroker.api.handlers import init_producer_id
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(init_producer_id.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.INIT_PRODUCER_ID)[1] + 1)
 
 
 def answer(response: InitProducerIdResponse) -> tuple[int, int, int]:

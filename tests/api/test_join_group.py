@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import join_group
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest
 from testing.scenes.api.groups import METADATA, broker, join_request, versions
 
-VERSIONS = versions(join_group.KEY)
+VERSIONS = versions(ApiKey.JOIN_GROUP)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,12 +11,13 @@ from pybroker.metadata.entries import encode_topic, topic_key
 from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from testing.scenes.api.cluster import Cluster
 
-VERSIONS = range(message_versions(metadata.KEY)[1] + 1)
+VERSIONS = range(message_versions(ApiKey.METADATA)[1] + 1)
 UNKNOWN, INVALID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import offset_commit
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from testing.scenes.api.groups import GROUP, broker, commit_request, member, versions
 from testing.scenes.api.whole import NOW_MS, Whole
 
-VERSIONS = versions(offset_commit.KEY)
+VERSIONS = versions(ApiKey.OFFSET_COMMIT)
 
 
 async def commit(whole: Whole, request: OffsetCommitRequest, version: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.handlers import offset_fetch
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -18,7 +18,7 @@ from pybroker.protocol.messages.offset_fetch import (
 from testing.scenes.api.groups import GROUP, broker, commit_request, versions
 from testing.scenes.api.whole import Whole
 
-VERSIONS = versions(offset_fetch.KEY)
+VERSIONS = versions(ApiKey.OFFSET_FETCH)
 
 
 def request_of(whole: Whole, version: int, group: str, topics: dict[str, list[int]] | None) -> OffsetFetchRequest:

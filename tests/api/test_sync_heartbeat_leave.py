@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import heartbeat, leave_group, sync_group
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -14,7 +14,7 @@ from pybroker.protocol.messages.sync_group import SyncGroupRequest
 from testing.scenes.api.groups import ASSIGNMENT, GROUP, broker, member, versions
 
 
-@pytest.mark.parametrize("version", versions(sync_group.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
 async def test_sync(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     member_id = await member(whole)
@@ -42,7 +42,7 @@ async def test_sync_needs_the_protocol_from_version_5(tmp_path: Path) -> None:
         assert (await whole.ask(request, 5)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-@pytest.mark.parametrize("version", versions(heartbeat.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
 async def test_heartbeat(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     request = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=await member(whole))
@@ -66,7 +66,7 @@ async def test_while_groups_are_loaded_a_heartbeat_is_fine(tmp_path: Path) -> No
     assert (await whole.ask(request, 0)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-@pytest.mark.parametrize("version", versions(leave_group.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
 async def test_leave(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     member_id = await member(whole)
@@ -83,7 +83,7 @@ async def test_leave(version: int, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("version", versions(leave_group.KEY))
+@pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
 async def test_leaving_a_group_that_is_not_there(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     for group, code in (("nope", ErrorCode.UNKNOWN_MEMBER_ID), ("", ErrorCode.INVALID_GROUP_ID)):

@@ -16,13 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.config_resources import alter, results
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.ALTER_CONFIGS
 
 
 async def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001

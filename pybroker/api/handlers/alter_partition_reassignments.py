@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.new_topic import check_assignment
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -29,8 +28,6 @@ from pybroker.protocol.messages.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.image import ClusterImage
-
-KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 
 
 def handle(

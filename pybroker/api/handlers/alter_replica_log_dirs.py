@@ -19,7 +19,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -30,8 +29,6 @@ from pybroker.protocol.messages.alter_replica_log_dirs import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
 
 
 def handle(

@@ -37,8 +37,6 @@ from pybroker.protocol.messages.api_versions import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
 
-KEY = ApiKey.API_VERSIONS
-
 _LEVEL_0_VERSION: Final = 4
 _OF_CONSUMER_GROUPS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -75,7 +73,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
 
 def unsupported_version_response(broker: Broker) -> ApiVersionsResponse:  # noqa: ARG001
     """The answer, to be encoded as v0, to an ApiVersions request whose version is not served."""
-    own = [api for api in _served() if api.api_key == KEY]
+    own = [api for api in _served() if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from pybroker.api.deferred import Deferred
 from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
 from pybroker.metadata.features import serves_consumer_groups
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
 
 
 def handle(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
 from pybroker.metadata.features import serves_consumer_groups
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
 def handle(

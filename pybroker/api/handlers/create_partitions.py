@@ -17,7 +17,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.more_partitions import MorePartitions
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,8 +26,6 @@ from pybroker.protocol.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.CREATE_PARTITIONS
 
 
 async def handle(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
 from pybroker.metadata.new_topic import NewTopic
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.controller import TopicOutcome
     from pybroker.metadata.image import TopicImage
-
-KEY = ApiKey.CREATE_TOPICS
 
 
 async def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001

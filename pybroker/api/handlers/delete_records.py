@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.names import is_internal
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -30,8 +29,6 @@ from pybroker.protocol.messages.delete_records import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.DELETE_RECORDS
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.model import ZERO_TOPIC_ID, TopicId
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -29,8 +28,6 @@ from pybroker.protocol.messages.delete_topics import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.controller import TopicOutcome
-
-KEY = ApiKey.DELETE_TOPICS
 
 
 async def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -25,8 +24,6 @@ from pybroker.protocol.messages.describe_cluster import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.DESCRIBE_CLUSTER
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

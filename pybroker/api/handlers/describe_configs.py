@@ -22,7 +22,6 @@ from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, 
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -35,8 +34,6 @@ from pybroker.protocol.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.DESCRIBE_CONFIGS
 
 _TYPES: Final = {
     Kind.BOOLEAN: 1,

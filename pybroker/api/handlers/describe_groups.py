@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.classic.group import GroupState
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.DESCRIBE_GROUPS
 
 GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs, as bits of AclOperation's codes."""

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
-
-KEY = ApiKey.DESCRIBE_LOG_DIRS
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001

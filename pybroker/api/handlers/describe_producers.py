@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from pybroker.metadata import names
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -28,8 +27,6 @@ from pybroker.protocol.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.DESCRIBE_PRODUCERS
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from pybroker.api.nodes import TOPIC_OPERATIONS, offline_replicas, reach
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.names import invalid_name_reason, is_internal
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -30,8 +29,6 @@ from pybroker.protocol.messages.describe_topic_partitions import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.image import PartitionImage
-
-KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:

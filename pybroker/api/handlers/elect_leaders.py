@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.image import NO_LEADER
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -28,8 +27,6 @@ from pybroker.protocol.messages.elect_leaders import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.image import ClusterImage, PartitionImage
-
-KEY = ApiKey.ELECT_LEADERS
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1

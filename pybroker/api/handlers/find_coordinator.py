@@ -18,14 +18,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.nodes import reach
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.FIND_COORDINATOR
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

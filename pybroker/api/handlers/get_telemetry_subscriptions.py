@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.names import random_topic_id
 from pybroker.model import ZERO_TOPIC_ID
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -27,8 +26,6 @@ from pybroker.protocol.messages.get_telemetry_subscriptions import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
 
 PUSH_INTERVAL_MS: Final = 300_000
 """Not longer: librdkafka counts it as microseconds in 32 bits, and from 2,147 s on it asks again without a pause."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.config_resources import alter, results
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -25,8 +24,6 @@ from pybroker.protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 
 
 async def handle(

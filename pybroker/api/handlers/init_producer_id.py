@@ -18,14 +18,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.model import NO_PRODUCER_ID
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.INIT_PRODUCER_ID
 
 NO_PRODUCER_EPOCH: Final = -1
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.classic.join import JoinRequest
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.JOIN_GROUP
 
 _REBALANCE_TIMEOUT_VERSION: Final = 1
 _MEMBER_ID_REQUIRED_VERSION: Final = 4

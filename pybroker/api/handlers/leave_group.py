@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.LEAVE_GROUP
 
 _SEVERAL_MEMBERS_VERSION: Final = 3
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.configs.config_resources import ResourceType
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -27,8 +26,6 @@ from pybroker.protocol.messages.list_config_resources import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
     from pybroker.metadata.image import ClusterImage
-
-KEY = ApiKey.LIST_CONFIG_RESOURCES
 
 _TYPES: Final = frozenset(map(int, ResourceType))
 

@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.LIST_GROUPS
 
 
 def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -23,8 +22,6 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
 
 
 def handle(

@@ -18,13 +18,12 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-5
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.metadata_topics import TopicAnswers, broker_answers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -36,7 +35,8 @@ from pybroker.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
 
-KEY = ApiKey.METADATA
+KEEPS_RESPONSES: Final = True
+"""They follow from the image, the client's address and the request; see `ResponseMemo`."""
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:

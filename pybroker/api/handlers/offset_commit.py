@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Codes, Committer, NewOffset
 from pybroker.model import TopicId, TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.OFFSET_COMMIT
 
 _UNKNOWN_GROUP_VERSION: Final = 9
 _TOPIC_ID_VERSION: Final = 10

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import Broker, RequestContext
     from pybroker.coordinator.offsets import Codes
-
-KEY = ApiKey.OFFSET_DELETE
 
 
 def handle(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import NO_OFFSET
 from pybroker.model import TopicId, TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import Broker, RequestContext
     from pybroker.coordinator.records import CommittedOffset
-
-KEY = ApiKey.OFFSET_FETCH
 
 _GROUP_ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8

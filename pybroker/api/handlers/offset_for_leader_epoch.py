@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.model import TopicPartition
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -29,8 +28,6 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
 def handle(

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.SYNC_GROUP
 
 _PROTOCOL_VERSION: Final = 5
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -27,8 +26,6 @@ from pybroker.protocol.messages.update_features import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
-
-KEY = ApiKey.UPDATE_FEATURES
 
 _ONE_ERROR_VERSION: Final = 2
 

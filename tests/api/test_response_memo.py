@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import answer_memo
-from pybroker.api.answer_memo import AnswerMemo, Remembered, question
+from pybroker.api import response_memo
+from pybroker.api.registry import APIS, load_api
+from pybroker.api.response_memo import KeptResponse, ResponseMemo
 from pybroker.metadata.image import empty_image
 from pybroker.model import TopicId
 from pybroker.network.context import ConnectionContext
@@ -63,16 +64,20 @@ async def test_other_addresses_versions_and_questions_have_answers_of_their_own(
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_memo, "MEMO_BYTES_MAX", 100)
-    monkeypatch.setattr(answer_memo, "QUESTION_BYTES_MAX", 10)
-    memo, image, connection = AnswerMemo(), empty_image(1), ConnectionContext(connection_id=1)
-    asked = [question(connection, 1, memoryview(bytes([number]) * 10)) for number in range(5)]
-    large = question(connection, 1, memoryview(bytes(11)))
+    monkeypatch.setattr(response_memo, "MEMO_BYTES_MAX", 100)
+    monkeypatch.setattr(response_memo, "REQUEST_BYTES_MAX", 10)
+    memo, image, connection = ResponseMemo(), empty_image(1), ConnectionContext(connection_id=1)
+    asked = [ResponseMemo.key(connection, 1, memoryview(bytes([number]) * 10)) for number in range(5)]
+    large = ResponseMemo.key(connection, 1, memoryview(bytes(11)))
     assert memo.find(image, asked[0]) is None
     for one in (*asked, large):
-        memo.keep(image, one, Remembered(bytes(20), ()))
+        memo.keep(image, one, KeptResponse(bytes(20), ()))
     assert [memo.find(image, one) is not None for one in (*asked, large)] == [False, False, False, True, True, False]
-    memo.keep(image, asked[0], Remembered(bytes(91), ()))
+    memo.keep(image, asked[0], KeptResponse(bytes(91), ()))
     assert memo.find(image, asked[0]) is None
-    memo.keep(empty_image(2), asked[0], Remembered(b"", ()))
+    memo.keep(empty_image(2), asked[0], KeptResponse(b"", ()))
     assert memo.find(image, asked[0]) is None
+
+
+def test_metadata_is_the_api_that_keeps_responses() -> None:
+    assert [api.name for key, api in APIS.items() if load_api(key).memo is not None] == ["Metadata"]
