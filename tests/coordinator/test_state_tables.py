@@ -1,20 +1,28 @@
-"""The tables at the top of `classic/group.py` are true, and the stories in `tests/scenarios` go through every cell of them.
+"""The tables at the top of `classic/group.py` and `consumer/member.py` are true, and the stories in `tests/scenarios` go through
+every cell of them.
 
-All stories are played while every change of a group's state is noted, and with every request the state of its group and what it
-got. The tables are read from the module's text.
+All stories are played while every change of a group's or a member's state is noted, and with every request the state of its group
+and what it got. The tables are read from the modules' text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from pybroker.coordinator.classic import group
 from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, GroupState
+from pybroker.coordinator.consumer import draft, member
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 from pybroker.protocol.error_codes import ErrorCode
@@ -39,9 +47,9 @@ OUTCOMES = {  # what is meant by words that are not the name of a code
 }
 
 
-def table(first_word: str) -> Cells:
+def table(first_word: str, module: ModuleType = group) -> Cells:
     """The table of the module's text whose header begins with `first_word`."""
-    lines = (group.__doc__ or "").splitlines()
+    lines = (module.__doc__ or "").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"    {first_word}"))
     starts = [match.start() + 1 for match in re.finditer(r"  \S", lines[at])][1:]
     ends = [*starts[1:], 1000]
@@ -59,13 +67,20 @@ def table(first_word: str) -> Cells:
     raise AssertionError("the table does not end")
 
 
+def short(state: MemberState) -> str:
+    """A member's state, as the table names it."""
+    return state.name.removesuffix("_PARTITIONS")
+
+
 class Seen:
     """Transitions, and outcomes by request and state."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.transitions: set[tuple[str, str]] = set()
+        self.member_transitions: set[tuple[str, str]] = set()
         self.outcomes: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._watch_transitions(patch)
+        self._watch_members(patch)
         self._watch(patch, "join", lambda args: (self._join_row(args), args[0].group_id))
         self._watch(patch, "sync", lambda args: ("SyncGroup", args[0].group_id))
         self._watch(patch, "heartbeat", lambda args: ("Heartbeat", args[0].group_id))
@@ -88,6 +103,24 @@ class Seen:
 
         patch.setattr(ClassicGroup, "transition_to", noted)
         patch.setattr(GroupShard, "_replay_group", replayed)
+
+    def _watch_members(self, patch: pytest.MonkeyPatch) -> None:
+        step, remove = draft.next_step, ConsumerGroup.remove
+
+        def stepped(before: ConsumerMember, *args: Any, **more: Any) -> ConsumerMember:
+            after = step(before, *args, **more)
+            if after is not before:
+                is_new = before.epoch == JOIN_EPOCH and before.previous_epoch < JOIN_EPOCH
+                self.member_transitions.add(("new" if is_new else short(before.state), short(after.state)))
+            return after
+
+        def removed(group: ConsumerGroup, member_id: str) -> None:
+            if member_id in group.members:
+                self.member_transitions.add((short(group.members[member_id].state), "gone"))
+            remove(group, member_id)
+
+        patch.setattr(draft, "next_step", stepped)
+        patch.setattr(ConsumerGroup, "remove", removed)
 
     @staticmethod
     def _join_row(args: tuple[Any, ...]) -> str:
@@ -162,3 +195,36 @@ def test_the_stories_have_every_request_in_every_state(seen: Seen) -> None:
         if not outcomes & OUTCOMES.get(words, {words}):
             wrong.append(f"{row} in {state} is {words!r} in the table; in the stories: {', '.join(outcomes) or 'nothing'}")
     assert not wrong, "\n".join(wrong)
+
+
+MEMBERS = {cell for cell, text in table("from", member).items() if text != "-"}
+PARTS: tuple[frozenset[int], ...] = tuple(frozenset(n for n in range(2) if bits & 1 << n) for bits in range(4))
+
+
+def steps_of_the_code() -> Iterator[tuple[str, str]]:
+    """What `next_step` makes of every member with two partitions, whatever its target, what it owns and what is free."""
+    topic = b"t"
+    for state, assigned, pending, target, free in itertools.product(MemberState, PARTS, PARTS, PARTS, PARTS):
+        if assigned & pending or bool(pending) is not (state is MemberState.UNREVOKED_PARTITIONS):
+            continue
+        before = ConsumerMember(
+            member_id="m", epoch=1, state=state, assigned={topic: assigned}, pending_revocation={topic: pending}
+        )
+        for target_epoch, owned in itertools.product((1, 2), (None, *PARTS)):
+            after = next_step(
+                before, {topic: target}, target_epoch,
+                is_free=lambda partition, free=free: partition[1] in free,  # type: ignore[misc]
+                owned=None if owned is None else {topic: owned},
+            )  # fmt: skip
+            if after is not before:
+                yield short(before.state), short(after.state)
+
+
+def test_the_table_of_members_is_that_of_the_code() -> None:
+    told = {(before, after) for before, after in MEMBERS if before != "new" and after != "gone"}
+    assert set(steps_of_the_code()) == told
+
+
+def test_the_stories_have_every_transition_of_members(seen: Seen) -> None:
+    assert len(table("from", member)) == 4 * 4
+    assert seen.member_transitions == MEMBERS

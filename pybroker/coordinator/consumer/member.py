@@ -1,14 +1,20 @@
 """A member of a KIP-848 group: what it says of itself, what it has, and in which state it is.
 
 States
-    STABLE                 has reached its epoch
-    UNREVOKED_PARTITIONS   has partitions to give up, and has not said yet that it did
-    UNRELEASED_PARTITIONS  shall have partitions that others have not given up yet
+    STABLE                 the member has reached its epoch
+    UNREVOKED_PARTITIONS   it has partitions to give up, and has not said yet that it did
+    UNRELEASED_PARTITIONS  its target has partitions that other members have not given up yet
 
-    from \\ to    STABLE                 UNREVOKED                 UNRELEASED
-    STABLE       new target, reached    must give some up         what it shall have is not free
-    UNREVOKED    gave up, all is free   a newer target wants more gave up, not all is free
-    UNRELEASED   the rest became free   a newer target            the rest is not free, or only a part
+A heartbeat or a JoinGroup of the member moves it along this table by one step (`reconciliation`), unless it stays as it is:
+
+    from \\ to     STABLE                      UNREVOKED                UNRELEASED                  gone
+    new           nothing is in the way       -                        its target is not free      -
+    STABLE        new target, all is free     must give some up        its target is not free      leaves, silent, replaced
+    UNREVOKED     gave up, all is free        newer target wants more  gave up, not all is free    leaves, silent, not in time
+    UNRELEASED    the rest became free        newer target takes some  only a part became free     leaves, silent
+
+    A static member that will come again is STABLE when it was UNREVOKED: what it had to give up is free at once.
+    `tests/coordinator/test_state_tables.py` compares the table with `reconciliation` and with what happens in the stories.
 
 Source: ConsumerGroupMember, MemberState; KIP-848.
 """
