@@ -1,4 +1,4 @@
-"""`mirror`: topics from one cluster to another, batches as they are, once or continuously, every record exactly once."""
+"""The job `mirror`: copies topics to another cluster, batch by batch, once or continuously, every record exactly once."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ class MirrorOptions:
     """What to mirror, and where."""
 
     path: Path
-    """The folder of offset maps, which belongs to this mirror for good; the driver and all workers see it."""
+    """The folder of offset maps, which belongs to this mirror for good; the driver and all workers must see it."""
     source: str
     target: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """A regular expression that whole names of topics match, instead of `topics`."""
     prefix: str = ""
-    """Before the names of all topics in the target."""
+    """The prefix of all topic names in the target."""
     renamed: dict[str, str] = field(default_factory=dict)
-    """Names in the target that are not prefix and name."""
+    """Names in the target, by names in the source, of topics that do not get the prefix."""
     copies_retention: bool = False
-    """A topic that has to be made keeps records as long as the source's, not for ever."""
+    """Whether a topic that has to be created gets the retention of the source's topic, not an unlimited one."""
     interval_s: float | None = None
-    """Seconds between looks for what is new; None ends when all that was there at the start is mirrored."""
+    """Seconds between two looks for new records; None ends when all that was there at the start is mirrored."""
     is_loss_allowed: bool = False
-    """Go on when records were deleted before they could be mirrored."""
+    """Continue when records were deleted before they could be mirrored."""
     retry_s: float = 60.0
-    """How long to wait for a cluster that went away."""
+    """How many seconds to wait for a cluster that went away."""
     workers: int = 4
-    """Partitions at a time, without Spark."""
+    """How many partitions to copy at a time without Spark."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -64,7 +64,7 @@ class MirrorOptions:
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult:
-    """What was done."""
+    """What a run has copied."""
 
     counts: Counts
     seconds: float
@@ -73,11 +73,11 @@ class MirrorResult:
 
 
 def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
-    """Mirror what is new, each partition a task; without Spark in threads of this process.
+    """Mirror what is new, each partition in a task; without Spark, in threads of this process.
 
-    Raises PipelineError; the next run goes on, as it does after anything else that ends this one.
+    Raises PipelineError. The next run continues, as it does after anything else that ends this one.
     """
-    for bootstrap in (options.source, options.target):  # a wrong address is said soon
+    for bootstrap in (options.source, options.target):  # so that a wrong address is reported soon
         with WireClient(bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:
             client.cluster_id()
     state, began = State.write(options.path), time.monotonic()
@@ -102,7 +102,7 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
 
 
 def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Task]:
-    """All partitions that have something new, with topics and state made ready. Raises PipelineError."""
+    """Prepare topics and state, and return a task for each partition of the chosen topics. Raises PipelineError."""
     with WireClient(options.target, retry_s=options.retry_s) as target:
         identity = _identity(options, state, source, target)
         topics = chosen_topics(source, options.topics, options.pattern)
@@ -202,7 +202,10 @@ def _rows(parts: list[Part]) -> int:
 
 
 def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
-    """What the offset maps say, which all tasks write, and how far the source goes by now."""
+    """Return a function that reports how far the mirror has come.
+
+    It reads the offset maps, which all tasks write, and asks the source how far it reaches by now.
+    """
     before = sum(one.size for one in (read_arrived(Path(part.map_path)) for part in parts) if one is not None)
 
     def look() -> Standing:

@@ -1,23 +1,24 @@
-"""Where each offset of a source went in the target: one file for each partition, written ahead of the records.
+"""The offset map: which source offset became which target offset. Each partition has a file, written before the records.
 
-Records go over in order and nobody else writes to the target, so a record's offset there is known before it is sent. While
-offsets of both sides go on by one, nothing has to be said; where the source has a gap (markers of transactions, what compaction
-or retention took) a new run begins:
+The mirror sends records in order, and no other client writes to the target, so a record's offset there is known before it is
+sent. While the offsets of both sides grow by one, there is nothing to write. Where the source has a gap (markers of
+transactions, records that compaction or retention removed), a new run begins:
 
     source  100 101 102 | 104 105 | 200 201 ...      runs  (100, 0) (104, 3) (200, 5)
     target    0   1   2 |   3   4 |   5   6 ...
 
-A run is in the file before its first record is sent. So after a kill the end of the target's log tells what has arrived, and the
-runs tell what that was: of an end 4, everything up to source offset 104, and 105 is next. Runs beyond the end are forgotten.
+A run is in the file before its first record is sent. So after a kill the end of the target's log shows how much has arrived, and
+the runs show what that was. If the log ends at 4, everything up to source offset 104 has arrived, and 105 is next. Runs beyond
+the end are deleted.
 
 | at | bytes | what                                                                                             |
 |----|-------|--------------------------------------------------------------------------------------------------|
 | 0  | 8     | `pbmirr1\\n`                                                                                      |
-| 8  | 24    | what has arrived for sure: next source offset, end in the target, bytes sent in all; int64       |
+| 8  | 24    | what has certainly arrived: next source offset, end in the target, bytes sent in all; int64      |
 | 32 | 4     | CRC-32 of these                                                                                  |
 | 36 | 20    | a run: first source offset, first target offset, int64; CRC-32 of both; and so on                |
 
-All numbers are big-endian. Two runs at one target offset: the later is right, no record had been sent.
+All numbers are big-endian. If two runs have the same target offset, the later is right, and no record of the earlier was sent.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ class Arrived:
     """What is known to have arrived."""
 
     source: int
-    """The offset that comes next."""
+    """The next offset of the source."""
     target: int
     """The end of the target's log."""
     size: int
-    """Bytes of batches sent, in all runs of the job."""
+    """The bytes of all batches that were sent, in all runs of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` offsets in a row of both sides."""
+    """A run of `count` consecutive offsets on both sides."""
 
     source: int
     target: int
@@ -70,7 +71,7 @@ class Run:
 
 @final
 class OffsetMap:
-    """The map of one partition, in memory and in its file. `read` is for who looks things up, `write` for the one that copies."""
+    """The map of a partition, in memory and in its file. `read` opens it for looking up, `write` for the task that copies."""
 
     def __init__(
         self, path: Path, descriptor: int | None, arrived: Arrived | None, sources: array[int], targets: array[int]
@@ -81,7 +82,7 @@ class OffsetMap:
 
     @classmethod
     def read(cls, path: Path) -> OffsetMap:
-        """The map as it is now. Raises PipelineError when there is none."""
+        """Read the map as it is now. Raises PipelineError when there is none."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -90,7 +91,7 @@ class OffsetMap:
 
     @classmethod
     def write(cls, path: Path) -> OffsetMap:
-        """Open or make it, for this process alone. Waits for one that was killed to be gone. Raises PipelineError."""
+        """Open or create the map, for this process alone, once a task that was killed is gone. Raises PipelineError."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -100,14 +101,14 @@ class OffsetMap:
             _lock(path, descriptor)
             data = path.read_bytes()
             found = cls(path, descriptor, *_parse(path, data))
-            os.ftruncate(descriptor, _RUNS_AT + len(found._sources) * _RUN.size if data else 0)  # less what was half-written
+            os.ftruncate(descriptor, _RUNS_AT + len(found._sources) * _RUN.size if data else 0)  # without a half-written run
         except BaseException:
             os.close(descriptor)
             raise
         return found
 
     def close(self) -> None:
-        """Give the file free."""
+        """Release the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -127,18 +128,18 @@ class OffsetMap:
 
     @property
     def base(self) -> int:
-        """Where the first record is in the target."""
+        """The offset of the first record in the target."""
         return self._targets[0]
 
     def begin(self, source: int, target: int) -> None:
-        """The first record to copy, and where it will be."""
+        """Set the offset of the first record to copy, and its offset in the target."""
         assert self.is_new
         self._store(_MAGIC, 0)
         self.mark(Arrived(source, target, 0))
         self.plan([(source, target)])
 
     def resume(self, end: int) -> int:
-        """The source offset that comes next when the target ends there; runs beyond are forgotten. Raises PipelineError."""
+        """Return the next source offset if the target ends at `end`, and delete runs beyond it. Raises PipelineError."""
         if end < self._targets[0]:
             raise PipelineError(
                 f"{self._path} begins at offset {self._targets[0]}, but the target ends at {end}: it is another log"
@@ -150,7 +151,7 @@ class OffsetMap:
         return self._sources[-1] + end - self._targets[-1]
 
     def plan(self, runs: Iterable[tuple[int, int]]) -> None:
-        """What is sent next: from these source offsets on to these target offsets. On the disk when this returns."""
+        """Add the runs that are sent next, as pairs of first source and target offset. They are on the disk on return."""
         fresh = bytearray()
         at = _RUNS_AT + len(self._sources) * _RUN.size
         for source, target in runs:
@@ -164,7 +165,7 @@ class OffsetMap:
             os.fsync(self._fd)
 
     def mark(self, arrived: Arrived) -> None:
-        """So much has arrived."""
+        """Write down what has arrived."""
         self.arrived = arrived
         fields = (arrived.source, arrived.target, arrived.size)
         self._store(_MARK.pack(*fields, zlib.crc32(_MARK.pack(*fields, 0))), len(_MAGIC))
@@ -181,21 +182,21 @@ class OffsetMap:
     # --- Looking up -------------------------------------------------------------------------------------------------------------
 
     def source_of(self, target: int) -> int:
-        """The offset in the source of what has this offset in the target, arrived or planned. Raises PipelineError."""
+        """Return the source offset of the record, arrived or planned, with this target offset. Raises PipelineError."""
         index = bisect_right(self._targets, target) - 1
         if index < 0:
             raise PipelineError(f"offsets before {self._targets[0] if self._targets else 0} were not mirrored")
         return self._sources[index] + target - self._targets[index]
 
     def target_of(self, source: int) -> int | None:
-        """The offset in the target of what has this offset in the source; None for a gap and for what is yet to come."""
+        """Return the target offset of the record with this source offset; None in a gap, and for what has not arrived yet."""
         for run in reversed(list(self.runs())):
             if run.source <= source:
                 return run.target + source - run.source if source < run.source + run.count else None
         return None
 
     def runs(self) -> Iterator[Run]:
-        """All that has arrived, in order."""
+        """Yield the runs of what has arrived, in order."""
         end = 0 if self.arrived is None else self.arrived.target
         for index, (source, target) in enumerate(zip(self._sources, self._targets, strict=True)):
             following = self._targets[index + 1] if index + 1 < len(self._targets) else end
@@ -205,7 +206,7 @@ class OffsetMap:
 
 
 def read_arrived(path: Path) -> Arrived | None:
-    """What has arrived, without the runs; None before the first time, or in the very moment of a change."""
+    """Return what has arrived, without the runs; None before the first run, or at the very moment of a change."""
     try:
         with path.open("rb") as file:
             return _arrived(file.read(_RUNS_AT))
@@ -231,7 +232,7 @@ def _parse(path: Path, data: bytes) -> tuple[Arrived | None, array[int], array[i
         source, target, checksum = _RUN.unpack_from(data, _RUNS_AT + number * _RUN.size)
         if checksum != zlib.crc32(_RUN.pack(source, target, 0)):
             if number == whole - 1:
-                break  # the machine went down while it was written
+                break  # the machine went down while the run was written
             raise PipelineError(f"{path} is damaged at run {number}")
         sources.append(source)
         targets.append(target)

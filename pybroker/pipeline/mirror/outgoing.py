@@ -1,22 +1,23 @@
-"""What lies in the source's log, made ready for the target's: as it is where that can be, else built anew, else left out.
+"""Makes batches of the source's log ready for the target's: unchanged if possible, otherwise rebuilt, otherwise left out.
 
-A batch is kept as it is, its records never decompressed, and only its header written over: base offset 0, no leader epoch, the
-mirror's own producer id, epoch and sequence, no transaction, and the checksum of that. Its old checksum is looked at before.
+An unchanged batch keeps its records, which are never decompressed. Only its header is overwritten: base offset 0, no leader
+epoch, the mirror's own producer id, epoch and sequence, no transaction, and the checksum of the result. The old checksum is
+checked first.
 
-| what the source has                                               | what becomes of it                                   |
+| in the source                                                     | in the target                                        |
 |-------------------------------------------------------------------|------------------------------------------------------|
-| a batch, in any codec, of a plain or idempotent producer          | as it is                                             |
-| a batch of a committed transaction                                | as it is, without the transactional bit              |
-| a batch that compaction has seen and left whole                   | as it is, without the delete horizon                 |
-| a batch of which compaction took records, or that begins before   | built anew in its codec: a broker wants offsets      |
-| the first offset that is wanted                                   | without gaps from producers                          |
-| a batch with log append time                                      | built anew in its codec: each record has the time    |
-|                                                                   | that readers of the source saw, as its create time   |
-| messages of magic 0 and 1                                         | built anew in their codec as batches of magic 2      |
+| a batch, in any codec, of a plain or idempotent producer          | unchanged                                            |
+| a batch of a committed transaction                                | unchanged, without the transactional bit             |
+| a batch that compaction has seen and left whole                   | unchanged, without the delete horizon                |
+| a batch from which compaction removed records, or that begins     | rebuilt in its codec, because a broker requires      |
+| before the first offset to copy                                   | offsets without gaps from producers                  |
+| a batch with log append time                                      | rebuilt in its codec: each record has the time that  |
+|                                                                   | readers of the source saw, as its create time        |
+| messages of magic 0 and 1                                         | rebuilt in their codec as batches of magic 2         |
 | a batch that compaction emptied, control batches                  | left out                                             |
 | batches of aborted transactions                                   | left out                                             |
 
-What is built anew and has become too large for the target is divided.
+A rebuilt batch that is too large for the target is divided.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _TOGETHER_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Whose batches they are in the target."""
+    """The producer of the batches in the target."""
 
     producer_id: int
     epoch: int
@@ -70,8 +71,8 @@ class Outgoing:
     """A batch ready to be sent.
 
     Attributes:
-        offset: that it will have in the target; its sequence is the same, modulo 2**31.
-        runs: source and target offset where offsets of both begin to go on by one.
+        offset: its offset in the target; its sequence is the same number, modulo 2**31.
+        runs: the first source and target offset of each stretch in which the offsets of both sides grow by one.
     """
 
     data: memoryview
@@ -84,7 +85,7 @@ class Outgoing:
 @final
 @dataclass(slots=True)
 class Counts:
-    """What became of batches, and their records."""
+    """The numbers of batches by what became of them, and of their records."""
 
     verbatim: int = 0
     rebuilt: int = 0
@@ -95,7 +96,7 @@ class Counts:
     """Bytes of the batches to send."""
 
     def add(self, other: Counts) -> None:
-        """Add another's numbers."""
+        """Add the numbers of `other` to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -103,17 +104,17 @@ class Counts:
 @final
 @dataclass(slots=True)
 class Planner:
-    """Goes over what was fetched of one partition. `source` is the offset that comes next, `target` where that will be."""
+    """A planner of the batches of a partition. `source` is the next source offset, `target` its offset in the target."""
 
     producer: Producer
     source: int
     target: int
     size_max: int
-    """Of a batch, in the target."""
+    """The maximum size of a batch in the target."""
     counts: Counts = field(default_factory=Counts)
 
     def plan(self, fetched: Fetched) -> Iterator[Outgoing]:
-        """The batches to send, in order; the buffer of `fetched` is written to. Raises PipelineError for damaged ones."""
+        """Yield the batches to send, in order, overwriting the buffer of `fetched`. Raises PipelineError for damaged batches."""
         try:
             yield from self._entries(fetched.data, _Transactions(fetched.aborted))
         except CorruptRecordError as error:
@@ -181,7 +182,7 @@ class Planner:
         return self._sent(data, batch.record_count, [(batch.base_offset, self.target)], is_verbatim=True)
 
     def _messages(self, messages: memoryview) -> Iterator[Outgoing]:
-        """Messages of magic 0 and 1: any number without a codec, or one wrapper."""
+        """Rebuild messages of magic 0 and 1: any number of messages without a codec, or a single wrapper."""
         if messages:
             records = list(legacy.records(messages))
             yield from self._rebuilt(records, legacy.MessageView(messages).compression)
@@ -230,14 +231,14 @@ class Planner:
 
 
 class _Transactions:
-    """Which batches belong to aborted transactions, by the list that a broker gives with what is committed (KIP-98)."""
+    """The batches of aborted transactions, by the list that a broker sends with a fetch of committed records (KIP-98)."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
         self._open: set[int] = set()
 
     def hides(self, batch: BatchView) -> bool:
-        """Whether the batch, which comes after those that were asked for before, is to be left out for that."""
+        """Return whether a batch belongs to an aborted transaction. Call this for the batches in their order."""
         if not batch.is_transactional or not (self._coming or self._open):
             return False
         while self._coming and self._coming[-1][1] <= batch.last_offset:

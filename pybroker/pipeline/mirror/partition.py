@@ -1,11 +1,11 @@
-"""One partition from where it stands to an end: the part of the work that is a task of its own, in Spark or in a thread.
+"""Copies a partition from its present state to a given end: the work of one task, in Spark or in a thread.
 
-What has arrived is told by the target: its log's end, and the last batch there, which must be this mirror's own. That is asked
-at the start and again after any trouble; nothing is ever sent again just because no answer came. Brokers' own memory of
-producers (KIP-98) is not enough for that: they forget one whose last batch is a day old by the records' timestamps, which
-copied records are, whenever they start. But it helps with what a process that was killed still has on its way: the producer id
-is the same in all runs of a mirror and the sequence of a batch follows from its offset, so what comes late is what this run
-sends too, and the broker takes only one of them.
+The target shows what has arrived, by the end of its log and by the last batch there, which must be this mirror's own. A task
+looks there at its start, and again after any trouble. It never sends anything again only because no response came. What brokers
+remember of producers (KIP-98) is not enough for that: when a broker starts, it forgets a producer whose last batch is a day old
+by the records' timestamps, and copied records are often that old. But it does help with requests that a killed process left in
+flight. All runs of a mirror share a producer id and derive a batch's sequence from its offset, so a late batch is identical to
+the one that this run sends, and the broker accepts only one of them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SETTLED_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One partition to mirror."""
+    """A partition to mirror, and all that its task needs to know."""
 
     source: str
-    """Addresses of the cluster."""
+    """The addresses of the source cluster."""
     target: str
     topic: str
     topic_id: bytes
@@ -51,18 +51,18 @@ class Part:
 
     @property
     def name(self) -> str:
-        """In the source."""
+        """The name of the partition in the source."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def target_name(self) -> str:
-        """In the target."""
+        """The name of the partition in the target."""
         return f"{self.target_topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was done for one partition."""
+    """What a task has copied of a partition."""
 
     counts: Counts = field(default_factory=Counts)
     lost: int = 0
@@ -70,7 +70,7 @@ class Copied:
 
 
 def not_ours(target: str, count: int) -> PipelineError:
-    """The error for a target that has records before the first was mirrored."""
+    """Return the error for a target that has records before the mirror wrote its first."""
     return PipelineError(
         f"{target} already has {count} records that this mirror did not write: "
         "mirror to another topic, or continue with the folder that belongs to it"
@@ -78,7 +78,10 @@ def not_ours(target: str, count: int) -> PipelineError:
 
 
 def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) -> Copied:
-    """Copy up to the source offset `end`, a little more maybe, or until `stop`. Raises PipelineError; the next run goes on."""
+    """Copy up to the source offset `end`, perhaps a little more, or until `stop` is set.
+
+    Raises PipelineError; the next run continues.
+    """
     stop = stop or threading.Event()
 
     def sleep(seconds: float) -> None:
@@ -126,7 +129,7 @@ class _Copy:
             else:
                 break
         assert first is not None
-        self._counts.records = planner.target - first  # less what was planned again after trouble
+        self._counts.records = planner.target - first  # without what was planned again after trouble
         return Copied(self._counts, self._lost)
 
     def _copy(self, planner: Planner, end: int, stop: threading.Event) -> None:
@@ -146,7 +149,7 @@ class _Copy:
         self._deadline = time.monotonic() + self._part.retry_s
 
     def _begin(self) -> tuple[int, int]:
-        """The source offset that comes next, and where it will be."""
+        """Return the next source offset, and its offset in the target."""
         part, target = self._part, self._target
         at = self._settled_end()
         start = self._source.list_offset(part.topic, part.partition, EARLIEST)
@@ -162,7 +165,7 @@ class _Copy:
         return (self._lose(offset, start), at) if start > offset else (offset, at)
 
     def _settled_end(self) -> int:
-        """The end of the target's log, once nothing comes any more of a run that was cut off."""
+        """Return the end of the target's log, once nothing more arrives from a run that was cut short."""
         part, arrived = self._part, self._map.arrived
         end = self._target.list_offset(part.target_topic, part.partition, LATEST)
         while arrived is not None and end != arrived.target:
@@ -173,7 +176,7 @@ class _Copy:
         return end
 
     def _fetch(self, planner: Planner) -> Fetched | None:
-        """What comes next; None when there was nothing yet, or it was deleted."""
+        """Fetch what comes next. Return None when there was nothing yet, or when it was deleted."""
         part = self._part
         try:
             fetched = self._source.fetch(
@@ -193,20 +196,20 @@ class _Copy:
         return fetched if fetched.data else None
 
     def _send(self, planner: Planner, fetched: Fetched, writer: PartitionWriter) -> None:
-        """All that was fetched, until it has arrived."""
+        """Send all that was fetched, and wait until it has arrived."""
         size, source = planner.counts.size, planner.source
         outgoing = self._planned(planner, fetched)
         if planner.source == source:
             if self._fetch_bytes >= _FETCH_BYTES_MAX:
                 raise PipelineError(f"{self._part.name} has no whole batch at offset {source}")
-            self._fetch_bytes *= 2  # not one whole batch came
+            self._fetch_bytes *= 2  # the response had no whole batch
             return
         self._fetch_bytes = FETCH_BYTES
         self._map.plan(run for one in outgoing for run in one.runs)
         for one in outgoing:
             writer.write(one.data, one.offset)
         writer.finish()
-        self._map.plan([(planner.source, planner.target)])  # what was left out last is not to be asked for again
+        self._map.plan([(planner.source, planner.target)])  # so that what was left out last is not fetched again
         arrived = self._map.arrived
         assert arrived is not None
         self._map.mark(Arrived(planner.source, planner.target, arrived.size + planner.counts.size - size))
@@ -226,14 +229,14 @@ class _Copy:
         return start
 
     def _check_tail(self, end: int) -> None:
-        """The last batch in the target must be the one that this mirror wrote there. Raises PipelineError."""
+        """Check that the last batch in the target is the one that this mirror wrote there. Raises PipelineError."""
         part = self._part
         if end == self._map.base or self._target.list_offset(part.target_topic, part.partition, EARLIEST) >= end:
-            return  # nothing was written, or nothing of it is left
+            return  # the mirror has written nothing, or none of it is left
         there = self._target.fetch(part.target_topic, part.partition, end - 1)
         last = next(batches(there.data), None)
         if last is None or last.next_offset < end:
-            return  # compaction took it
+            return  # compaction removed it
         ours = (part.producer.producer_id, part.producer.epoch, last.base_offset & SEQUENCE_MAX)
         if (last.producer_id, last.producer_epoch, last.base_sequence) != ours or last.next_offset > end:
             raise PipelineError(
@@ -243,14 +246,14 @@ class _Copy:
         self._compare(last)
 
     def _compare(self, last: BatchView) -> None:
-        """The batch in the target with the one that it is a copy of, if that is still there and as it was."""
+        """Compare the batch in the target with the source's batch of which it is a copy, if that is still there unchanged."""
         part = self._part
         offset = self._map.source_of(last.base_offset)
         try:
             fetched = self._source.fetch(part.topic, part.partition, offset, isolation=COMMITTED, wait_ms_max=0)
         except BrokerError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return  # deleted; `_begin` and `_fetch` say whether too much
+                return  # deleted; `_begin` and `_fetch` report whether records were lost by that
             raise
         planner = Planner(part.producer, offset, last.base_offset, part.size_max)
         first = next(planner.plan(fetched), None)

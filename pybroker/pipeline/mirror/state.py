@@ -1,7 +1,7 @@
-"""The folder of a mirror: what goes where, and the offset maps.
+"""The folder of a mirror: what it copies to where, and the offset maps.
 
-mirror.json                     which clusters, which topics, the producer id
-offsets/TOPIC/PARTITION.map     by the source's names
+mirror.json                     the clusters, the topics, the producer id
+offsets/TOPIC/PARTITION.map     the offset maps, by the names in the source
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND: Final = "a mirror of pybroker, 1"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A topic and its copy. The identities are hexadecimal."""
+    """A topic and its copy. The topic ids are hexadecimal."""
 
     target: str
     source_id: str
@@ -33,13 +33,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a mirror is of, and where it goes."""
+    """The clusters and topics that a mirror copies from and to, and its producer."""
 
     source_cluster: str
     target_cluster: str
     producer: Producer
     topics: dict[str, Pair] = field(default_factory=dict)
-    """By their names in the source."""
+    """The pairs of topics, by their names in the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class State:
 
     @classmethod
     def write(cls, path: Path) -> State:
-        """Open or make it, for this process alone. Raises PipelineError."""
+        """Open or create the folder, for this process alone. Raises PipelineError."""
         state = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -80,20 +80,20 @@ class State:
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """The folder of a mirror that was run. Raises PipelineError when it is none."""
+        """Open the folder of a mirror that has run. Raises PipelineError when it is not one."""
         state = cls(path)
         if state.identity() is None:
             raise PipelineError(f"{path} is not the folder of a mirror")
         return state
 
     def close(self) -> None:
-        """Give the folder free."""
+        """Release the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def identity(self) -> Identity | None:
-        """What is mirrored; None before the first time. Raises PipelineError when the file is another's."""
+        """Return what is mirrored, or None before the first run. Raises PipelineError when the file is not a mirror's."""
         path = self._path / "mirror.json"
         try:
             said: dict[str, Any] = json.loads(path.read_text())
@@ -109,7 +109,7 @@ class State:
             raise PipelineError(f"{path} is not the state of a mirror") from error
 
     def identify(self, identity: Identity) -> None:
-        """Write down what is mirrored; whole or not at all."""
+        """Write down what is mirrored: the whole file or nothing."""
         path, fresh = self._path / "mirror.json", self._path / "mirror.json.new"
         try:
             with fresh.open("w") as file:
@@ -121,11 +121,11 @@ class State:
             raise PipelineError(f"{path}: {error.strerror}") from error
 
     def map_path(self, topic: str, partition: int) -> Path:
-        """The offset map of a partition, by its name in the source."""
+        """Return the path of a partition's offset map; `topic` is the name in the source."""
         return self._path / "offsets" / topic / f"{partition}.map"
 
     def maps(self) -> dict[tuple[str, int], Path]:
-        """All that there are, by topic and partition of the source."""
+        """Return the paths of all offset maps, by topic and partition of the source."""
         found = {}
         for path in (self._path / "offsets").glob("*/*.map"):
             if path.stem.isdigit():
@@ -135,7 +135,7 @@ class State:
     # --- For the audit ----------------------------------------------------------------------------------------------------------
 
     def origin(self, target_topic: str, partition: int, offset: int) -> Origin:
-        """Where the record at this place of the target comes from. Raises PipelineError when it did not come by this mirror."""
+        """Return where this record of the target comes from. Raises PipelineError when this mirror did not write it."""
         topic = self._source_topic(target_topic)
         path = self.map_path(topic, partition)
         if not path.exists():
@@ -149,7 +149,7 @@ class State:
         return Origin(topic, partition, offsets.source_of(offset))
 
     def runs(self, target_topic: str) -> dict[int, list[Run]]:
-        """Which offsets of the source are which in the target, by partition: all that have arrived. Raises PipelineError."""
+        """Return how source offsets map to target offsets, by partition, for all that has arrived. Raises PipelineError."""
         topic = self._source_topic(target_topic)
         return {partition: list(OffsetMap.read(path).runs()) for (name, partition), path in self.maps().items() if name == topic}
 

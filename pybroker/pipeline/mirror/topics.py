@@ -1,4 +1,4 @@
-"""Which topics are mirrored and to which; those of the target are made, or looked at whether they can take what comes."""
+"""Chooses the topics to mirror and the names of their copies, creates the copies, and checks copies that exist already."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COPIED: Final = (
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
 )
-"""Settings that go over if they are the topic's own."""
+"""Settings that are copied if they are the topic's own."""
 _RETENTION: Final = ("retention.ms", "retention.bytes")
 _MADE: Final = {
     "compression.type": "producer",
@@ -34,7 +34,10 @@ SIZE: Final = "max.message.bytes"
 
 
 def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | None) -> dict[str, Topic]:
-    """The topics of the source with these names, or else those that match. Raises PipelineError when one, or any, is missing."""
+    """Return the topics of the source with these names, or with a pattern all that match.
+
+    Raises PipelineError when a name is missing, or when the pattern is not a regular expression.
+    """
     if pattern is None:
         there = source.topics(names)
         missing = [name for name in names if name not in there]
@@ -49,7 +52,7 @@ def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | Non
 
 
 def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, str]) -> dict[str, str]:
-    """How each topic is called in the target. Raises PipelineError when two would be one."""
+    """Return the name of each topic in the target. Raises PipelineError when two topics would have the same name."""
     unknown = [name for name in renamed if name not in names]
     if unknown:
         raise PipelineError(f"topic {', '.join(unknown)} is renamed but not mirrored")
@@ -62,7 +65,7 @@ def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, 
 
 
 def check_pair(name: str, topic: Topic, pair: Pair, target: str) -> None:
-    """A topic with what is known of it from earlier runs. Raises PipelineError."""
+    """Check a topic against what earlier runs have written down about it. Raises PipelineError."""
     if pair.target != target:
         raise PipelineError(f"topic {name} already goes to {pair.target}, not to {target}: give another mirror a new folder")
     if pair.source_id != topic.topic_id.hex():
@@ -72,7 +75,7 @@ def check_pair(name: str, topic: Topic, pair: Pair, target: str) -> None:
 def prepared(
     source: WireClient, target: WireClient, identity: Identity, topic: Topic, name: str, *, copies_retention: bool
 ) -> tuple[Pair, int]:
-    """Make the topic `name` of the target, or see to it that it has enough partitions. Returns the pair and its largest batch.
+    """Create the topic `name` in the target, or give it enough partitions. Return the pair and the largest batch it accepts.
 
     Raises PipelineError when it cannot be a copy of `topic`.
     """
@@ -104,7 +107,7 @@ def prepared(
 
 
 def _settings(there: Mapping[str, Setting], *, copies_retention: bool) -> dict[str, str]:
-    """What the copy of a topic with these settings has."""
+    """Return the settings for the copy of a topic with these settings."""
     found = dict(_MADE)
     for name in (*_COPIED, *(_RETENTION if copies_retention else ())):
         setting = there.get(name)

@@ -1,14 +1,14 @@
-"""A cluster by its protocol: who leads a partition, its batches as they lie in the log, and batches to its end.
+"""A client of a cluster: it finds leaders, fetches batches as they lie in the log, and appends batches to a partition's end.
 
     client = WireClient("localhost:9092")
     found = client.fetch("orders", 0, client.list_offset("orders", 0, EARLIEST))
     for batch in batches(found.data): ...
 
-What may help when it is tried again is tried again for `retry_s` seconds: brokers that are away, leaders that moved. Every other
-error of a broker, and what does not help in time, is a PipelineError of one line with Kafka's name of the error. A topic that was
-deleted and made again while the client knows it counts as an error.
+The client retries for `retry_s` seconds what may succeed later: when a broker is away, or when a leader has moved. Every other
+error of a broker, and a retry that does not succeed in time, is a PipelineError of one line with Kafka's name of the error. A
+topic that is deleted and created again while the client knows it is an error, too.
 
-For one thread. Works with Apache Kafka 2.8 and later and with pybroker.
+Use a client in one thread only. It works with Apache Kafka 2.8 and later and with pybroker.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ NO_LEADER: Final = -1
 UNCOMMITTED: Final = 0
 COMMITTED: Final = 1
 SET_ON_TOPIC: Final = 1
-"""Where a setting comes from, in DescribeConfigs: the topic itself."""
+"""The source of a setting in DescribeConfigs: the topic itself."""
 
 _FETCH_BY_ID_SINCE: Final = 13
 _PRODUCE_BY_ID_SINCE: Final = 13
 _TOPIC_RESOURCE: Final = 2
 _PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 _MISSING_S: Final = 5.0
-"""How long a topic may be unknown: brokers hear of a new one a little later than it is made."""
+"""How many seconds a topic may be unknown, because brokers learn of a new topic a little after its creation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as a broker describes it. `leaders` has the leader's node of every partition, or NO_LEADER."""
+    """A topic as a broker describes it. `leaders` has the node id of each partition's leader, or NO_LEADER."""
 
     name: str
     topic_id: bytes
@@ -61,12 +61,12 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What lies in the log from an offset on.
+    """What a partition's log has at and after an offset.
 
     Attributes:
-        data: batches and messages of any magic, the first maybe with records before the offset, the last maybe cut.
-            Writable, and the caller's.
-        aborted: (producer id, first offset) of the aborted transactions in it, when only what is committed was asked for.
+        data: batches and messages of any magic. The first may have records before the offset, the last may be cut. The view is
+            writable and belongs to the caller.
+        aborted: (producer id, first offset) of the aborted transactions in it, if the fetch was for committed records only.
     """
 
     data: memoryview
@@ -82,12 +82,12 @@ class Setting:
 
     value: str | None
     is_of_topic: bool
-    """Set for this topic, not for all of them or nowhere."""
+    """Whether the setting was set for this topic: it is neither the broker's nor a default."""
 
 
 @final
 class WireClient:
-    """The cluster behind `host:port[,host:port]`. Nothing is asked before it is needed."""
+    """A client of the cluster behind `host:port[,host:port]`. It sends no request before the first call needs it."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -126,18 +126,18 @@ class WireClient:
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     def cluster_id(self) -> str:
-        """The identity of the cluster."""
+        """Return the cluster id."""
         if self._cluster_id is None:
             self.retrying(lambda: self.refresh([]))
         return self._cluster_id or ""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
-        """These topics as they are now, those that there are; None: all but the internal ones."""
+        """Return those of these topics that exist, as they are now; with None, all topics but the internal ones."""
         wanted = None if names is None else list(names)
         return self.retrying(lambda: self.refresh(wanted))
 
     def topic(self, name: str) -> Topic:
-        """A topic as it is now. Raises PipelineError when it is not there, some seconds after it was asked for first."""
+        """Return a topic as it is now. Raises PipelineError if it does not appear within some seconds."""
         deadline = self._clock() + _MISSING_S
         for pause in pauses():
             found = self.topics([name]).get(name)
@@ -149,7 +149,7 @@ class WireClient:
         raise PipelineError(f"no topic {name} at {self.bootstrap}")
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic and wait until it is there; nothing happens when it is there already."""
+        """Create a topic and wait until it appears. If it exists already, do nothing."""
         configs = [create_topics.CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()]
         topic = create_topics.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=configs
@@ -166,7 +166,7 @@ class WireClient:
         self.topic(name)
 
     def create_partitions(self, name: str, count: int) -> None:
-        """Give a topic so many partitions, more than it has."""
+        """Add partitions to a topic until it has `count`, which must be more than it has."""
         topic = create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
         what = f"cannot give topic {name} {count} partitions at {self.bootstrap}"
 
@@ -178,7 +178,7 @@ class WireClient:
         self.retrying(make)
 
     def settings(self, name: str) -> dict[str, Setting]:
-        """All settings of a topic."""
+        """Return all settings of a topic."""
         resource = describe_configs.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )
@@ -194,9 +194,10 @@ class WireClient:
     # --- Records ----------------------------------------------------------------------------------------------------------------
 
     def list_offset(self, topic: str, partition: int, timestamp: int, *, isolation: int = UNCOMMITTED) -> int:
-        """EARLIEST, LATEST (with COMMITTED: before the first transaction that is open), or that of the first record of a time on.
+        """Return an offset of a partition: EARLIEST, LATEST, or that of the first record at or after a time in ms.
 
-        -1 when there is no record of that time or later.
+        LATEST with COMMITTED is the offset of the first open transaction. For a time, the result is -1 when there is no record
+        of that time or later.
         """
         wanted = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = list_offsets.ListOffsetsRequest(
@@ -225,9 +226,10 @@ class WireClient:
         wait_ms_max: int = 500,
         isolation: int = UNCOMMITTED,
     ) -> Fetched:
-        """The batches from `offset` on, about `max_bytes` of them, at least one if there is any. They are as they lie in the log.
+        """Fetch about `max_bytes` of batches from `offset`, as they lie in the log; at least one batch if there is any.
 
-        Waits until there are `min_bytes`, or `wait_ms_max` is over. Raises BrokerError, OFFSET_OUT_OF_RANGE above all.
+        The broker waits until there are `min_bytes`, or until `wait_ms_max` has passed. Raises BrokerError, most often
+        OFFSET_OUT_OF_RANGE.
         """
         what = f"{topic}-{partition} at {self.bootstrap} cannot be read from offset {offset}"
 
@@ -258,10 +260,11 @@ class WireClient:
         return self.retrying(ask, topic)
 
     def produce(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1) -> int:
-        """Append one batch, whose base offset must be 0; returns the one that it got.
+        """Append a batch, whose base offset must be 0, and return the base offset that it got.
 
-        When the connection breaks before the answer came, it is sent again only if it has a producer id and a sequence. By these
-        the broker knows it, unless it was started again meanwhile and the records' timestamps are more than a day old.
+        If the connection breaks before the response arrives, the client sends the batch again only if the batch has a producer
+        id and a sequence. The broker recognises it by these, unless it has restarted meanwhile and the records' timestamps are
+        more than a day old.
         """
         what = f"cannot write to {topic}-{partition} at {self.bootstrap}"
         is_known = int.from_bytes(batch[PRODUCER_ID_AT : PRODUCER_ID_AT + 8], signed=True) >= 0
@@ -282,8 +285,8 @@ class WireClient:
     def send_batch(
         self, leader: Any, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1
     ) -> None:
-        """Send a Produce request and do not wait for the answer, which `produced_offset` reads."""
-        assert acks, "a request without acks has no answer"
+        """Send a Produce request without waiting for its response, which `produced_offset` reads."""
+        assert acks, "a request without acks has no response"
         is_by_id = leader.version_of(ApiKey.PRODUCE) >= _PRODUCE_BY_ID_SINCE
         topic_id = self._topics[topic].topic_id if is_by_id else ZERO_UUID
         data = produce.TopicProduceData(
@@ -294,7 +297,7 @@ class WireClient:
         leader.send(produce.ProduceRequest(acks=acks, timeout_ms=self._timeout_ms, topic_data=[data]))
 
     def init_producer_id(self) -> tuple[int, int]:
-        """A producer id and epoch that nobody else has."""
+        """Return a producer id and epoch that no other producer has."""
         what = f"cannot get a producer id at {self.bootstrap}"
 
         def ask() -> tuple[int, int]:
@@ -308,7 +311,7 @@ class WireClient:
     # --- Connections ------------------------------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> Any:
-        """A connection to the leader of a partition. Raises PipelineError when there is no such partition."""
+        """Return a connection to the leader of a partition. Raises PipelineError when there is no such partition."""
         known = self._topics.get(topic) or self.topic(topic)
         if partition >= len(known.leaders):
             raise PipelineError(
@@ -320,23 +323,23 @@ class WireClient:
         return self._connection(self._nodes[node])
 
     def any_broker(self) -> Any:
-        """A connection to whoever answers. Raises ConnectionLostError when nobody does."""
+        """Return a connection to any broker that responds. Raises ConnectionLostError when none does."""
         last: ConnectionLostError | None = None
         for address in [*self._connections, *self._addresses, *self._nodes.values()]:
             try:
                 return self._connection(address)
             except ConnectionLostError as error:
                 last = error
-        assert last is not None, "there is an address at least"
+        assert last is not None, "there is at least one address"
         raise last
 
     def drop(self, connection: Any) -> None:
-        """Hang up; the next request connects again."""
+        """Close a connection; the next request connects again."""
         connection.close()
         self._connections = {address: one for address, one in self._connections.items() if one is not connection}
 
     def retrying(self, attempt: Callable[[], T], topic: str | None = None) -> T:
-        """Do it, again while that may help; `topic` is the one whose leader is asked."""
+        """Call `attempt`, and call it again while that may help. `topic` is the topic whose leader `attempt` asks, if any."""
         deadline: float | None = None
         for pause in pauses():
             try:
@@ -370,7 +373,7 @@ class WireClient:
         return self._connection(self._nodes[self._controller_id]) if self._controller_id in self._nodes else self.any_broker()
 
     def refresh(self, names: list[str] | None) -> dict[str, Topic]:
-        """Ask for brokers and topics, and remember them."""
+        """Ask for brokers and topics and remember them. Return the topics."""
         wanted = None if names is None else [metadata.MetadataRequestTopic(name=name) for name in names]
         answer = self.any_broker().call(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
         check(f"cannot list the topics at {self.bootstrap}", answer.error_code)
@@ -398,19 +401,19 @@ class WireClient:
 
 
 def produced_offset(answer: Any, what: str) -> int:
-    """The base offset that a ProduceResponse with one partition has. Raises BrokerError."""
+    """Return the base offset in a ProduceResponse with one partition. Raises BrokerError."""
     [found] = answer.responses[0].partition_responses
     check(what, found.error_code, found.error_message)
     return int(found.base_offset)
 
 
 def gave_up(error: PipelineError, seconds: float) -> PipelineError:
-    """The error for what was tried again for `seconds`, in vain."""
+    """Return the error of an attempt that was repeated in vain for `seconds`."""
     return PipelineError(f"{error}, for {seconds:g} s; run the same command again to continue")
 
 
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Host and port of each address. Raises PipelineError."""
+    """Return host and port of each address. Raises PipelineError."""
     found = []
     for one in bootstrap.split(","):
         host, _, port = one.strip().rpartition(":")
@@ -421,7 +424,7 @@ def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def pauses() -> Iterator[float]:
-    """How long to wait before each time that something is tried again."""
+    """Yield the seconds to wait before each retry, without end."""
     yield from _PAUSES_S
     while True:
         yield _PAUSES_S[-1]

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out, answers come back in their order."""
+"""One connection to one broker: it sends requests and receives the responses in their order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pybroker.protocol.schema import schema_of
 
 CLIENT_ID: Final = "pybroker-pipeline"
 _SIZE: Final = struct.Struct(">i")
-_FRAME_BYTES_MAX: Final = 1 << 30  # what an HTTP server says would be more
+_FRAME_BYTES_MAX: Final = 1 << 30  # the first bytes of an HTTP response, read as a size, would be more
 _API_VERSIONS_VERSION: Final = 3  # Kafka 2.4 and later
-_PARTS_MAX: Final = 64  # of one call of the system; IOV_MAX is 1024
+_PARTS_MAX: Final = 64  # in a system call; IOV_MAX is 1024
 
 
 @final
 class Connection:
-    """Connects and asks for what the broker speaks. Raises ConnectionLostError and NotKafkaError, as every method does.
+    """A connection, which asks the broker for its API versions when it is made.
 
-    After an error it is of no use any more.
+    Making it and every method raise ConnectionLostError and NotKafkaError. After an error, the connection cannot be used again.
     """
 
     def __init__(self, host: str, port: int, *, timeout_s: float = 30.0) -> None:
@@ -48,11 +48,11 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def version_of(self, api_key: int) -> int:
-        """The highest version of an API that both sides speak. Raises NotKafkaError when there is none."""
+        """Return the highest version of an API that both sides support. Raises NotKafkaError when there is none."""
         lowest, highest = message_versions(api_key)
         theirs = self._versions.get(api_key)
         if theirs is None or theirs[0] > highest or theirs[1] < lowest:
@@ -62,19 +62,19 @@ class Connection:
         return min(highest, theirs[1])
 
     def send(self, request: Any) -> None:
-        """Send a request in the highest version that both sides speak; `receive` gives its answer."""
+        """Send a request in the highest version that both sides support; `receive` returns its response."""
         api_key = schema_of(type(request)).api_key
         assert api_key is not None
         self._send(request, self.version_of(api_key))
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none yet. Its records are a writable view of a buffer of its own."""
+        """Receive the response to the oldest open request. Its records are a writable view of a buffer of its own."""
         correlation_id, cls, version = self._waiting.popleft()
         return self._decoded(cls, version, self._frame(), correlation_id)
 
     def call(self, request: Any) -> Any:
-        """Send a request and wait for its answer, if no other is on its way."""
-        assert not self._waiting, "answers of earlier requests come first"
+        """Send a request and wait for its response. No other request may be in flight."""
+        assert not self._waiting, "responses to earlier requests come first"
         self.send(request)
         return self.receive()
 
@@ -84,7 +84,7 @@ class Connection:
         correlation_id, cls, version = self._waiting.popleft()
         frame = self._frame()
         if frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
-            version = 0  # so are all told that ask in a version which the broker does not know
+            version = 0  # the version of the response to an ApiVersions request whose version the broker does not know
         answer = self._decoded(cls, version, frame, correlation_id)
         check(f"the broker at {self.address} does not report its API versions", answer.error_code)
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
@@ -134,7 +134,7 @@ class Connection:
 
 
 def _send_all(out: socket.socket, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-    """All parts, without joining them."""
+    """Send all parts without joining them."""
     views = deque(memoryview(part).cast("B") for part in parts if len(part))
     while views:
         sent = out.sendmsg(list(views)[:_PARTS_MAX])

@@ -1,4 +1,4 @@
-"""What can go wrong between a job and a broker."""
+"""The errors that can occur between a job and a broker."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _CODES: Final = {int(code): code for code in ErrorCode}
 
 
 class ConnectionLostError(PipelineError):
-    """The connection ended, or could not be made; another may do."""
+    """The connection ended, or could not be made; another connection may succeed."""
 
 
 class NotKafkaError(PipelineError):
-    """What answers does not speak Kafka's protocol, or not as it says."""
+    """The server does not speak Kafka's protocol, or breaks it."""
 
 
 class BrokerError(PipelineError):
-    """The broker answered with an error; the message has Kafka's name for it.
+    """The broker responded with an error; the message has Kafka's name for it.
 
     Attributes:
-        code: which; None for a number that nobody here knows.
+        code: the error code; None for a number that is not in ErrorCode.
     """
 
     def __init__(self, what: str, number: int, said: str | None = None) -> None:
@@ -33,11 +33,11 @@ class BrokerError(PipelineError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether Kafka's clients would try again by themselves."""
+        """Whether Kafka's clients would retry by themselves."""
         return self.code is not None and self.code.is_retriable
 
 
 def check(what: str, number: int, said: str | None = None) -> None:
-    """Raises BrokerError unless the number is that of no error."""
+    """Raise BrokerError unless the number is NONE."""
     if number != ErrorCode.NONE:
         raise BrokerError(what, number, said)

@@ -1,8 +1,8 @@
-"""Batches to one partition, in order, several requests on their way at a time.
+"""Writes batches to one partition, in order, with several requests in flight at a time.
 
-Batches carry a producer id and sequences that go on without gaps (KIP-98), and a broker remembers the last five batches of a
-producer: so no more than five are on their way. After any trouble it is for the caller to find out what has arrived and to go on
-from there: a broker that was started again may have forgotten the producer, and would take a batch twice.
+Batches carry a producer id and sequences without gaps (KIP-98). A broker remembers the last five batches of a producer, so no
+more than five requests are in flight. After any trouble, the caller has to find out what has arrived and continue from there,
+because a broker that has restarted may have forgotten the producer, and would accept a batch twice.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ WINDOW: Final = 5
 
 
 class WriteInterruptedError(PipelineError):
-    """Not everything that was sent has arrived, or the broker has not what it was thought to have; it can be tried again."""
+    """Not everything that was sent has arrived, or the broker lacks what it was expected to have; a retry may help."""
 
 
 @final
 class PartitionWriter:
-    """Writes to the end of a partition. Every method may raise PipelineError; then the writer is of no use any more.
+    """A writer to the end of a partition. Every method may raise PipelineError; then the writer cannot be used again.
 
-    It is a WriteInterruptedError when trying again may help.
+    The error is a WriteInterruptedError if a retry may help.
     """
 
     def __init__(self, client: WireClient, topic: str, partition: int) -> None:
