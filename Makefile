@@ -41,7 +41,7 @@ sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under A
 # the run: xdist would give the same test to the next worker, for ever.
 integration: $(VENV)/.test  ## stock clients, Kafka's own tools, Spark
 	$(BIN)/python -m pytest integration --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
-	  --max-worker-restart 0 --durations 20
+	  --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 
 spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark
