@@ -191,10 +191,10 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
     assert said[-1] == "mirror: 5 lost, 2 doubled; lake: 5 lost, 2 doubled"
     for line in (
         "6 records without tags are not compared",
-        "12 records have tags that are damaged or not ours",
-        "3 records have tags of a version that is not known here",
-        "1 messages of the topic of counts cannot be read",
-        "1 incarnations of producers have not ended their counts: running still, or killed",
+        "12 records have tags that are damaged or of another program",
+        "3 records have tags of an unknown version",
+        "1 messages in the topic of the producers' counts cannot be read",
+        "1 incarnations of producers have not ended their counts: they still run, or were killed",
     ):
         assert line in said
     assert said[-1] in (path / "index.html").read_text()

@@ -85,7 +85,7 @@ def test_a_late_record_turns_lost_into_present_until_its_bucket_is_final(spark: 
     tardy.close()
     result = incremental.run(spark, flow.options(path, 30 * BUCKET_MS, incremental=keep))
     assert "1 records came too late to be compared" in list(result.summary.lines())
-    assert "1 counts of producers came too late to be compared: losses may not be seen" in list(result.summary.lines())
+    assert "1 counts of producers came too late to be compared, so the audit may miss losses" in list(result.summary.lines())
     assert numbers(rows(path)["p", "copy", 0], "present", "lost") == (59, 1)
     look(31 * BUCKET_MS)  # what is kept is no more than can still change
     assert spark.read.parquet(str(path / "state/words")).count() == 0

@@ -44,11 +44,11 @@ def test_a_summary_without_loss_says_what_it_did_not_judge() -> None:
     assert found.is_good
     assert list(found.lines())[-6:] == [
         "2 records without tags are not compared",
-        "1 records have tags that are damaged or not ours",
-        "3 records have tags of a version that is not known here",
-        "4 messages of the topic of counts cannot be read",
-        "1 incarnations of producers have not ended their counts: running still, or killed",
-        "nothing is lost or doubled; what is open is not judged",
+        "1 records have tags that are damaged or of another program",
+        "3 records have tags of an unknown version",
+        "4 messages in the topic of the producers' counts cannot be read",
+        "1 incarnations of producers have not ended their counts: they still run, or were killed",
+        "nothing is lost or doubled; open buckets are not judged",
     ]
 
 

@@ -1,15 +1,16 @@
-"""The comparison: for one chunk of 4096 sequence numbers, what each tier has of what it should have.
+"""The comparison: for a chunk of 4096 sequence numbers, what each tier has of what it should have.
 
-Every set is an int with a bit for each number of the chunk, so that a chunk costs a handful of operations on 512 bytes, and what
-loops runs over ranges of what is wrong only.
+Every set is an int with a bit for each number of the chunk. So a chunk costs a handful of operations on 512 bytes, and loops run
+only over the ranges that are wrong.
 
 What should be there
-    A number that the producer saw acknowledged, or that any tier has. One that was sent and refused and is nowhere is `refused`.
-    One that was sent and neither acknowledged nor refused, or that is skipped between others though no count says so, is
-    `unknown` unless some tier has it: the producer was killed, or its counts have not arrived.
+    A number should be there if the producer saw it acknowledged, or if any tier has it. A number that was sent and refused and is
+    in no tier is `refused`. A number that was sent and neither acknowledged nor refused, or that is missing between others
+    although no count has it, is `unknown` unless some tier has it: the producer was killed, or its counts have not arrived.
 Which bucket
-    The one that the producer counted it in; else that of its timestamp in the first tier that has it. So a tier whose topic has
-    the times of arrival is compared all the same. A number that nobody has is of the bucket of its neighbour.
+    A number belongs to the bucket in which the producer counted it; without a count, to the bucket of its timestamp in the first
+    tier that has it. So a tier whose topic has the times of arrival is compared all the same. A number that no tier has belongs
+    to the bucket of its neighbour.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from pybroker.pipeline.audit.tags import CHUNK, from_runs, ranges
 
 WORD: Final = 64
 RANGES_MAX: Final = 20
-"""Ranges that a row names; its numbers count all."""
+"""The maximum number of ranges that a row names; its counts include all."""
 PRODUCER_TIER: Final = -1
 COPIES_MAX: Final = 15
-"""Copies of a record that are counted exactly."""
+"""The maximum number of copies of a record that is counted exactly."""
 _WORD_MASK: Final = (1 << WORD) - 1
 
 
@@ -37,17 +38,17 @@ class Word:
     tier: int
     bucket: int
     word: int
-    """In the chunk."""
+    """The number of the word in the chunk."""
     count: int
     bits: int
     nibbles: Sequence[int] | None = None
-    """Where a number is there more than once: how often each, four bits for each number, 16 numbers in each int."""
+    """If a number is there more than once, the copies of each number: four bits for a number, 16 numbers in an int."""
     late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the producer counted, as runs."""
+    """What the producer counted in a bucket, as runs."""
 
     bucket: int
     sent: Sequence[int] | None = None
@@ -57,18 +58,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is the same for all chunks."""
+    """The parameters of a comparison, which are the same for all chunks."""
 
     tiers: int
     width_ms: int
     closed_ms: int | None = None
-    """Buckets that end by then are closed; None closes all."""
+    """Buckets that end at this time or before are closed; None closes all."""
     has_counts: bool = True
     from_ms: int | None = None
     to_ms: int | None = None
-    """Only these buckets, if not all."""
+    """The rows are for the buckets from `from_ms` to before `to_ms`; None is no bound."""
     horizons: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Per tier and topic, the last bucket of which records may have been deleted because of their age."""
+    """By tier and topic, the last bucket whose records may have been deleted because of their age."""
 
 
 @dataclass(slots=True)
@@ -93,17 +94,17 @@ class Row:
 
 @dataclass(slots=True)
 class _Held:
-    """What one tier has of the chunk."""
+    """What a tier has of the chunk."""
 
     bits: int = 0
     buckets: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     extra: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Copies beyond the first, of each number that has any."""
+    """The copies beyond the first, by number."""
 
     def add(self, word: Word) -> None:
         shift = word.word * WORD
         bits = (word.bits & _WORD_MASK) << shift
-        for first, last in ranges(self.bits & bits):  # the copies have times of two buckets
+        for first, last in ranges(self.bits & bits):  # copies whose times are in two buckets
             for at in range(first, last + 1):
                 self.extra[at] += 1
         self.bits |= bits
@@ -122,7 +123,7 @@ class _Counted:
     buckets: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, count: Count) -> None:
-        """Raises ValueError when its runs are none."""
+        """Add a count. Raises ValueError when its runs are damaged."""
         sent, acked, failed = (from_runs(said or ()) for said in (count.sent, count.acked, count.failed))
         self.acked |= acked
         self.failed |= failed
@@ -140,9 +141,9 @@ def compare(
     is_last: bool = True,
     has_gaps: bool = True,
 ) -> list[Row]:
-    """The rows of one chunk of an incarnation's numbers. Raises ValueError when a count is damaged.
+    """Return the rows of a chunk of an incarnation's numbers. Raises ValueError when a count is damaged.
 
-    `gap` numbers before this chunk are nowhere at all. `has_gaps` tells that numbers which nobody has counted may have been sent.
+    `gap` numbers before this chunk are in no tier and in no count. With `has_gaps`, numbers that no count has may have been sent.
     """
     found = _Comparison(question, topic, chunk)
     for word in words:
@@ -167,7 +168,7 @@ def compare(
 
 
 class _Comparison:
-    """One chunk, as its rows are made."""
+    """A chunk while its rows are made."""
 
     def __init__(self, question: Question, topic: str, chunk: int) -> None:
         self.held = [_Held() for _ in range(question.tiers)]
@@ -176,11 +177,11 @@ class _Comparison:
         self._question, self._topic, self._base = question, topic, chunk * CHUNK
 
     def row(self, tier: int, bucket: int) -> Row:
-        """The row, made if it is not there."""
+        """Return the row of a tier and bucket, and make it if it is missing."""
         return self.rows.setdefault((tier, bucket), Row(tier, bucket))
 
     def judge_producer(self, bucket: int, bits: int) -> Row:
-        """What the producer itself knows of the numbers of a bucket."""
+        """Fill in and return the row of what the producer itself knows of a bucket's numbers."""
         row, counted = self.row(PRODUCER_TIER, bucket), self.counted
         row.expected = row.present = (bits & counted.acked).bit_count()
         row.refused = (bits & counted.failed & ~counted.acked).bit_count()
@@ -188,7 +189,7 @@ class _Comparison:
         return row
 
     def judge(self, tier: int, bucket: int, bits: int) -> Row:
-        """What a tier has of the numbers of a bucket."""
+        """Fill in and return the row of what a tier has of a bucket's numbers."""
         question, row = self._question, self.row(tier, bucket)
         anywhere = self.counted.acked
         for one in self.held:
@@ -223,7 +224,7 @@ class _Comparison:
 
 
 def _canonical(counted: _Counted, held: Sequence[_Held]) -> dict[int, int]:
-    """The numbers of each bucket, each number in one."""
+    """Return the numbers of each bucket, with each number in one bucket only."""
     buckets: defaultdict[int, int] = defaultdict(int)
     placed = 0
     for source in (counted.buckets, *(one.buckets for one in held)):
@@ -236,7 +237,7 @@ def _canonical(counted: _Counted, held: Sequence[_Held]) -> dict[int, int]:
 
 
 def _fill(buckets: dict[int, int], *, is_last: bool) -> int:
-    """Put numbers that are skipped between others into the bucket of the one before. Returns how many come before the first."""
+    """Put numbers that are missing between others into the bucket of the number before. Return how many precede the first."""
     placed = 0
     for bits in buckets.values():
         placed |= bits
@@ -251,7 +252,7 @@ def _fill(buckets: dict[int, int], *, is_last: bool) -> int:
 
 
 def _copies(word: Word) -> Iterator[tuple[int, int]]:
-    """The numbers of a word that are there more than once, and how often. What cannot be told apart is given to the first."""
+    """Yield the numbers of a word that have copies, and how many. Copies that cannot be told apart count for the first number."""
     assert word.nibbles is not None
     found: dict[int, int] = {}
     for number, nibbles in enumerate(word.nibbles):

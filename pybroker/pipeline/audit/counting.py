@@ -1,4 +1,4 @@
-"""Counting by Spark: records and producers' counts to one row for each chunk of numbers, and those to the result's rows."""
+"""Counts with Spark: makes a row for each chunk of numbers from records and producers' counts, and from those the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TAGGED, UNTAGGED, DAMAGED, OTHER_VERSION, POSITION = range(5)
 RECENT: Final = 16
-"""Records whose least time tells how far a partition is read."""
+"""How many of the last records, by their least time, determine how far a partition is read."""
 _REPORT: Final = (
     "version int, producer string, incarnation string, tier string, width_ms bigint, number bigint, is_end boolean, "
     "counts array<struct<topic: string, bucket: bigint, chunk: bigint, sent: array<int>, acked: array<int>, failed: array<int>>>"
@@ -69,7 +69,7 @@ TABLE_SCHEMA: Final = (
 
 
 def tagged(records: DataFrame) -> DataFrame:
-    """Records with what their headers say: topic, partition, offset, ms, kind, session and sequence."""
+    """Return records with the content of their tags: topic, partition, offset, ms, kind, session and sequence."""
     names = ", ".join(f"'{name}'" for name in sorted(NAMES))
     order = (PRODUCER, TIER, SEQUENCE)  # as producers append them; other orders are allowed, and slower to read
     is_tag = f"header -> header.key in ({names})"
@@ -117,7 +117,7 @@ def tagged(records: DataFrame) -> DataFrame:
 
 
 def with_lateness(records: DataFrame, width_ms: int, grace_ms: int, prior: str | None = None) -> DataFrame:
-    """Adds `late`: whether an earlier record of the partition is so new that the bucket was closed already.
+    """Add the column `late`: whether an earlier record of the partition is so new that the bucket was closed already.
 
     `prior` is a column with the newest time in the partition before all of these records, or null.
     """
@@ -128,10 +128,11 @@ def with_lateness(records: DataFrame, width_ms: int, grace_ms: int, prior: str |
 
 
 def with_positions(records: DataFrame, prior: str) -> DataFrame:
-    """Adds a row of the kind POSITION for each partition, so that one pass over the records tells how far they reach.
+    """Add a row of the kind POSITION for each partition, so that one pass over the records also finds how far they reach.
 
-    The partition is its session, the newest time its word, and its bucket is of the least time of the last RECENT records: a
-    few with a wrong clock do not matter. With fewer records the time is 0. The records are as from `with_lateness`.
+    In this row, `session` is the partition, `word` is the newest time, and `bucket` comes from the least time of the last RECENT
+    records, so that a few records with a wrong clock do not matter. With fewer records that time is 0. `records` are the result
+    of `with_lateness`.
     """
     by = "over (partition by topic, partition order by offset"
     newest = f"greatest(max(ms) {by} rows between unbounded preceding and current row), {prior})"
@@ -147,7 +148,7 @@ def with_positions(records: DataFrame, prior: str) -> DataFrame:
 
 
 def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
-    """Records counted by tier, topic, session, kind, bucket and word: 64 numbers. `late` is a column already."""
+    """Count records by tier, topic, session, kind, bucket and word (64 numbers). The records have the column `late`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     nibble = "sum(if((sequence >> 4) & 3 = {0}, shiftleft(1L, int(sequence & 15) * 4), 0L)) n{0}"
@@ -170,7 +171,7 @@ def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
 
 
 def joined(counted: Iterable[DataFrame]) -> DataFrame:
-    """Several results of `words` as one."""
+    """Add up several results of `words`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     everything = reduce(lambda one, other: one.unionByName(other), counted)
@@ -181,7 +182,7 @@ def joined(counted: Iterable[DataFrame]) -> DataFrame:
 
 
 def done(counted: DataFrame, said: DataFrame | None, until_ms: int) -> DataFrame:
-    """The chunks of which nothing is in a bucket from `until_ms` on: DONE_SCHEMA."""
+    """Return the chunks that have nothing in a bucket at or after `until_ms`, with DONE_SCHEMA."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     known = counted.where(f"kind = {TAGGED}").selectExpr("topic", "session", "word >> 6 chunk", "bucket")
@@ -192,7 +193,7 @@ def done(counted: DataFrame, said: DataFrame | None, until_ms: int) -> DataFrame
 
 
 def marked(found: DataFrame, finished: DataFrame | None, chunk: str) -> DataFrame:
-    """Adds `is_done`: whether a row's chunk, which is the expression `chunk`, is finished."""
+    """Add the column `is_done`: whether a row's chunk, given by the expression `chunk`, is finished."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     if finished is None:
@@ -205,7 +206,10 @@ def marked(found: DataFrame, finished: DataFrame | None, chunk: str) -> DataFram
 
 
 def reports(messages: DataFrame) -> DataFrame:
-    """Messages of the topic of counts, read: what _REPORT has, and `session`, null where it is not a report of this version."""
+    """Parse messages of the topic of counts into the fields of _REPORT and `session`.
+
+    `session` is null where a message is not a report of this version.
+    """
     said = messages.selectExpr(f"from_json(string(value), '{_REPORT}') report")
     session = f"if({_IS_REPORT}, report.producer || '/' || report.incarnation, null) session"
     well = f"filter(report.counts, one -> {_IS_COUNT}) counts"
@@ -220,7 +224,7 @@ def reports(messages: DataFrame) -> DataFrame:
 
 
 def counts(said: DataFrame, width_ms: int) -> DataFrame:
-    """The producers' counts of all topics: session, topic, bucket, chunk, and runs sent, acked, failed."""
+    """Return the producers' counts of all topics: session, topic, bucket, chunk, and the runs sent, acked and failed."""
     each = said.where("session is not null").selectExpr("session", "explode(counts) one")
     return each.selectExpr(
         "session",
@@ -234,16 +238,17 @@ def counts(said: DataFrame, width_ms: int) -> DataFrame:
 
 
 def of_topics(said: DataFrame, topics: Iterable[str]) -> DataFrame:
-    """Of `counts`, those of some topics."""
+    """Select the counts of some topics."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     return said.where(f.col("topic").isin(*topics))
 
 
 def sessions(said: DataFrame) -> DataFrame:
-    """Each incarnation that has reported: session, width_ms, and whether all its reports are there, the last included.
+    """Return each incarnation that has reported: session, width_ms, and whether all its reports are there, the last included.
 
-    What is none is in the row without a session: `ill` in all.
+    The row without a session is for messages that are not reports. `ill` counts the messages, or chunks in them, that cannot be
+    used.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
@@ -255,7 +260,7 @@ def sessions(said: DataFrame) -> DataFrame:
 
 
 def ends(said: DataFrame) -> DataFrame:
-    """As `sessions`, of some reports: an incarnation is whole when its last report is there."""
+    """Return what `sessions` returns, for a part of the reports: an incarnation is whole when its last report is there."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     return said.groupBy("session").agg(
@@ -264,7 +269,7 @@ def ends(said: DataFrame) -> DataFrame:
 
 
 def ended(each: Iterable[DataFrame]) -> DataFrame:
-    """Several results of `ends` as one."""
+    """Add up several results of `ends`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     everything = reduce(lambda one, other: one.unionByName(other), each)
@@ -274,7 +279,7 @@ def ended(each: Iterable[DataFrame]) -> DataFrame:
 
 
 def chunks(counted: DataFrame, said: DataFrame | None, whole: DataFrame | None, *, has_gaps: bool) -> DataFrame:
-    """One row for each chunk of an incarnation's numbers in a topic, with all that is known of it."""
+    """Return a row for each chunk of an incarnation's numbers in a topic, with all that is known about it."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     word = (
@@ -306,12 +311,12 @@ def chunks(counted: DataFrame, said: DataFrame | None, whole: DataFrame | None, 
 
 
 def compared(found: DataFrame, question: Question) -> DataFrame:
-    """The rows of all chunks: _FOUND."""
+    """Compare all chunks and return their rows, with the schema _FOUND."""
     return found.mapInArrow(partial(_compare_all, question), _FOUND)
 
 
 def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Question) -> DataFrame:
-    """The result: a row for each producer (null: records without usable tags), topic, tier and bucket."""
+    """Return the result: a row for each producer, topic, tier and bucket. Records without usable tags have a null producer."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     label = f"one -> named_struct('incarnation', right(session, {INCARNATION_DIGITS}), 'first', one.first, 'last', one.last)"
@@ -357,7 +362,7 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
 
 
 def _joined(name: str) -> str:
-    """The ranges of several chunks, those that touch made one, and no more of them than are named."""
+    """Return an expression that joins the ranges of several chunks, merges those that touch, and keeps the first RANGES_MAX."""
     touch = "size(done) > 0 and element_at(done, -1).incarnation = one.incarnation and element_at(done, -1).last + 1 = one.first"
     longer = "named_struct('incarnation', one.incarnation, 'first', element_at(done, -1).first, 'last', one.last)"
     step = (
@@ -369,7 +374,7 @@ def _joined(name: str) -> str:
 
 
 def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the chunks in some batches, in the columns of _FOUND."""
+    """Compare the chunks in some batches and yield their rows, in the columns of _FOUND."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     pair = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))

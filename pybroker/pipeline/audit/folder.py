@@ -1,12 +1,13 @@
-"""The folder of a result: there whole or not at all, whatever is killed.
+"""The folder of a result, which exists whole or not at all, whatever process is killed.
 
     counts/*.parquet     the table
-    summary.json         what it adds up to
+    summary.json         its totals
     completeness.png     the picture
-    index.html           the report, which needs nothing beside itself
+    index.html           the report, which needs no other files
     state/               what an incremental audit needs for its next pass
 
-A pass writes to a hidden folder beside it and renames that at the end. What was there before, if it is a result, is replaced.
+A pass writes to a hidden folder beside the result and renames that at the end. It replaces what was there before if that is a
+result.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PAGE: Final = "index.html"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `path` when the block ends well. Raises PipelineError."""
+    """Provide a folder to write to, which replaces `path` when the block ends without an error. Raises PipelineError."""
     path = path.absolute()
     if path.exists() and not path.is_dir():
         raise PipelineError(f"{path} is not a directory")
@@ -59,7 +60,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_summary(folder: Path, said: Mapping[str, Any]) -> None:
-    """What the table adds up to; this file makes a folder a result."""
+    """Write the totals of the table. This file marks a folder as a result."""
     with (folder / SUMMARY).open("w") as file:
         json.dump({"format": FORMAT, **said}, file, indent=1)
         file.flush()
@@ -67,7 +68,7 @@ def write_summary(folder: Path, said: Mapping[str, Any]) -> None:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """Of a result. Raises PipelineError when the folder is none."""
+    """Read the summary of a result. Raises PipelineError when the folder is not a result."""
     try:
         said = json.loads((path / SUMMARY).read_text())
     except (OSError, ValueError) as error:
@@ -91,7 +92,7 @@ def _take_place(staging: Path, path: Path) -> None:
 
 
 def check_not_followed(path: Path) -> None:
-    """Whether a pass over everything may take the place of what is there. Raises PipelineError."""
+    """Check that a pass over everything may replace what is in the folder. Raises PipelineError."""
     if (path / STATE).is_dir():
         raise PipelineError(
             f"{path} belongs to an incremental audit: continue it with --incremental or --every, or give another folder"
@@ -99,14 +100,14 @@ def check_not_followed(path: Path) -> None:
 
 
 def mended(path: Path) -> None:
-    """Put back what a kill has left between the two renames: call it before looking at what is there."""
+    """Put back a folder that a kill has left between the two renames. Call this before reading the folder."""
     path = path.absolute()
     if path.parent.is_dir():
         _sweep(path)
 
 
 def _sweep(path: Path) -> None:
-    """Delete what passes that were killed have left, or put it back; one that is running holds a lock."""
+    """Delete what killed passes have left, or put it back. A pass that still runs holds a lock on its folder."""
     for left in [*path.parent.glob(f".{path.name}.*.new"), *path.parent.glob(f".{path.name}.*.old")]:
         lock = os.open(left, os.O_RDONLY)
         try:

@@ -1,9 +1,9 @@
-"""`audit`, pass after pass, each of which reads only what is new: a stream of small passes.
+"""The job `audit` pass after pass: each pass reads only what is new.
 
-A pass counts what is new, adds it to the counts of buckets that may change yet, and compares these anew. So a record that is late
-turns *lost* into *present*. A bucket is closed by the watermark (`state.watermark`) less the grace; `keep_s` later it is final:
-its rows stay as they are. Chunks of numbers that are final as a whole are dropped. What is kept is bounded by the records of that
-time, and a row for each chunk that was dropped, of 4096 records.
+A pass counts what is new, adds it to the counts of buckets that can still change, and compares these again. So a late record
+turns *lost* into *present*. A bucket closes when the watermark (`state.watermark`) less the grace passes its end. `keep_s` later
+it is final, and its rows never change again. Chunks of numbers that are wholly final are dropped. What is kept is bounded: it is
+what the records of that time need, and a row for each dropped chunk of 4096 numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pybroker.pipeline.audit.summary import Summary
 
 _OF_COUNTS: Final = "producer"
-"""Where positions in the topic of counts are kept: no tier is called so."""
+"""The name under which positions in the topic of counts are kept; no tier can have this name."""
 _SCHEMAS: Final = {
     WORDS: counting.WORDS_SCHEMA,
     COUNTS: counting.COUNTS_SCHEMA,
@@ -55,7 +55,7 @@ _SCHEMAS: Final = {
     DONE: counting.DONE_SCHEMA,
     TABLE: counting.TABLE_SCHEMA,
 }
-"""Told, Spark need not look into the files first."""
+"""The schemas of the tables; with them, Spark need not look into the files first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Passed:
     result: AuditResult
     closed_ms: int
     is_behind: bool
-    """Whether there is more to read at once."""
+    """Whether there is more to read without waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One pass: what was there when it began."""
+    """A pass, with what was there when it began."""
 
     spark: SparkSession
     options: AuditOptions
@@ -78,13 +78,13 @@ class _Work:
     now_ms: int
     topics: tuple[str, ...]
     pieces: dict[str, Piece]
-    """What is read now, the topic of counts last."""
+    """What the pass reads of each tier, with the topic of counts last."""
     ends: dict[str, dict[Place, int]]
-    """Where the logs end."""
+    """The ends of the logs."""
 
     @property
     def total(self) -> int:
-        """Offsets that are new."""
+        """The number of offsets that are new."""
         return sum(extent.end - extent.start for piece in self.pieces.values() for extent in piece.extents.values())
 
     @property
@@ -96,7 +96,7 @@ class _Work:
 
 
 def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], None] | None = None) -> AuditResult:
-    """Passes until all is read, or for ever. Raises PipelineError; the result is then that of the pass before."""
+    """Run passes until everything is read, or forever. Raises PipelineError; then the result is that of the previous pass."""
     session, how = prepared(spark), options.incremental or Incremental()
     is_first = True
     while True:
@@ -113,7 +113,7 @@ def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], Non
 
 
 def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Passed | None:
-    """One pass; None if it would change nothing."""
+    """Run a pass. Return None if it would change nothing."""
     began = time.monotonic()
     mended(options.path)
     work = _begin(spark, options)
@@ -129,7 +129,10 @@ def _pass(spark: SparkSession, options: AuditOptions, *, is_needed: bool) -> Pas
 
 
 def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
-    """Look at what there is, the time first. Raises PipelineError when the state is of something else, or something is gone."""
+    """Take the time, and then look up what there is.
+
+    Raises PipelineError when the state belongs to another audit, or when records or topics are gone.
+    """
     how, identity = options.incremental or Incremental(), _identify(options)
     before = State.read(options.path) or State(identity=identity)
     check_identity(options.path, before.identity, identity)
@@ -158,7 +161,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
 
 
 def _identify(options: AuditOptions) -> dict[str, Any]:
-    """What has to be the same from pass to pass, by the names of the options."""
+    """Return what has to be the same in every pass, by the names of the options."""
     tiers = [
         [tier.name, Cluster(tier.source).id() if tier.folder is None else str(tier.folder.resolve()), tier.rename]
         for tier in options.tiers
@@ -174,9 +177,9 @@ def _identify(options: AuditOptions) -> dict[str, Any]:
 
 
 def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str, str]:
-    """The identities of a tier's topics. Raises PipelineError when one was deleted and created again."""
+    """Return the ids of a tier's topics. Raises PipelineError when a topic was deleted and created again."""
     if tier.folder is not None:
-        return {}  # an archive looks itself
+        return {}  # the archive job checks this itself
     ids = Cluster(tier.source).topic_ids({topic for topic, _ in piece.extents})
     for topic, found in ids.items():
         if known.get(topic, found) != found:
@@ -185,13 +188,13 @@ def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str
 
 
 def _closes(work: _Work) -> bool:
-    """Whether a bucket can be closed though nothing is new."""
+    """Return whether a bucket can be closed although there are no new records."""
     end_ms = work.before.next_close_ms
     return end_ms is not None and (work.options.is_all_closed or end_ms <= work.now_ms - work.options.grace_ms)
 
 
 def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
-    """Count, compare, and write both the result and the state."""
+    """Count and compare, and write both the result and the state."""
     options, final_ms = work.options, work.before.final_ms
     finished = _finished(work, staging)
     new = counting.marked(_together(_new_words(work)), finished, "word >> 6").persist()
@@ -226,9 +229,9 @@ def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
 
 
 def _finished(work: _Work, staging: Path) -> DataFrame | None:
-    """The chunks that are not compared any more, those that now are none included; None before there are any.
+    """Return the chunks that are no longer compared, including those that become so now; None before there are any.
 
-    A chunk is kept as a whole until all of it is final: what is left of it would be compared with nothing.
+    A chunk is kept whole until all of it is final, because a remaining part would be compared with nothing.
     """
     before, options = work.before, work.options
     known = _kept(work, DONE)
@@ -243,8 +246,8 @@ def _finished(work: _Work, staging: Path) -> DataFrame | None:
 
 
 def _add_counts(work: _Work, staging: Path, said: DataFrame, finished: DataFrame | None) -> int:
-    """Write what is counted, and by which incarnations. Returns how many counts came too late."""
-    # of all topics: one that a pattern finds in the next pass may be counted already
+    """Write the producers' counts and their incarnations. Return how many counts came too late."""
+    # Counts of all topics are kept, because producers may have counted a topic that a pattern finds only in the next pass.
     new = counting.marked(counting.counts(said, work.options.width_ms), finished, "chunk")
     kept = [counting.marked(old, finished, "chunk") for old in _kept(work, COUNTS)]
     _together([new, *kept]).where("not is_done").drop("is_done").write.parquet(str(staging / COUNTS))
@@ -254,7 +257,7 @@ def _add_counts(work: _Work, staging: Path, said: DataFrame, finished: DataFrame
 
 
 def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None, whole: DataFrame | None) -> None:
-    """Write the table: the rows of buckets that are final as they were, all others anew."""
+    """Write the table: the rows of final buckets as they were, all others from the new comparison."""
     options, before = work.options, work.before
     question = Question(
         tiers=len(options.tiers),
@@ -269,7 +272,7 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
         },
     )
     words = _written(work, staging, WORDS)
-    # what nobody counted cannot be seen: the numbers before are no longer known
+    # A gap that no count has cannot be seen, because the numbers before it are no longer known.
     mine = None if counts is None else counting.of_topics(counts, work.topics)
     found = counting.compared(counting.chunks(words, mine, whole, has_gaps=False), question)
     table = counting.table(found, words, [tier.name for tier in options.tiers], question)
@@ -278,7 +281,7 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
 
 
 def _new_words(work: _Work) -> Iterator[DataFrame]:
-    """What is new of each tier, counted; and of each partition its newest timestamp."""
+    """Count the new records of each tier, and find the newest timestamp of each partition."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     options = work.options
@@ -299,7 +302,7 @@ def _new_words(work: _Work) -> Iterator[DataFrame]:
 
 
 def _moved(work: _Work, new: DataFrame) -> State:
-    """The state after the pass."""
+    """Return the state after the pass."""
     options, before = work.options, work.before
     ends = new.where(f"kind = {counting.POSITION}").select("tier", "topic", "session", "word", "bucket").collect()
     found = {(row.tier, row.topic, int(row.session)): (row.word, row.bucket or None) for row in ends}
@@ -335,7 +338,7 @@ def _moved(work: _Work, new: DataFrame) -> State:
 
 
 def _kept(work: _Work, name: str) -> list[DataFrame]:
-    """What the pass before has left, if there was one, and if that is of it."""
+    """Return the table that the previous pass has left, if there was a pass and if it has left one."""
     folder = work.options.path
     return [_written(work, folder, name)] if work.before.number and (folder / name).is_dir() else []
 

@@ -1,4 +1,7 @@
-"""`audit`: what each tier has of what producers sent, by sequence numbers, in one pass over everything or a part of the time."""
+"""The job `audit` in one pass: compares, by sequence numbers, what each tier has with what producers sent.
+
+It reads everything, or a part of the time.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One pass: what was there when it began."""
+    """A pass, with what was there when it began."""
 
     spark: SparkSession
     options: AuditOptions
@@ -36,7 +39,7 @@ class _Work:
 
 
 def run(spark: SparkSession, options: AuditOptions) -> AuditResult:
-    """One pass over everything that is there. Raises PipelineError; the result is then as it was before."""
+    """Run a pass over everything that is there. Raises PipelineError; then the result is as it was before."""
     session = prepared(spark)
 
     def work() -> AuditResult:
@@ -74,7 +77,7 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
 
 
 def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
-    """Look at what there is, the time first: whatever is closed by then is in all that is read after it."""
+    """Take the time, and then look up what there is, so that everything in a closed bucket is in what is read."""
     now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
     topics = chosen_topics(options)
     pieces = tuple(
@@ -98,7 +101,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
 
 
 def _words(work: _Work, number: int, piece: Piece) -> DataFrame:
-    """The records of a tier, counted. With bounds of time, some more on both sides."""
+    """Count the records of a tier. With bounds of time, count a margin on both sides, too."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     question, options = work.question, work.options

@@ -1,4 +1,4 @@
-"""What an audit is asked, and what it answers."""
+"""The options of an audit, and its result."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incremental:
-    """How passes follow each other, each of which reads only what is new."""
+    """The options of an incremental audit, in which each pass reads only what is new."""
 
     interval_s: float | None = None
-    """Seconds between them; None ends when all is read that was there at the start."""
+    """Seconds between passes; None ends when everything is read that was there at the start."""
     keep_s: float = 3600.0
-    """So long after a bucket was closed, records of it are still compared."""
+    """How many seconds after a bucket was closed its records are still compared."""
     pass_records: int = 10_000_000
-    """At most so many in a pass, whose work a kill undoes."""
+    """The maximum number of records in a pass; a kill undoes the work of a pass."""
     is_loss_allowed: bool = False
-    """Go on when records were deleted before they could be read."""
+    """Continue when records were deleted before they could be read."""
 
     def __post_init__(self) -> None:
         if self.keep_s < 0 or self.pass_records < 1:
@@ -40,26 +40,27 @@ class AuditOptions:
     path: Path
     """The folder of the result."""
     tiers: tuple[Tier, ...]
-    """In the order in which records pass through them."""
+    """The tiers, in the order in which records pass them."""
     topics: tuple[str, ...] = ()
-    """As their producers call them."""
+    """The topics, by the names that their producers use."""
     pattern: str | None = None
-    """Instead: all topics of the first tier, which must be a cluster that renames nothing, whose whole name matches."""
+    """A regular expression that whole names of the first tier's topics match, instead of `topics`. That tier must be a cluster
+    that renames nothing."""
     counts: str | None = None
-    """The cluster with the producers' own counts; None compares the tiers with each other only."""
+    """The cluster with the producers' counts; None compares the tiers only with each other."""
     counts_topic: str = COUNTS_TOPIC
     bucket_s: int = 60
     grace_s: float = 120.0
-    """A bucket is closed when so much time has passed since its end."""
+    """Seconds after its end at which a bucket closes."""
     is_all_closed: bool = False
-    """The producers have ended: what is not there now is lost."""
+    """Whether all buckets are closed, because the producers have ended: what is missing now is lost."""
     from_ms: int | None = None
     to_ms: int | None = None
-    """Only buckets from the first to before the second."""
+    """The audit is about the buckets from `from_ms` to before `to_ms`; None is no bound."""
     now_ms: int | None = None
-    """The time of the audit, if not now."""
+    """The time of the audit, if it is not the present."""
     retry_s: float = 60.0
-    """How long to wait for a cluster that went away."""
+    """How many seconds to wait for a cluster that went away."""
     incremental: Incremental | None = None
 
     def __post_init__(self) -> None:
@@ -81,28 +82,28 @@ class AuditOptions:
 
     @property
     def width_ms(self) -> int:
-        """Of a bucket."""
+        """The width of a bucket."""
         return self.bucket_s * 1000
 
     @property
     def grace_ms(self) -> int:
-        """From the end of a bucket until it is closed."""
+        """The time from the end of a bucket until it closes."""
         return int(self.grace_s * 1000)
 
     @property
     def margin_ms(self) -> int:
-        """What a pass over a part of the time reads on both sides of it: a tier's own times may be others."""
+        """The margin that a pass over a part of the time reads on both sides of it, because a tier's own times may differ."""
         return self.grace_ms + self.width_ms
 
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What was found."""
+    """The result of an audit."""
 
     summary: Summary
     seconds: float
     records: int
-    """That were read, about."""
+    """About how many records were read."""
 
     @property
     def is_good(self) -> bool:

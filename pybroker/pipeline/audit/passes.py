@@ -1,4 +1,4 @@
-"""What every pass of an audit does: its session, trying again when a cluster was away, what is there, progress."""
+"""What every pass of an audit has in common: its session, its retries when a cluster is away, its topics, its progress."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.2
 _NEARLY: Final = 0.99
-"""Stages that are not known yet may come: it is over when it is over."""
+"""The greatest share that progress shows before the end, because stages may follow that are not known yet."""
 _CHANGED: Final = re.compile("FileNotFound|FILE_NOT_EXIST|PATH_NOT_FOUND|No such file|is missing, though the manifest names it")
-"""What reading an archive says when an archive job joins its files at the same time."""
+"""The errors of reading an archive while an archive job joins its files."""
 _CONF: Final = {
     "spark.sql.ansi.enabled": "false",  # sums of bits may wrap around
     "spark.sql.parquet.compression.codec": "zstd",
@@ -34,7 +34,7 @@ _CONF: Final = {
 
 
 def prepared(spark: SparkSession) -> SparkSession:
-    """A session of the audit's own."""
+    """Make a session of the audit's own."""
     session = spark.newSession()
     for name, value in _CONF.items():
         session.conf.set(name, value)
@@ -42,9 +42,9 @@ def prepared(spark: SparkSession) -> SparkSession:
 
 
 def tried(options: AuditOptions, work: Callable[[], _T], *, was_there: bool = False) -> _T:
-    """Do something, again if a cluster went away or an archive changed meanwhile. Raises PipelineError.
+    """Call `work`, and call it again if a cluster went away or an archive changed meanwhile. Raises PipelineError.
 
-    A cluster that is away from the beginning is waited for only if it `was_there` before.
+    If a cluster is away from the beginning, wait for it only if it `was_there` before.
     """
     attempts = 0
     while True:
@@ -73,7 +73,7 @@ def _away(options: AuditOptions) -> list[Cluster]:
 
 
 def chosen_topics(options: AuditOptions) -> tuple[str, ...]:
-    """The topics to audit, as their producers call them. Raises PipelineError."""
+    """Return the topics to audit, by the names that their producers use. Raises PipelineError."""
     if options.pattern is None:
         return options.topics
     there = Cluster(options.tiers[0].source).chosen_topics((), options.pattern)
@@ -81,10 +81,13 @@ def chosen_topics(options: AuditOptions) -> tuple[str, ...]:
 
 
 def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
-    """How many messages are no counts, and how many incarnations have not ended theirs. Raises PipelineError."""
+    """Return how many messages are not counts, and how many incarnations have not ended their counts.
+
+    Raises PipelineError when a producer's buckets do not fit into those of the audit.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    # producers' buckets have to lie in one bucket each
+    # each bucket of a producer has to lie in a single bucket of the audit
     is_other = f"session is not null and {options.width_ms} % width_ms != 0"
     found = whole.agg(
         f.expr("coalesce(sum(ill), 0) ill"),
@@ -102,7 +105,7 @@ def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
 
 
 class Watch:
-    """How far the work has come, by the tasks of all stages that were seen so far; never back."""
+    """A measure of how far the work has come, by the tasks of all stages that were seen so far. It never goes back."""
 
     def __init__(self, spark: SparkSession, total: int) -> None:
         self._tracker, self._total = spark.sparkContext.statusTracker(), total
@@ -110,7 +113,7 @@ class Watch:
         self._share = 0.0
 
     def look(self) -> Standing:
-        """Rows are estimated: stages read about as much as each other."""
+        """Estimate the rows that are done, as if all stages read the same amount."""
         self._stages = {number: (wanted, wanted) for number, (_, wanted) in self._stages.items()}  # over, if not seen again
         for number in self._tracker.getActiveJobsIds():
             job = self._tracker.getJobInfo(number)

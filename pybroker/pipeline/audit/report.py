@@ -1,4 +1,4 @@
-"""The picture of an audit, completeness by bucket and tier, and the page around it."""
+"""Draws the picture of an audit, the completeness by bucket and tier, and writes the page around it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _STATES: Final = (
     ("lost and doubled", "#000000"),
     ("open, or unknown", plots.UNKNOWN),
 )
-"""What a cell can be, and its colour."""
+"""The states of a cell, and their colours."""
 
 
 def write_report(folder: Path, summary: Summary, cells: Sequence[Cell]) -> None:
-    """Draw what is in a result's folder, and write `completeness.png` and `index.html` to it."""
+    """Draw the result, and write `completeness.png` and `index.html` to its folder."""
     everything = draw(cells, summary, "all topics" if len(summary.header.topics) > 1 else summary.header.topics[0])
     (folder / PICTURE).write_bytes(everything)
     sections = [Section("Completeness", [embed(everything, "Completeness by time bucket and tier"), _legend()])]
@@ -49,7 +49,7 @@ def write_report(folder: Path, summary: Summary, cells: Sequence[Cell]) -> None:
 
 
 def draw(cells: Sequence[Cell], summary: Summary, title: str) -> bytes:
-    """A strip of buckets for each tier, over the number of records that were to be there."""
+    """Draw a strip of buckets for each tier, above the number of expected records."""
     from matplotlib.colors import BoundaryNorm, ListedColormap  # noqa: PLC0415 (an extra)
     from matplotlib.patches import Patch  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def draw(cells: Sequence[Cell], summary: Summary, title: str) -> bytes:
 
 
 def _states(cells: Sequence[Cell]) -> dict[tuple[str, dt.datetime], tuple[int, int]]:
-    """The state of each tier and time over all topics, and how many records were to be there."""
+    """Return the state of each tier and time over all topics, and the number of expected records."""
     grouped: dict[tuple[str, dt.datetime], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.tier, cell.time), []).append(cell)
@@ -92,7 +92,7 @@ def _states(cells: Sequence[Cell]) -> dict[tuple[str, dt.datetime], tuple[int, i
 
 
 def _state(cells: Sequence[Cell]) -> int:
-    """The place in _STATES."""
+    """Return the index in _STATES."""
     lost, doubled, pending, unknown = (
         any(cell.numbers[name] for cell in cells) for name in ("lost", "doubled", "pending", "unknown")
     )
@@ -107,8 +107,8 @@ def _wrong(cells: Sequence[Cell], topic: str) -> int:
 
 def _legend() -> str:
     return (
-        "Each cell is a time bucket (UTC). Open buckets are not judged yet; of unknown records it is not known whether they were "
-        "ever acknowledged, as of a producer that was killed."
+        "Each cell is a time bucket (UTC). Open buckets are not judged yet. Unknown records are records that may never have been "
+        "acknowledged, such as those of a producer that was killed."
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the records of a tier are: the topics of a cluster, or an archive."""
+"""The sources of a tier's records: the topics of a cluster, or an archive."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _NEEDED: Final = ("offset", "timestamp", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A stage that records pass through: where they are, and what their topics are called there."""
+    """A stage that records pass: where the records are, and the names of their topics there."""
 
     name: str
     source: str
     """`HOST:PORT[,HOST:PORT]`, or `archive:FOLDER`."""
     rename: str = SAME_NAME
-    """The name that a topic has there; `{topic}` stands for the one that its producers use."""
+    """The name of a topic in this tier; `{topic}` stands for the name that its producers use."""
 
     def __post_init__(self) -> None:
         if not self.name or self.name == "producer" or not self.name.isprintable():
@@ -40,27 +40,27 @@ class Tier:
 
     @property
     def folder(self) -> Path | None:
-        """Of the archive, if it is one."""
+        """The folder of the archive, if the tier is one."""
         return Path(self.source.removeprefix(ARCHIVE)) if self.source.startswith(ARCHIVE) else None
 
     def topic_there(self, topic: str) -> str:
-        """What a topic is called there."""
+        """Return the name of a topic in this tier."""
         return self.rename.replace(SAME_NAME, topic)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is read of a tier: as much as was there when the audit began."""
+    """The part of a tier that is read: as much as was there when the audit began."""
 
     tier: Tier
     names: dict[str, str]
-    """Topics there, and what their producers call them."""
+    """The names that producers use, by the names of the topics in the tier."""
     count: int
-    """Records, about."""
+    """About how many records there are."""
     horizons: dict[str, int]
-    """Per topic (of the producers), the time up to which records may have been deleted."""
+    """By topic (the producers' name), the time up to which records may have been deleted."""
     extents: dict[tuple[str, int], Extent]
-    """Of an archive, whole files are read that reach into them."""
+    """The offsets of each partition. In an archive, every file that reaches into them is read whole."""
     files: tuple[ArchivedFile, ...] = ()
 
 
@@ -72,9 +72,9 @@ def survey(
     *,
     may_lack: bool = False,
 ) -> Piece:
-    """Look at what a tier has. Raises PipelineError when the archive is missing, or a topic unless it `may_lack` some.
+    """Look up what a tier has. Raises PipelineError when the archive is missing, or a topic unless the tier `may_lack` some.
 
-    `following` has the offsets up to which partitions were read before: what is deleted of that is no horizon.
+    `following` has the offsets up to which partitions were read before. What was deleted below them sets no horizon.
     """
     names, read_to = {tier.topic_there(topic): topic for topic in topics}, following or {}
     if tier.folder is not None:
@@ -92,12 +92,12 @@ def survey(
 
 
 def messages(spark: SparkSession, piece: Piece) -> DataFrame:
-    """The values of a topic of counts, which alone are read."""
+    """Return the values of a topic of counts, and nothing else of its messages."""
     return _kafka(spark, piece, None).select("value")
 
 
 def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> DataFrame:
-    """The records: topic (as its producers call it), partition, offset, timestamp and headers; never keys or values."""
+    """Return the records: topic (the producers' name), partition, offset, timestamp and headers; never keys or values."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     if piece.tier.folder is not None:
@@ -111,20 +111,20 @@ def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> Da
 
 
 def kafka_options(bootstrap: str) -> dict[str, str]:
-    """How Spark's connector is to read."""
+    """Return the options with which Spark's connector reads."""
     return {
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": "read_committed",
         "kafka.default.api.timeout.ms": str(POLL_MS),
         "kafka.request.timeout.ms": str(POLL_MS * 2 // 3),
-        "kafka.fetch.max.wait.ms": "20",  # what is read is there: nothing is worth waiting for
+        "kafka.fetch.max.wait.ms": "20",  # everything to read is there already, so waiting gains nothing
         "kafkaConsumer.pollTimeoutMs": str(POLL_MS),
         "includeHeaders": "true",
     }
 
 
 def per_partition(numbers: Iterable[tuple[tuple[str, int], int]]) -> str:
-    """Offsets, or times, as the connector takes them."""
+    """Return offsets, or times, in the form that the connector takes."""
     said: dict[str, dict[str, int]] = {}
     for (topic, partition), number in numbers:
         said.setdefault(topic, {})[str(partition)] = number
@@ -172,13 +172,13 @@ def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[st
         extents[key] = Extent(min(known.start, file.first), max(known.end, file.last + 1))
     horizons: dict[str, int] = {}
     for (topic, partition), (first, first_ms) in firsts.items():
-        if first > 0 and (topic, partition) not in read_to:  # of what is archived nothing is deleted
+        if first > 0 and (topic, partition) not in read_to:  # nothing that was archived is ever deleted
             horizons[names[topic]] = max(first_ms, horizons.get(names[topic], first_ms))
     return Piece(tier, names, sum(file.count for file in files), horizons, extents, tuple(files))
 
 
 def _check_files(root: Path, counts: dict[str, int]) -> None:
-    """Whether the files are what the manifest names, by what they say at their ends. Raises PipelineError."""
+    """Check, by the metadata at their ends, that the files are those that the manifest names. Raises PipelineError."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -200,7 +200,7 @@ def _empty(spark: SparkSession) -> DataFrame:
 
 
 def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent) -> int:
-    """The time of the first record that is left of a partition. Raises PipelineError."""
+    """Return the time of the first remaining record of a partition. Raises PipelineError."""
     from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
 
     settings = {**client_settings(bootstrap), "group.id": "pybroker-audit", "enable.auto.commit": False}

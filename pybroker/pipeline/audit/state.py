@@ -1,12 +1,12 @@
-"""What an incremental audit knows from one pass to the next: how far it has read, and until when buckets are closed.
+"""What an incremental audit keeps from one pass to the next: how far it has read, and up to when buckets are closed.
 
-It lies in the folder of the result, beside the counts of the records of buckets that may change yet:
+It is in the folder of the result, beside the counts of the records of buckets that can still change:
 
-    state/state.json     this
+    state/state.json     this state
     state/words          records, counted by 64 numbers
     state/counts         what producers counted
     state/sessions       incarnations
-    state/done           chunks of 4096 numbers that are not compared any more: what comes of them is too late
+    state/done           chunks of 4096 numbers that are no longer compared: records of them come too late
 
 The folder is replaced as a whole, so result and state are always of the same pass, and a record is counted once.
 """
@@ -31,7 +31,7 @@ WORDS, COUNTS, SESSIONS, DONE = (f"{STATE}/{name}" for name in ("words", "counts
 _FILE: Final = f"{STATE}/state.json"
 
 Place = tuple[str, int]
-"""A topic, as it is called in its tier, and a partition."""
+"""The name of a topic in its tier, and a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +39,46 @@ class Position:
     """How far a partition is read."""
 
     following: int
-    """The offset that is read next."""
+    """The next offset to read."""
     high_ms: int | None = None
-    """The newest timestamp before it; None when there is no record before it."""
+    """The newest timestamp before that offset; None when there is no record before it."""
     reached_ms: int | None = None
-    """Up to when it is read, by the timestamps of the last records before it; None when that is not known."""
+    """Up to when the partition is read, by the timestamps of the last records before that offset; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """After a pass; `number` 0 is before the first."""
+    """The state after a pass; `number` 0 is the state before the first."""
 
     identity: dict[str, Any]
-    """What is audited, by `identify`."""
+    """What is audited: the options that must be the same in every pass."""
     number: int = 0
     closed_ms: int = 0
-    """Buckets that end by then are closed."""
+    """Buckets that end at this time or before are closed."""
     final_ms: int = 0
-    """Buckets before this one are not compared any more."""
+    """Buckets before this one are no longer compared."""
     done_ms: int = 0
-    """Up to when chunks have been dropped."""
+    """The time up to which chunks have been dropped."""
     next_close_ms: int | None = None
-    """The end of the first bucket that is open and has records."""
+    """The end of the first open bucket that has records."""
     too_late: int = 0
-    """Records of buckets that were not compared any more."""
+    """How many records came for buckets that were no longer compared."""
     too_late_counts: int = 0
-    """The same of what producers counted."""
+    """How many counts of producers came for such buckets."""
     lost: int = 0
-    """Records that were deleted before they could be read."""
+    """How many records were deleted before they could be read."""
     positions: dict[str, dict[Place, Position]] = field(default_factory=dict)
-    """By the name of the tier."""
+    """The positions of partitions, by the name of the tier."""
     horizons: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By the name of the tier and the topic as its producers call it: until when records may have been deleted unread."""
+    """By the name of the tier and the producers' name of the topic: the time up to which records may have been deleted unread."""
     topic_ids: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def following(self, tier: str) -> dict[Place, int]:
-        """What is read next of a tier's partitions."""
+        """Return the next offsets to read of a tier's partitions."""
         return {place: position.following for place, position in self.positions.get(tier, {}).items()}
 
     def write(self, folder: Path) -> None:
-        """Into the folder of a result, as the last of the state."""
+        """Write the state into the folder of a result. This is the last file of the state."""
         said = {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
@@ -97,7 +97,7 @@ class State:
 
     @classmethod
     def read(cls, folder: Path) -> State | None:
-        """Of the folder of a result; None when it has none. Raises PipelineError, also when files of it are missing."""
+        """Read the state in the folder of a result, None if it has none. Raises PipelineError, also if files are missing."""
         path = folder / _FILE
         if not (folder / STATE).exists():
             return None
@@ -119,7 +119,7 @@ class State:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """The files of tables, and their sizes."""
+    """Return the files of tables, and their sizes."""
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.glob("**/*.parquet")}
 
 
@@ -139,7 +139,7 @@ _PLAIN: Final = (
 
 
 def check_identity(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Whether the state is of the same audit. Raises PipelineError."""
+    """Check that the state belongs to the same audit. Raises PipelineError."""
     for name, value in now.items():
         if before.get(name) != value:
             there = _said(before.get(name))
@@ -153,7 +153,10 @@ def _said(value: Any) -> str:
 
 
 def next_extents(extents: Mapping[Place, Extent], following: Mapping[Place, int]) -> tuple[dict[Place, Extent], int, str]:
-    """What is new, how many records are gone unread, and that in words. Raises PipelineError when a log is another one."""
+    """Return what is new, how many records are gone unread, and that in words.
+
+    Raises PipelineError when a log ends before the offset up to which it was read.
+    """
     new, lost, where = {}, 0, []
     for (topic, partition), extent in sorted(extents.items()):
         wanted = following.get((topic, partition), extent.start)
@@ -167,7 +170,10 @@ def next_extents(extents: Mapping[Place, Extent], following: Mapping[Place, int]
 
 
 def shortened(tiers: Mapping[str, Mapping[Place, Extent]], most: int) -> dict[str, dict[Place, Extent]]:
-    """The first part of each extent, about `most` in all: the same share of each, so that all come about as far in time."""
+    """Return the first part of each extent, about `most` offsets in all.
+
+    It is the same share of each, so that all partitions are read up to about the same time.
+    """
     wanted = sum(extent.end - extent.start for found in tiers.values() for extent in found.values())
     if wanted <= most:
         return {tier: dict(found) for tier, found in tiers.items()}
@@ -181,9 +187,10 @@ def shortened(tiers: Mapping[str, Mapping[Place, Extent]], most: int) -> dict[st
 
 
 def watermark(reached: Iterable[tuple[bool, int | None]], now_ms: int) -> int:
-    """Up to when everything is read: the least of all partitions.
+    """Return the time up to which everything is read: the least time of all partitions.
 
-    Of each it is told whether it is read to its end, and then it is the time when that was looked up, or else `reached_ms`.
-    So a partition in which nothing happens holds nothing up, and one that is behind does.
+    `reached` has, for each partition, whether it is read to its end, and its `reached_ms`. The time of a partition that is read
+    to its end is `now_ms`, when the ends were looked up; otherwise it is `reached_ms`. So an idle partition holds nothing up,
+    and a partition that lags behind does.
     """
     return min((now_ms if is_at_end else min(now_ms, at_ms or 0) for is_at_end, at_ms in reached), default=now_ms)

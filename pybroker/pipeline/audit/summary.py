@@ -1,4 +1,4 @@
-"""What the table of an audit adds up to, for a person and for `summary.json`."""
+"""Adds up the table of an audit, for people and for `summary.json`."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FINDINGS_MAX: Final = 20
-"""Rows with something lost or doubled that are named."""
+"""The maximum number of rows with lost or doubled records that are named."""
 COLUMNS: Final = (
     "expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late",
     "untagged", "damaged", "other_version",
 )  # fmt: skip
 CELLS_MAX: Final = 300
-"""Times in a picture: where there are more buckets, several are one cell."""
+"""The maximum number of times in a picture: if there are more buckets, a cell covers several."""
 PRODUCER_TIER_NAME: Final = "producer"
 _RANGES_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known beside the table."""
+    """What is known besides the table."""
 
     topics: tuple[str, ...]
     tiers: tuple[str, ...]
     bucket_s: int
     unread_counts: int
-    """Messages of the topic of counts, or chunks in them, that are none."""
+    """Messages in the topic of counts, or chunks in them, that are not counts."""
     unfinished: int | None
     """Incarnations without all of their counts; None without counts."""
     too_late: int = 0
-    """Records that came when their buckets were not compared any more."""
+    """Records that came when their buckets were no longer compared."""
     too_late_counts: int = 0
-    """The same of what producers counted, in messages of a bucket and 4096 numbers."""
+    """Counts of producers that came when their buckets were no longer compared, each of a bucket and 4096 numbers."""
     deleted: int = 0
     """Records that were deleted before they could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row of the table in which something is lost or doubled."""
+    """A row of the table with lost or doubled records."""
 
     producer: str
     topic: str
@@ -77,7 +77,7 @@ class Summary:
         return not any(found["lost"] or found["doubled"] for found in self.tiers.values())
 
     def lines(self) -> Iterator[str]:
-        """For stdout; the last line is the verdict."""
+        """Yield the lines for stdout; the last line is the verdict."""
         header = self.header
         opened = f", {self.open_buckets:,} of them open" if self.open_buckets else ""
         yield f"{', '.join(header.topics)}: {self.producers:,} producers, {self.buckets:,} buckets of {header.bucket_s} s{opened}"
@@ -100,33 +100,33 @@ class Summary:
                     where = f"{found.producer}, {found.topic}, {found.tier}, {found.bucket}"
                     yield f"{what} {count:,}: {where}: {', '.join(ranges[:_RANGES_SHOWN])}{more}"
         if self.has_more_findings:
-            yield f"more is lost or doubled than these {len(self.findings)} rows of the table"
+            yield f"more rows of the table than these {len(self.findings)} have lost or doubled records"
         yield self.verdict()
 
     def warnings(self) -> Iterator[str]:
-        """What cannot be compared, a line for each reason."""
+        """Yield what cannot be compared, a line for each reason."""
         header = self.header
         if self._total("untagged"):
             yield f"{self._total('untagged'):,} records without tags are not compared"
         if self._total("damaged"):
-            yield f"{self._total('damaged'):,} records have tags that are damaged or not ours"
+            yield f"{self._total('damaged'):,} records have tags that are damaged or of another program"
         if self._total("other_version"):
-            yield f"{self._total('other_version'):,} records have tags of a version that is not known here"
+            yield f"{self._total('other_version'):,} records have tags of an unknown version"
         if header.unread_counts:
-            yield f"{header.unread_counts:,} messages of the topic of counts cannot be read"
+            yield f"{header.unread_counts:,} messages in the topic of the producers' counts cannot be read"
         if header.too_late:
             yield f"{header.too_late:,} records came too late to be compared"
         if header.too_late_counts:
-            yield f"{header.too_late_counts:,} counts of producers came too late to be compared: losses may not be seen"
+            yield f"{header.too_late_counts:,} counts of producers came too late to be compared, so the audit may miss losses"
         if header.deleted:
             yield f"{header.deleted:,} records were deleted before they could be read"
         if header.unfinished:
-            yield f"{header.unfinished:,} incarnations of producers have not ended their counts: running still, or killed"
+            yield f"{header.unfinished:,} incarnations of producers have not ended their counts: they still run, or were killed"
 
     def verdict(self) -> str:
-        """In one line."""
+        """Return the result in one line."""
         if self.is_good:
-            late = "; what is open is not judged" if self.open_buckets else ""
+            late = "; open buckets are not judged" if self.open_buckets else ""
             return f"nothing is lost or doubled{late}"
         parts = [
             f"{tier}: {found['lost']:,} lost, {found['doubled']:,} doubled"
@@ -141,7 +141,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The rows of a topic and tier in some time."""
+    """The rows of a topic and tier in a stretch of time."""
 
     topic: str
     tier: str
@@ -152,7 +152,7 @@ class Cell:
 
 
 def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summary, list[Cell]]:
-    """Add up the table in a result's folder, and write that beside it; and the cells of its pictures."""
+    """Add up the table in a result's folder, and write the summary beside it. Return summary and the cells of the pictures."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     table = spark.read.parquet(str(folder / TABLE))
@@ -225,6 +225,6 @@ def _findings(table: DataFrame) -> tuple[Finding, ...]:
 
 
 def _range(found: Any) -> str:
-    """An incarnation's numbers, as `01933f.../17-19`."""
+    """Return an incarnation's numbers in the form `01933f.../17-19`."""
     numbers = str(found["first"]) if found["first"] == found["last"] else f"{found['first']}-{found['last']}"
     return f"{found['incarnation']}/{numbers}"

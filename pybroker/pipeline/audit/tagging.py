@@ -1,4 +1,4 @@
-"""Producers that tag: the stock clients, wrapped. Needs neither Spark nor more of pybroker than this package.
+"""Producers that tag their records: wrappers of the stock clients, which need neither Spark nor other parts of pybroker.
 
     producer = AuditedProducer(confluent_kafka.Producer({"bootstrap.servers": "..."}), "orders-api")
     producer.produce("orders", b"value", on_delivery=...)
@@ -8,10 +8,10 @@
     producer.send("orders", b"value")
     producer.close()
 
-Everything else of the client is there as it was. Each object is an incarnation of its own, with sequence numbers from 0 for each
-topic: a producer that is started again is told apart from the one before. A record gets the time at which it is given to the
-client, unless the caller gives one, so that the producer's count and the record are of one bucket. Records that the client sends
-again by itself keep their number: that is how an audit finds the doubles of a client that is not idempotent.
+The rest of the client's interface is unchanged. Each object is an incarnation of its own, with sequence numbers from 0 in each
+topic, so that the audit can tell a restarted producer from the one before. A record gets the time at which the program hands it
+over, unless the program gives a time, so that the producer's count and the record belong to the same bucket. Records that the
+client itself sends again keep their number. That is how an audit finds the doubles of a client that is not idempotent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Audited:
         raise NotImplementedError
 
     def _tagged(self, headers: Headers, sequence: int) -> Tags:
-        """The headers with the tags after them; tags that came along, as with a record that is passed on, are replaced."""
+        """Return the headers followed by the tags, without tags that the record has already because it is passed on."""
         given = headers.items() if isinstance(headers, Mapping) else headers or ()
         kept = [(name, value) for name, value in given if name not in NAMES]
         trail = self.trail
@@ -59,10 +59,12 @@ class _Audited:
 
 
 class AuditedProducer(_Audited):
-    """confluent-kafka's Producer. Where `client` changes what it is given (a SerializingProducer), `counts` is another.
+    """A wrapper of confluent-kafka's Producer.
 
-    Acknowledgements are counted when the client calls back: call `poll` as always. The client must report every delivery
-    (`delivery.report.only.error` false, as it is by default). `on_delivery` here is for records that are produced without one.
+    If `client` changes what it is given (as a SerializingProducer does), `counts` must be another client. Acknowledgements are
+    counted when the client calls back, so call `poll` as always. The client must report every delivery
+    (`delivery.report.only.error` is false, which is the default). `on_delivery` is for records that are produced without a
+    callback of their own.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class AuditedProducer(_Audited):
         headers: Headers = None,
         callback: Any = None,
     ) -> None:
-        """As the client's, the record tagged."""
+        """Tag a record and hand it to the client's method of the same name."""
         trail, told = self.trail, on_delivery or callback or self._on_delivery
         stamp = timestamp or trail.clock_ms()
         sequence = trail.send(topic, stamp)
@@ -119,7 +121,7 @@ class AuditedProducer(_Audited):
             raise
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
-        """Wait for all records and publish the last counts. Raises TimeoutError when these cannot be published in time."""
+        """Wait for all records and publish the last counts. Raises TimeoutError if these cannot be published in time."""
         self.client.flush(timeout_s)
         self.trail.close()
         left = self._counts.flush(timeout_s)
@@ -131,7 +133,7 @@ class AuditedProducer(_Audited):
 
 
 class AuditedKafkaProducer(_Audited):
-    """kafka-python's KafkaProducer. One with serializers needs another without, `counts`, to publish the counts."""
+    """A wrapper of kafka-python's KafkaProducer. With serializers it needs another client, `counts`, to publish the counts."""
 
     def __init__(self, client: Any, name: str, *, counts: Any = None, counts_topic: str = COUNTS_TOPIC, **settings: Any) -> None:
         if counts is None and (client.config["key_serializer"] or client.config["value_serializer"]):
@@ -149,7 +151,7 @@ class AuditedKafkaProducer(_Audited):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Any:
-        """As the client's, the record tagged."""
+        """Tag a record and hand it to the client's method of the same name."""
         trail = self.trail
         stamp = trail.clock_ms() if timestamp_ms is None else timestamp_ms
         sequence = trail.send(topic, stamp)

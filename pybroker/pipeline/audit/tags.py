@@ -1,7 +1,7 @@
-"""The tags of a record and the producers' counts, as bytes: docs/audit.md has the tables.
+"""The bytes of a record's tags and of the producers' counts; docs/audit.md has the tables.
 
-A set of sequence numbers is an int with a bit for each, and travels as runs: how many to skip, how many to take, how many to
-skip... From bit 0, so [0, 4096] is a whole chunk and [3, 2, 1, 1] is 3, 4 and 6.
+A set of sequence numbers is an int with a bit for each number. It is sent as runs from bit 0 on: how many numbers to skip, how
+many to take, how many to skip, and so on. So [0, 4096] is a whole chunk and [3, 2, 1, 1] is 3, 4 and 6.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ VERSION: Final = 1
 NAME_BYTES_MAX: Final = 200
 INCARNATION_DIGITS: Final = 20
 CHUNK: Final = 4096
-"""Sequence numbers that are counted together."""
+"""How many sequence numbers are counted together."""
 
 Tags = list[tuple[str, bytes]]
 
 
 def check_name(what: str, name: str) -> bytes:
-    """A producer's or tier's name in bytes. Raises ValueError."""
+    """Return the name of a producer or tier in bytes. Raises ValueError."""
     encoded = name.encode()
     if not 1 <= len(encoded) <= NAME_BYTES_MAX or not name.isprintable():
         raise ValueError(f"the {what} {name!r} must be 1 to {NAME_BYTES_MAX} bytes of printable text")
@@ -33,17 +33,17 @@ def check_name(what: str, name: str) -> bytes:
 
 
 def new_incarnation() -> str:
-    """Of one producer object, never the same again: 11 digits of milliseconds since 1970, 9 of chance, hexadecimal."""
+    """Return a new, unique name of a producer object: 11 hexadecimal digits of milliseconds since 1970, then 9 random ones."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.randbits(36):09x}"
 
 
 def encode_sequence(sequence: int) -> bytes:
-    """The version of the tags, and the number."""
+    """Return the version of the tags and the number, in bytes."""
     return bytes((VERSION,)) + sequence.to_bytes(8, "big")
 
 
 def runs(bits: int) -> list[int]:
-    """A set as runs."""
+    """Return the runs of a set."""
     found: list[int] = []
     while bits:
         skip = (bits & -bits).bit_length() - 1
@@ -55,7 +55,7 @@ def runs(bits: int) -> list[int]:
 
 
 def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
-    """The set that runs mean. Raises ValueError when they are none."""
+    """Return the set that the runs describe. Raises ValueError when they are damaged."""
     bits = at = 0
     numbers = list(said)
     if len(numbers) % 2:
@@ -70,7 +70,7 @@ def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
 
 
 def ranges(bits: int, base: int = 0) -> Iterator[tuple[int, int]]:
-    """The first and last number of each run of a set, `base` added."""
+    """Yield the first and last number of each run of a set, with `base` added."""
     said: Sequence[int] = runs(bits)
     for skip, take in zip(said[::2], said[1::2], strict=True):
         base += skip

@@ -1,8 +1,8 @@
-"""What one producer has sent and what was acknowledged, counted as it happens and published now and then.
+"""Counts what a producer has sent and what was acknowledged, as it happens, and publishes the counts now and then.
 
-Counts are sets of sequence numbers, by topic, time bucket and chunk of 4096; a report holds what is new since the one before.
-Sets only grow, so a report that arrives twice changes nothing, and one that is lost leaves records of which nothing is known,
-which is what the audit says of them. Memory is what one interval adds.
+Counts are sets of sequence numbers, by topic, time bucket and chunk of 4096. A report has what is new since the previous report.
+Sets only grow, so a report that arrives twice changes nothing. If a report is lost, the audit calls its records unknown. The
+memory needed is what an interval adds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pybroker.pipeline.audit.tags import CHUNK, check_name, new_incarnation, run
 COUNTS_TOPIC: Final = "audit-counts"
 REPORT_VERSION: Final = 1
 _ENTRIES_MAX: Final = 2000
-"""In one report, so that it stays far below the size of a message even when every second record failed."""
+"""The maximum in a report, so that it stays far below the maximum size of a message even if every second record failed."""
 _RUNS_MAX: Final = 40_000
 
 Key = tuple[str, int, int]
-"""Topic, bucket (its first millisecond), chunk."""
+"""The topic, the bucket (its first millisecond) and the chunk of a count."""
 
 
 class Outcome(Enum):
@@ -59,7 +59,7 @@ class Trail:
         self.width_ms = bucket_s * 1000
         self.clock_ms = clock_ms
         self.failed_reports = 0
-        """Reports that could not be published: tried again with the next."""
+        """How many attempts to publish a report have failed; the report is sent again with the next."""
         self._publish = publish
         self._lock = threading.Lock()
         self._publishing = threading.Lock()
@@ -76,11 +76,11 @@ class Trail:
 
     @property
     def identity(self) -> bytes:
-        """The producer and its incarnation, as in the tag."""
+        """The producer and its incarnation, in the form of the tag."""
         return self.producer + b"/" + self.incarnation.encode()
 
     def send(self, topic: str, timestamp_ms: int) -> int:
-        """Count a record that is about to be sent. Returns its sequence number."""
+        """Count a record that is about to be sent, and return its sequence number."""
         with self._lock:
             if self._closed.is_set():
                 raise RuntimeError("the audited producer is closed")
@@ -90,12 +90,12 @@ class Trail:
         return sequence
 
     def settle(self, topic: str, timestamp_ms: int, sequence: int, *, is_acked: bool) -> None:
-        """Count what became of it."""
+        """Count what became of a record."""
         with self._lock:
             self._count(Outcome.ACKED if is_acked else Outcome.FAILED, topic, timestamp_ms, sequence)
 
     def report(self, *, is_end: bool = False) -> None:
-        """Publish what is new. What cannot be published now is kept for the next time."""
+        """Publish what is new, and keep for the next time what cannot be published now."""
         with self._publishing:
             with self._lock:
                 new, self._new = self._new, _empty()
@@ -115,7 +115,7 @@ class Trail:
                 self._number += 1
 
     def close(self) -> None:
-        """Publish the last report, which says that it is the last; call it when the client has been flushed."""
+        """Publish the last report, which is marked as the last. Call this when the client has been flushed."""
         with self._lock:
             self._closed.set()
         if self._thread is not None:
@@ -151,7 +151,7 @@ def _empty() -> dict[Outcome, defaultdict[Key, int]]:
 
 
 def _split(new: dict[Outcome, defaultdict[Key, int]]) -> Iterator[list[dict[str, Any]]]:
-    """The counts of one or more reports."""
+    """Divide new counts into the counts of one or more reports."""
     entries: list[dict[str, Any]] = []
     length = 0
     for topic, bucket, chunk in sorted({key for sets in new.values() for key in sets}):
