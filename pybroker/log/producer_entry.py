@@ -55,7 +55,7 @@ class ProducerBatch(NamedTuple):
     last_offset: int
     max_timestamp: int
     is_transactional: bool
-    marker: int | None = None  # ABORT_MARKER or COMMIT_MARKER
+    marker: int | None = None  # ABORT_MARKER, or 1 where it commits
     coordinator_epoch: int = -1
 
     @property

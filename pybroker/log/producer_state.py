@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
 
 ABORT_MARKER: Final = 0
-COMMIT_MARKER: Final = 1
 
 
 class CompletedTransaction(NamedTuple):

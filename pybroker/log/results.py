@@ -49,19 +49,6 @@ class LogOffsetMetadata(NamedTuple):
     segment_base_offset: int = -1
     position: int = -1
 
-    @property
-    def is_offset_only(self) -> bool:
-        """Whether the place is not known."""
-        return self.position < 0
-
-    def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Whether this lies in a segment before the other's."""
-        return self.segment_base_offset < other.segment_base_offset
-
-    def bytes_since(self, other: LogOffsetMetadata) -> int:
-        """Bytes from `other`, in the same segment, to this."""
-        return self.position - other.position
-
 
 EMPTY: Final = b""
 

@@ -21,14 +21,12 @@ class ConnectionContext:
     """Who is at the other end of a connection. Lives as long as the connection; one object for all of its requests.
 
     `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
-    `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them. `attributes` is for later
-    layers (the state of an authentication), None until the first of them needs it.
+    `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
     `told_host` and `told_port` are for the client to connect to, where nothing is advertised by the configuration: by default
     those that it has connected to.
     """
 
     __slots__ = (
-        "attributes",
         "client_software_name",
         "client_software_version",
         "connection_id",
@@ -37,7 +35,6 @@ class ConnectionContext:
         "local_port",
         "peer_host",
         "peer_port",
-        "principal",
         "received_ns",
         "security_protocol",
         "told_host",
@@ -54,7 +51,6 @@ class ConnectionContext:
         local_host: str = "",
         local_port: int = 0,
         security_protocol: str = "PLAINTEXT",
-        principal: str = "User:ANONYMOUS",
     ) -> None:
         self.connection_id = connection_id
         self.listener_name = listener_name
@@ -65,11 +61,9 @@ class ConnectionContext:
         self.told_host = local_host
         self.told_port = local_port
         self.security_protocol = security_protocol
-        self.principal = principal
         self.received_ns = 0
         self.client_software_name = ""
         self.client_software_version = ""
-        self.attributes: dict[str, object] | None = None
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}#{self.connection_id}"

@@ -69,7 +69,6 @@ class MemoryPool:
         "call_soon_threadsafe",
         "clock",
         "depleted_ms_total",
-        "is_bounded",
         "lost_bytes",
         "lost_count",
         "on_available",
@@ -78,7 +77,6 @@ class MemoryPool:
     )
 
     def __init__(self, size: int, clock: Clock) -> None:
-        self.is_bounded = size > 0
         self.size = size if size > 0 else UNBOUNDED
         self.clock = clock
         self.used = 0

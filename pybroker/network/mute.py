@@ -11,8 +11,6 @@ mutes at the moment a request is refused its memory, so a connection that receiv
     OUTPUT_READY       OUTPUT_FULL      no    the response is out and the transport below its high water mark
     MEMORY_REFUSED     MEMORY           yes   a request's size is known and the pool is empty, or too many requests are queued
     MEMORY_GRANTED     MEMORY           no    the request has its memory
-    THROTTLED          QUOTA            yes   a quota was exceeded
-    THROTTLE_OVER      QUOTA            no    the time of the quota is over
     CLOSING            CLOSED           yes   the peer sent its end or we are closing: nothing is read any more
 
 A connection that holds memory for a half-read request never has the reason MEMORY: it has what it asked for.
@@ -32,8 +30,7 @@ class MuteReason(IntEnum):
     REQUEST_IN_WORK = 1
     OUTPUT_FULL = 2
     MEMORY = 4
-    QUOTA = 8
-    CLOSED = 16
+    CLOSED = 8
 
 
 class MuteEvent(IntEnum):
@@ -45,9 +42,7 @@ class MuteEvent(IntEnum):
     OUTPUT_READY = 3
     MEMORY_REFUSED = 4
     MEMORY_GRANTED = 5
-    THROTTLED = 6
-    THROTTLE_OVER = 7
-    CLOSING = 8
+    CLOSING = 6
 
 
 TABLE: Final[tuple[tuple[MuteReason, bool], ...]] = (
@@ -57,8 +52,6 @@ TABLE: Final[tuple[tuple[MuteReason, bool], ...]] = (
     (MuteReason.OUTPUT_FULL, False),
     (MuteReason.MEMORY, True),
     (MuteReason.MEMORY, False),
-    (MuteReason.QUOTA, True),
-    (MuteReason.QUOTA, False),
     (MuteReason.CLOSED, True),
 )
 assert len(TABLE) == len(MuteEvent)

@@ -57,10 +57,8 @@ MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 LAST_OFFSET_DELTA_AT: Final = 23
-BASE_TIMESTAMP_AT: Final = 27
 MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_ID_AT: Final = 43
-RECORD_COUNT_AT: Final = 57
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -305,7 +303,7 @@ def entry_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int
 
 
 def batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterator[BatchView]:
-    """The whole magic 2 batches from `position` on; a partial one at the end is left out (`whole_batches_size` finds it).
+    """The whole magic 2 batches from `position` on; a partial one at the end is left out.
 
     Checksums are not looked at. Raises CorruptRecordError for a size or magic that cannot be, magic 0 and 1 included.
     """
@@ -315,19 +313,6 @@ def batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterat
             raise CorruptRecordError(f"a message of magic {view[position + MAGIC_AT]} among batches of magic 2")
         yield BatchView(view, position)
         position += size
-
-
-def whole_batches_size(buffer: bytes | bytearray | memoryview, *, bytes_max: int | None = None) -> int:
-    """Bytes of the whole batches or messages at the start of `buffer`, of any magic.
-
-    With `bytes_max` no more than that, except that the first is counted however large it is.
-    """
-    position = 0
-    while (size := entry_size(buffer, position)) is not None:
-        if position and bytes_max is not None and position + size > bytes_max:
-            break
-        position += size
-    return position
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -24,12 +24,11 @@ from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
-    NO_LEADER_EPOCH,
     BatchView,
     TimestampType,
     entry_size,
 )
-from pybroker.records.build import assemble_batch, build_message, build_message_set
+from pybroker.records.build import build_message, build_message_set
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
 from pybroker.records.errors import InvalidRecordError, UnsupportedCompressionError
 
@@ -183,31 +182,3 @@ def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
     if not count:
         raise InvalidRecordError("a compressed message with nothing in it")
     return Lifted(section, wrapper.compression, wrapper.timestamp_type, count, *rest)
-
-
-def up_convert(
-    buffer: bytes | bytearray | memoryview,
-    *,
-    base_offset: int,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    bytes_max: int = DECOMPRESSED_BYTES_MAX,
-) -> bytearray:
-    """The message set as magic 2 batches with offsets from `base_offset` on; codecs, timestamps and their type stay.
-
-    The batches are the caller's. Raises as `lift`.
-    """
-    out = bytearray()
-    for lifted in lift(buffer, bytes_max=bytes_max):
-        codec = lifted.compression
-        out += assemble_batch(
-            compress(codec, lifted.section) if codec else lifted.section,
-            base_offset=base_offset,
-            last_offset_delta=lifted.record_count - 1,
-            attributes=codec | (LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0),
-            base_timestamp=lifted.base_timestamp,
-            max_timestamp=lifted.max_timestamp,
-            record_count=lifted.record_count,
-            leader_epoch=leader_epoch,
-        )
-        base_offset += lifted.record_count
-    return out

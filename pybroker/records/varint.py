@@ -26,11 +26,6 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def varint_size(value: int) -> int:
-    """Bytes that `append_varint` takes."""
-    return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
-
-
 def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """The int32 at `position` and the position after it, which is at most `end`. Raises InvalidRecordError."""
     raw, position = _read(buffer, position, end, VARINT_BYTES_MAX)

@@ -429,19 +429,6 @@ class ReplicaManager:
 
     # Fetching
 
-    def fetch_messages(
-        self, params: FetchParams, partitions: Sequence[FetchPartition], on_complete: Callable[[FetchResults], None]
-    ) -> None:
-        """Answer at once what `read_first` says is enough; else when it is so, or after `params.max_wait_ms`.
-
-        The results are in the order of `partitions`, all of which have a topic name.
-        """
-        results, is_enough = self.read_first(params, partitions)
-        if is_enough:
-            on_complete(results)
-        else:
-            self.wait_for_more(params, results, on_complete)
-
     def read_first(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> tuple[FetchResults, bool]:
         """Read what is there. Enough it is if the request does not want to wait, has its bytes, or got an answer to act upon.
 

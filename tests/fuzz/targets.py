@@ -32,8 +32,9 @@ from pybroker.records import _columns_python, _kernels_python, legacy
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.records.convert import down_convert, up_convert
+from pybroker.records.convert import down_convert
 from pybroker.records.validate import ValidationRules, validate_and_assign
+from testing.up_convert import up_convert
 
 NOW_MS: Final = 1_700_000_000_000
 INSIDE_MAX: Final = 1 << 20

@@ -227,4 +227,4 @@ def test_a_slice_is_cut_at_its_limit_and_holds_one_whole_batch_where_asked(tmp_p
     assert visible.size == sizes[0] + sizes[1]
     assert log.read(2, bytes_max=100, upper_offset=2, min_one_batch=True).size == 0
     assert log.read(3, bytes_max=100, upper_offset=3, min_one_batch=True).offset_metadata == (3, 0, sum(sizes))
-    assert least.offset_metadata.bytes_since(whole.offset_metadata) == sizes[0]
+    assert least.offset_metadata.position - whole.offset_metadata.position == sizes[0]

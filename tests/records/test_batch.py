@@ -19,7 +19,6 @@ from pybroker.records.batch import (
     increment_sequence,
     set_max_timestamp,
     set_offset_and_epoch,
-    whole_batches_size,
 )
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -139,14 +138,6 @@ def test_batches_stop_before_a_partial_one_wherever_it_is_cut() -> None:
     for end in range(len(buffer) + 1):
         whole = (end >= len(first)) + (end == len(buffer))
         assert [batch.base_offset for batch in batches(buffer[:end])] == [0, 2][:whole]
-        assert whole_batches_size(buffer[:end]) == [0, len(first), len(buffer)][whole]
-
-
-def test_whole_batches_within_a_limit_are_at_least_one() -> None:
-    one = bytes(build_batch(some_records(2)))
-    assert whole_batches_size(one * 3, bytes_max=1) == len(one)
-    assert whole_batches_size(one * 3, bytes_max=2 * len(one)) == 2 * len(one)
-    assert whole_batches_size(one * 3, bytes_max=3 * len(one) - 1) == 2 * len(one)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from pybroker.records.batch import HEADER_SIZE, Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message, build_message_set
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from pybroker.records.convert import down_convert, up_convert
+from pybroker.records.convert import down_convert
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from testing.scenes.record_lists import BOTH, kernels_of, record_lists, some_records, unless_corrupt
+from testing.up_convert import up_convert
 
 OLD_CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
 MARKER = TransactionMarker(ControlType.COMMIT, 0)

@@ -29,7 +29,7 @@ from pybroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pybroker.replication.fetch_data import FetchIsolation
+from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
 
 if TYPE_CHECKING:
     from pybroker.api.context import Broker, RequestContext
@@ -51,7 +51,6 @@ _FIRST_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
-_CONSUMER_REPLICA_ID: Final = -1
 _DEBUGGING_REPLICA_ID: Final = -2
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
@@ -129,14 +128,14 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
 
 
 def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
-    if request.replica_id != _CONSUMER_REPLICA_ID:
+    if request.replica_id != CONSUMER_REPLICA_ID:
         return FetchIsolation.LOG_END
     return FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
 
 
 def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[int]:
     offsets = partition.log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
-    if replica_id != _CONSUMER_REPLICA_ID:
+    if replica_id != CONSUMER_REPLICA_ID:
         return offsets
     visible = [offset for offset in offsets if offset <= partition.high_watermark]
     return offsets if len(visible) == len(offsets) else [partition.high_watermark, *visible]

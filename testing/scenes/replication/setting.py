@@ -99,10 +99,14 @@ class Setting:
         return answers
 
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:
-        """Returns the list that the one answer arrives in."""
-        answers: list[FetchResults] = []
-        self.manager.fetch_messages(params, list(partitions), answers.append)
-        return answers
+        """Returns the list that the one response arrives in."""
+        responses: list[FetchResults] = []
+        results, is_enough = self.manager.read_first(params, partitions)
+        if is_enough:
+            responses.append(results)
+        else:
+            self.manager.wait_for_more(params, results, responses.append)
+        return responses
 
     def pass_time(self, delta_ms: int) -> None:
         self.clock.advance(delta_ms)
