@@ -9,8 +9,15 @@ from typing import Final, NamedTuple, NewType
 TopicId = NewType("TopicId", bytes)
 """A topic's UUID as its 16 bytes on the wire. KIP-516."""
 
+GroupId = NewType("GroupId", str)
+"""The name of a group, which its members choose."""
+
+MemberId = NewType("MemberId", str)
+"""The id of a group's member; empty while the member has none."""
+
 ProducerId = NewType("ProducerId", int)
 
+NO_MEMBER_ID: Final = MemberId("")
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 NO_PRODUCER_ID: Final = ProducerId(-1)
 

@@ -15,6 +15,7 @@ from pybroker.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId
 
 
 def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
@@ -31,10 +32,10 @@ def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]
     ]
 
 
-def delete_groups(shard: GroupShard, group_ids: Sequence[str], _now_ms: int) -> CoordinatorResult:
+def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> CoordinatorResult:
     """Response: a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE when it is gone with its offsets."""
     result = CoordinatorResult()
-    codes: dict[str, ErrorCode] = {}
+    codes: dict[GroupId, ErrorCode] = {}
     for group_id in group_ids:
         if group_id in codes:
             continue
@@ -46,7 +47,7 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str], _now_ms: int) -> 
     return result
 
 
-def remove_empty_consumer_group(shard: GroupShard, group_id: str) -> CoordinatorResult:
+def remove_empty_consumer_group(shard: GroupShard, group_id: GroupId) -> CoordinatorResult:
     """An empty KIP-848 group gives way to a classic one, which takes over its offsets."""
     group = shard.consumer_groups.get(group_id)
     return CoordinatorResult(records=[] if group is None or group.members else group.tombstones())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Respond
+    from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -49,7 +50,7 @@ NEVER_OLD: Final = OffsetAge(is_counted=False)
 class Group(Protocol):
     """A group as offsets, expiry and administrators see it."""
 
-    group_id: str
+    group_id: GroupId
 
     @property
     def type(self) -> GroupType:
@@ -77,7 +78,7 @@ class Group(Protocol):
     def check_commit(self, committer: Committer) -> ErrorCode:
         """Return NONE if the committer may commit offsets now, else what is wrong."""
 
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+    def check_fetch(self, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
         """Return NONE if a fetch of offsets is served, else what is wrong with the member."""
 
     def check_offset_delete(self) -> ErrorCode:

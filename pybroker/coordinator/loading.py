@@ -12,6 +12,7 @@ from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
+from pybroker.model import GroupId
 from pybroker.records.entries import entries
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
     """Replay a batch; types that mean nothing here are counted in `skipped`."""
     names: bytes | None = None
-    group_id = topic = ""
+    group_id, topic = GroupId(""), ""
     for key, value in entries(batch):
         if key is None:
             continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.records import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from pybroker.model import TopicPartition
+from pybroker.model import GroupId, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class Committer(NamedTuple):
     `knows_epochs`, whether the number may be the epoch of a KIP-848 member.
     """
 
-    group_id: str
+    group_id: GroupId
     generation_id: int
-    member_id: str
+    member_id: MemberId
     group_instance_id: str | None
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
     knows_epochs: bool = False
@@ -88,19 +88,19 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
-def check_fetch(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
     """Whether a fetch may be answered: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a KIP-848 member that is not as it says."""
     group = shard.find_group(group_id)
     return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
 
-def fetch(shard: GroupShard, group_id: str, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+def fetch(shard: GroupShard, group_id: GroupId, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
     """What is committed, NO_OFFSET where nothing is."""
     topics = shard.offsets.get(group_id, {})
     return {tp: topics.get(tp.topic, {}).get(tp.partition, NO_OFFSET) for tp in wanted}
 
 
-def fetch_all(shard: GroupShard, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, CommittedOffset]:
     """All that is committed."""
     return {
         TopicPartition(topic, partition): committed
@@ -109,7 +109,7 @@ def fetch_all(shard: GroupShard, group_id: str) -> dict[TopicPartition, Committe
     }
 
 
-def delete_offsets(shard: GroupShard, group_id: str, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
+def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
     """Response: an ErrorCode for the whole, or a code for each partition."""
     group = shard.find_group(group_id)
     if group is None:
@@ -129,7 +129,7 @@ def delete_offsets(shard: GroupShard, group_id: str, unwanted: Sequence[TopicPar
     return result
 
 
-def tombstones_of_group(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
+def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> list[CoordinatorRecord]:
     """For every offset of the group."""
     return [offset_tombstone(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id)]
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
+from pybroker.model import GroupId
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
@@ -32,6 +33,7 @@ from pybroker.protocol.messages.group_records import (
 
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import ClassicGroup
+    from pybroker.model import MemberId
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -68,23 +70,23 @@ class CommittedOffset(NamedTuple):
 class OffsetKey(NamedTuple):
     """Whose offset it is."""
 
-    group: str
+    group: GroupId
     topic: str
     partition: int
 
 
-def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
+def offset_record(group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
     """A committed offset."""
     version = _OFFSET_VERSION if committed.expire_ms == NO_TIMESTAMP else _OFFSET_WITH_EXPIRY_VERSION
     return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition), committed, version)
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+def offset_tombstone(group_id: GroupId, topic: str, partition: int) -> CoordinatorRecord:
     """The offset is gone."""
     return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition))
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+def group_record(group: ClassicGroup, assignments: Mapping[MemberId, bytes]) -> CoordinatorRecord:
     """The group in its generation, with what each member is assigned."""
     return CoordinatorRecord(
         RecordType.GROUP_METADATA,
@@ -113,7 +115,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
     )
 
 
-def group_tombstone(group_id: str) -> CoordinatorRecord:
+def group_tombstone(group_id: GroupId) -> CoordinatorRecord:
     """The group is gone."""
     return CoordinatorRecord(RecordType.GROUP_METADATA, GroupMetadataKey(group=group_id))
 
@@ -177,7 +179,7 @@ def offset_key_from_bytes(key: bytes) -> OffsetKey:
     (partition,) = _INT32.unpack_from(key, topic_at + topic_size)
     try:
         return OffsetKey(
-            key[_TYPE_AND_LENGTH.size : topic_at - _INT16.size].decode(),
+            GroupId(key[_TYPE_AND_LENGTH.size : topic_at - _INT16.size].decode()),
             key[topic_at : topic_at + topic_size].decode(),
             partition,
         )

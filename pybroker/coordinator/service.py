@@ -31,7 +31,7 @@ from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, Runti
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
-from pybroker.model import TopicPartition
+from pybroker.model import GroupId, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.compression import CompressionType
 
@@ -70,7 +70,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-def partition_of(group_id: str, partition_count: int) -> int:
+def partition_of(group_id: GroupId, partition_count: int) -> int:
     """The group's partition of `__consumer_offsets`."""
     return partition_of_hash(java_hash(group_id), partition_count)
 
@@ -80,7 +80,7 @@ def partition_of_hash(value: int, partition_count: int) -> int:
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
-def group_settings(config: BrokerConfig, new_member_id: Callable[[str], str]) -> GroupSettings:
+def group_settings(config: BrokerConfig, new_member_id: Callable[[str], MemberId]) -> GroupSettings:
     """What the configuration says about groups."""
     return GroupSettings(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -95,9 +95,9 @@ def group_settings(config: BrokerConfig, new_member_id: Callable[[str], str]) ->
     )
 
 
-def random_member_id(name: str) -> str:
+def random_member_id(name: str) -> MemberId:
     """An id that nobody has, in which a person recognizes the client."""
-    return f"{name}-{uuid.uuid4()}"
+    return MemberId(f"{name}-{uuid.uuid4()}")
 
 
 class GroupCoordinator:
@@ -112,7 +112,7 @@ class GroupCoordinator:
         replicas: ReplicaManager,
         controller: Controller,
         call_soon: Callable[[Callable[[], None]], object],
-        new_member_id: Callable[[str], str] = random_member_id,
+        new_member_id: Callable[[str], MemberId] = random_member_id,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -227,7 +227,7 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def leader_of(self, group_id: str) -> int | None:
+    def leader_of(self, group_id: GroupId) -> int | None:
         """The broker that coordinates the group; None while there is none, or no topic."""
         topic = self._controller.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
@@ -235,7 +235,7 @@ class GroupCoordinator:
         leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
         return leader if leader >= 0 else None
 
-    def _partition(self, group_id: str) -> int:
+    def _partition(self, group_id: GroupId) -> int:
         value = self._hashes.get(group_id)
         if value is None:
             if len(self._hashes) >= HASHES_MAX:
@@ -258,28 +258,28 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """A SyncGroup."""
         self.runtime.write(
-            self._partition(request.group_id),
-            lambda shard, now_ms: self._requests(shard, request.group_id).sync(request, done, now_ms),
+            self._partition(GroupId(request.group_id)),
+            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).sync(request, done, now_ms),
             done,
         )
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
         """A Heartbeat."""
         self.runtime.write(
-            self._partition(request.group_id),
-            lambda shard, now_ms: self._requests(shard, request.group_id).heartbeat(request, now_ms),
+            self._partition(GroupId(request.group_id)),
+            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).heartbeat(request, now_ms),
             done,
         )
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
         """A LeaveGroup, in its form from v3."""
         self.runtime.write(
-            self._partition(request.group_id),
-            lambda shard, now_ms: self._requests(shard, request.group_id).leave(request, now_ms),
+            self._partition(GroupId(request.group_id)),
+            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).leave(request, now_ms),
             done,
         )
 
-    def _requests(self, shard: GroupShard, group_id: str) -> GroupRequests:
+    def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
         """Return what serves the group's members of the classic protocol: the only place that asks which kind the group is."""
         group = shard.consumer_groups.get(group_id)
         if group is None:
@@ -296,11 +296,11 @@ class GroupCoordinator:
             client_id=client_id,
             client_host=client_host,
             image=self._controller.image,
-            settings=self._consumer_settings(request.group_id),
+            settings=self._consumer_settings(GroupId(request.group_id)),
         )
-        self.runtime.write(self._partition(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
+        self.runtime.write(self._partition(GroupId(request.group_id)), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
-    def _consumer_settings(self, group_id: str) -> ConsumerGroupSettings:
+    def _consumer_settings(self, group_id: GroupId) -> ConsumerGroupSettings:
         """The broker's, or what was set for the group itself."""
         config = self._config
         values = self._controller.image.configs_of(GROUP_KIND, group_id)
@@ -323,11 +323,11 @@ class GroupCoordinator:
 
     def fetch(
         self,
-        group_id: str,
+        group_id: GroupId,
         wanted: Iterable[TopicPartition] | None,
         done: Done,
         *,
-        member_id: str | None = None,
+        member_id: MemberId | None = None,
         member_epoch: int = -1,
     ) -> None:
         """Offsets by partition; all that the group has when `wanted` is None. An ErrorCode for a KIP-848 member out of date."""
@@ -340,7 +340,7 @@ class GroupCoordinator:
 
         self.runtime.read(self._partition(group_id), query, done)
 
-    def delete_offsets(self, group_id: str, unwanted: Sequence[TopicPartition], done: Done) -> None:
+    def delete_offsets(self, group_id: GroupId, unwanted: Sequence[TopicPartition], done: Done) -> None:
         """Delete offsets; a code for each partition, or one for all."""
         self.runtime.write(
             self._partition(group_id),
@@ -356,7 +356,7 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [group for shard in self.runtime.shards for group in administration.list_groups(shard, states, types)]
 
-    def describe(self, group_id: str, done: Done) -> None:
+    def describe(self, group_id: GroupId, done: Done) -> None:
         """A DescribedGroup, or GROUP_ID_NOT_FOUND."""
         self.runtime.read(
             self._partition(group_id),
@@ -364,7 +364,7 @@ class GroupCoordinator:
             done,
         )
 
-    def describe_consumer_group(self, group_id: str, done: Done) -> None:
+    def describe_consumer_group(self, group_id: GroupId, done: Done) -> None:
         """A DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
         self.runtime.read(
@@ -373,17 +373,17 @@ class GroupCoordinator:
             done,
         )
 
-    def delete_groups(self, group_ids: Iterable[str], done: Callable[[dict[str, ErrorCode]], None]) -> None:
+    def delete_groups(self, group_ids: Iterable[GroupId], done: Callable[[dict[GroupId, ErrorCode]], None]) -> None:
         """Delete groups with their offsets; a code for each."""
-        by_partition: dict[int, list[str]] = {}
+        by_partition: dict[int, list[GroupId]] = {}
         for group_id in group_ids:
             by_partition.setdefault(self._partition(group_id), []).append(group_id)
-        codes: dict[str, ErrorCode] = {}
+        codes: dict[GroupId, ErrorCode] = {}
         pending_count = len(by_partition)
         if not pending_count:
             done(codes)
 
-        def collect(names: list[str]) -> Done:
+        def collect(names: list[GroupId]) -> Done:
             def take(outcome: Any) -> None:
                 nonlocal pending_count
                 codes.update(dict.fromkeys(names, outcome) if isinstance(outcome, ErrorCode) else outcome)

@@ -19,6 +19,7 @@ from pybroker.protocol.messages.group_records import RecordType
 if TYPE_CHECKING:
     from pybroker.coordinator.group import Group
     from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.model import GroupId, MemberId
 
 TopicOffsets = dict[str, dict[int, CommittedOffset]]
 
@@ -36,7 +37,7 @@ class GroupSettings:
     may_upgrade: bool
     """Whether a classic group with members may become one of KIP-848, and the other way round."""
     may_downgrade: bool
-    new_member_id: Callable[[str], str]
+    new_member_id: Callable[[str], MemberId]
     """Makes a member id that nobody has from a client's or instance's name."""
 
 
@@ -47,16 +48,16 @@ class GroupShard:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.classic_groups: dict[str, ClassicGroup] = {}
-        self.consumer_groups: dict[str, ConsumerGroup] = {}  # of KIP-848; a name is in one of the two at most
-        self.offsets: dict[str, TopicOffsets] = {}
+        self.classic_groups: dict[GroupId, ClassicGroup] = {}
+        self.consumer_groups: dict[GroupId, ConsumerGroup] = {}  # of KIP-848; a name is in one of the two at most
+        self.offsets: dict[GroupId, TopicOffsets] = {}
         self._replays: dict[int, Callable[[Any, Any], None]] = {
             RecordType.LEGACY_OFFSET_COMMIT: self._replay_offset,
             RecordType.OFFSET_COMMIT: self._replay_offset,
             RecordType.GROUP_METADATA: self._replay_group,
         }
 
-    def find_group(self, group_id: str) -> Group | None:
+    def find_group(self, group_id: GroupId) -> Group | None:
         """Return the group of that name, whatever its kind."""
         return self.classic_groups.get(group_id) or self.consumer_groups.get(group_id)
 
@@ -64,14 +65,14 @@ class GroupShard:
         """Return the groups of all kinds."""
         return chain(self.classic_groups.values(), self.consumer_groups.values())
 
-    def classic_group(self, group_id: str) -> ClassicGroup:
+    def classic_group(self, group_id: GroupId) -> ClassicGroup:
         """The classic group, made if there is none."""
         group = self.classic_groups.get(group_id)
         if group is None:
             group = self.classic_groups[group_id] = ClassicGroup(group_id)
         return group
 
-    def offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+    def offset(self, group_id: GroupId, topic: str, partition: int) -> CommittedOffset | None:
         """What the group has committed for the partition."""
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
@@ -90,7 +91,7 @@ class GroupShard:
         else:
             self.replay_offset(group_id, topic, partition, committed)
 
-    def replay_offset(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+    def replay_offset(self, group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> None:
         """What `replay` does with a record of a committed offset."""
         if group_id not in self.classic_groups and group_id not in self.consumer_groups:
             self.classic_group(group_id)  # an offset without a group makes a simple one: Empty, without a protocol
@@ -102,7 +103,7 @@ class GroupShard:
             partitions = topics[topic] = {}
         partitions[partition] = committed
 
-    def _forget_offset(self, group_id: str, topic: str, partition: int) -> None:
+    def _forget_offset(self, group_id: GroupId, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id)
         if topics is None or (partitions := topics.get(topic)) is None:
             return

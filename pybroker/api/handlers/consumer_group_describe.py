@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.api.deferred import Deferred
 from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
 from pybroker.metadata.features import serves_consumer_groups
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -46,7 +47,7 @@ def handle(
         one: Deferred[Any, DescribedGroup] = Deferred(
             lambda outcome, group_id=group_id: _described(request, group_id, outcome)  # type: ignore[misc]
         )
-        broker.groups.describe_consumer_group(group_id, one.complete)
+        broker.groups.describe_consumer_group(GroupId(group_id), one.complete)
         answers.append(one.answer())
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return asyncio.ensure_future(_all(answers))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -30,11 +31,11 @@ def handle(
 ) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
     """Delete what can be deleted."""
     deferred = Deferred(_answer)
-    broker.groups.delete_groups(dict.fromkeys(request.groups_names), deferred.complete)
+    broker.groups.delete_groups(dict.fromkeys(map(GroupId, request.groups_names)), deferred.complete)
     return deferred.answer()
 
 
-def _answer(codes: dict[str, ErrorCode]) -> DeleteGroupsResponse:
+def _answer(codes: dict[GroupId, ErrorCode]) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=code, error_message=_text(group_id, code))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.classic.group import GroupState
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -40,7 +41,7 @@ def handle(
         one: Deferred[Any, DescribedGroup] = Deferred(
             lambda outcome, group_id=group_id: _described(context, request, group_id, outcome)  # type: ignore[misc]
         )
-        broker.groups.describe(group_id, one.complete)
+        broker.groups.describe(GroupId(group_id), one.complete)
         answers.append(one.answer())
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return asyncio.ensure_future(_all(answers))

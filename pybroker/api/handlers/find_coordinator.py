@@ -18,6 +18,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.nodes import reach
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -67,7 +68,7 @@ def _coordinator(broker: Broker, context: RequestContext, key_type: int, key: st
     if key_type != GROUP:
         code, text = _REFUSED.get(key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.message))
         return _refused(key, code, text)
-    leader = broker.groups.leader_of(key)
+    leader = broker.groups.leader_of(GroupId(key))
     node = next((node for node in reach(broker, context).nodes if node.broker_id == leader), None)
     if node is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.message)

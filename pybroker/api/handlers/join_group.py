@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.classic.join import JoinRequest
+from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -51,8 +52,8 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
     session_ms = request.session_timeout_ms
     broker.groups.join(
         JoinRequest(
-            group_id=request.group_id,
-            member_id=request.member_id,
+            group_id=GroupId(request.group_id),
+            member_id=MemberId(request.member_id),
             group_instance_id=request.group_instance_id,
             client_id=context.client_id or "",
             client_host=f"/{context.connection.peer_host}",  # as Java writes an address

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Codes, Committer, NewOffset
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import GroupId, MemberId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -100,9 +100,9 @@ def handle(
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:
     is_new = context.api_version >= _UNKNOWN_GROUP_VERSION
     return Committer(
-        request.group_id,
+        GroupId(request.group_id),
         request.generation_id_or_member_epoch,
-        request.member_id,
+        MemberId(request.member_id),
         request.group_instance_id,
         ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION,
         is_new,

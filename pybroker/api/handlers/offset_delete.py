@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
-from pybroker.model import TopicPartition
+from pybroker.model import GroupId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -65,5 +65,5 @@ def handle(
         )
 
     deferred = Deferred(answer)
-    broker.groups.delete_offsets(request.group_id, known, deferred.complete)
+    broker.groups.delete_offsets(GroupId(request.group_id), known, deferred.complete)
     return deferred.answer()

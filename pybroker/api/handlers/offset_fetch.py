@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import NO_OFFSET
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import GroupId, MemberId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -57,7 +57,7 @@ def handle(
         deferred: Deferred[Any, OffsetFetchResponse] = Deferred(
             lambda outcome: _old_response(_group_response(broker, version, group, outcome), version)
         )
-        broker.groups.fetch(group.group_id, _wanted(broker, version, group), deferred.complete)
+        broker.groups.fetch(GroupId(group.group_id), _wanted(broker, version, group), deferred.complete)
         return deferred.answer()
     answers: list[Any] = []
     for group in request.groups:
@@ -65,10 +65,10 @@ def handle(
             lambda outcome, group=group: _group_response(broker, version, group, outcome)  # type: ignore[misc]
         )
         broker.groups.fetch(
-            group.group_id,
+            GroupId(group.group_id),
             _wanted(broker, version, group),
             one.complete,
-            member_id=group.member_id,
+            member_id=None if group.member_id is None else MemberId(group.member_id),
             member_epoch=group.member_epoch,
         )
         answers.append(one.answer())

@@ -13,9 +13,10 @@ from pybroker.protocol.messages.describe_groups import DescribedGroup, Described
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId
 
 
-def describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
+def describe(shard: GroupShard, group_id: GroupId) -> DescribedGroup | None:
     """None if there is no such group. Metadata and assignments are told of a Stable group only, as otherwise they change."""
     group = shard.classic_groups.get(group_id)
     if group is None:

@@ -53,11 +53,13 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
 from pybroker.coordinator.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
 from pybroker.coordinator.records import group_tombstone
+from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Respond
+    from pybroker.model import GroupId, MemberId
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the protocols that a member can use, its favourite first."""
@@ -109,7 +111,7 @@ class ClassicMember:
     def __init__(
         self,
         *,
-        member_id: str,
+        member_id: MemberId,
         group_instance_id: str | None,
         client_id: str,
         client_host: str,
@@ -141,7 +143,7 @@ class ClassicMember:
         """What it said of `protocol`; nothing when it does not know it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def replaced_by(self, member_id: str) -> ClassicMember:
+    def replaced_by(self, member_id: MemberId) -> ClassicMember:
         """The same static member under a new id."""
         return ClassicMember(
             member_id=member_id,
@@ -184,13 +186,13 @@ class ClassicGroup:
 
     def __init__(
         self,
-        group_id: str,
+        group_id: GroupId,
         *,
         state: GroupState = GroupState.EMPTY,
         generation_id: int = 0,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-        leader_id: str | None = None,
+        leader_id: MemberId | None = None,
         state_since_ms: int | None = None,
     ) -> None:
         self.group_id = group_id
@@ -201,10 +203,10 @@ class ClassicGroup:
         self.protocol_name = protocol_name
         self.leader_id = leader_id
         self.state_since_ms = state_since_ms
-        self.members: dict[str, ClassicMember] = {}
-        self.static_members: dict[str, str] = {}  # member id by instance id
-        self.pending_joins: set[str] = set()  # ids given out (KIP-394) with which nobody has joined yet
-        self.pending_syncs: set[str] = set()  # members of this generation that have not asked for their assignment
+        self.members: dict[MemberId, ClassicMember] = {}
+        self.static_members: dict[str, MemberId] = {}  # member id by instance id
+        self.pending_joins: set[MemberId] = set()  # ids given out (KIP-394) with which nobody has joined yet
+        self.pending_syncs: set[MemberId] = set()  # members of this generation that have not asked for their assignment
         self.protocol_counts: Counter[str] = Counter()
         self.awaiting_join_count = 0
         self.has_new_member = False
@@ -297,7 +299,7 @@ class ClassicGroup:
 
     # Members
 
-    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    def check_member(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
         """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance's place."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
@@ -346,7 +348,7 @@ class ClassicGroup:
         self.awaiting_join_count += respond is not None
         self.pending_joins.discard(member.member_id)
 
-    def remove(self, member_id: str) -> ClassicMember | None:
+    def remove(self, member_id: MemberId) -> ClassicMember | None:
         """Forget a member or a pending one. The next in line becomes the leader. Its waiting requests are the caller's."""
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -383,7 +385,7 @@ class ClassicGroup:
         self.awaiting_join_count -= respond is not None
         return respond
 
-    def replace_static(self, group_instance_id: str, member_id: str) -> ClassicMember:
+    def replace_static(self, group_instance_id: str, member_id: MemberId) -> ClassicMember:
         """Give a static member a new id. The old one must not have requests that wait any more."""
         old_id = self.static_members[group_instance_id]
         member = self.members[old_id].replaced_by(member_id)
@@ -397,7 +399,7 @@ class ClassicGroup:
 
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader waits for the generation. Returns whether there is such a member."""
-        leader = self.members.get(self.leader_id or "")
+        leader = self.members.get(self.leader_id or NO_MEMBER_ID)
         if leader is None:
             return False
         if leader.awaiting_join is None:

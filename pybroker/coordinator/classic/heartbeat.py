@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> CoordinatorResult:
     """The member's session begins anew."""
-    group = shard.classic_groups.get(request.group_id)
+    group = shard.classic_groups.get(GroupId(request.group_id))
     if group is None:
         return _response(ErrorCode.UNKNOWN_MEMBER_ID)
-    code = group.check_member(request.member_id, request.group_instance_id)
+    code = group.check_member(MemberId(request.member_id), request.group_instance_id)
     if not code and request.generation_id != group.generation_id:
         code = ErrorCode.ILLEGAL_GENERATION
     if code:
         return _response(code)
     is_preparing = group.state is GroupState.PREPARING_REBALANCE
     result = _response(ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE)
-    rebalance.restart_session(result, group, group.members[request.member_id])
+    rebalance.restart_session(result, group, group.members[MemberId(request.member_id)])
     return result
 
 

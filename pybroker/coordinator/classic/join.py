@@ -14,27 +14,27 @@ Source: GroupMetadataManager.classicGroupJoinToClassicGroup and what it calls; K
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState, Protocols
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
+from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
-
-UNKNOWN_MEMBER_ID: Final = ""
+    from pybroker.model import GroupId, MemberId
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinRequest:
     """What a JoinGroup says, and what the connection says of its client."""
 
-    group_id: str
-    member_id: str
+    group_id: GroupId
+    member_id: MemberId
     group_instance_id: str | None
     client_id: str
     client_host: str
@@ -54,7 +54,7 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-    is_new = request.member_id == UNKNOWN_MEMBER_ID
+    is_new = request.member_id == NO_MEMBER_ID
     group = shard.classic_groups.get(request.group_id)
     if group is None:
         if not is_new:
@@ -80,13 +80,13 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     return _join_known(shard, group, group.members[request.member_id], request, now_ms)
 
 
-def _refused(request: JoinRequest, code: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> CoordinatorResult:
+def _refused(request: JoinRequest, code: ErrorCode, member_id: MemberId = NO_MEMBER_ID) -> CoordinatorResult:
     return CoordinatorResult(
         parked_responses=[ParkedResponse(request.respond, JoinGroupResponse(error_code=code, member_id=member_id))]
     )
 
 
-def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(shard: GroupShard, group: ClassicGroup, member_id: MemberId) -> bool:
     """Whether the group takes the member within `group.max.size`. In preparation those who wait count, as the others may go."""
     max_size = shard.settings.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -97,7 +97,7 @@ def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
     return member_id in group.members or len(group.members) < max_size
 
 
-def _forget(result: CoordinatorResult, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+def _forget(result: CoordinatorResult, group: ClassicGroup, member_id: MemberId, now_ms: int) -> None:
     """Take out a member for which there is no room; it may be the one that a rebalance waits for."""
     member = group.members.get(member_id)
     if member is not None:
@@ -124,7 +124,7 @@ def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinRequest, now_
     return _add(shard, group, request, member_id, now_ms)  # Case B
 
 
-def _add(shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id: str, now_ms: int) -> CoordinatorResult:
+def _add(shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id: MemberId, now_ms: int) -> CoordinatorResult:
     member = ClassicMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
@@ -176,7 +176,7 @@ def _update(group: ClassicGroup, member: ClassicMember, request: JoinRequest) ->
 
 
 def _replace_static(
-    shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id: str, now_ms: int
+    shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id: MemberId, now_ms: int
 ) -> CoordinatorResult:
     """Case C."""
     result = CoordinatorResult()
@@ -191,7 +191,7 @@ def _replace_static(
     _update(group, member, request)
     if group.state is GroupState.STABLE:
         if group.elected_protocol() == group.protocol_name:
-            _keep_generation(result, group, old, member, request=request, leader_before=leader_before or "")
+            _keep_generation(result, group, old, member, request=request, leader_before=leader_before or NO_MEMBER_ID)
             return result
         rebalance.prepare_or_complete(shard, result, group, now_ms)
     elif group.state is GroupState.COMPLETING_REBALANCE:
@@ -214,7 +214,7 @@ def _keep_generation(
     member: ClassicMember,
     *,
     request: JoinRequest,
-    leader_before: str,
+    leader_before: MemberId,
 ) -> None:
     """Write down the new id, then answer with the generation as it stands. If it cannot be written the old id stays."""
     result.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))

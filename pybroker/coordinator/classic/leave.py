@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
     """Each member of the request goes, or has an error of its own; then the group rebalances once."""
-    group = shard.classic_groups.get(request.group_id)
+    group = shard.classic_groups.get(GroupId(request.group_id))
     response = LeaveGroupResponse(error_code=ErrorCode.NONE)
     result = CoordinatorResult(response=response)
     for identity in request.members:
@@ -37,7 +38,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> Coordin
 
 
 def _leave_one(result: CoordinatorResult, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
-    member_id, instance_id = identity.member_id, identity.group_instance_id
+    member_id, instance_id = MemberId(identity.member_id), identity.group_instance_id
     if not member_id:  # an administrator, who knows the instance only
         if instance_id is None or instance_id not in group.static_members:
             return ErrorCode.UNKNOWN_MEMBER_ID

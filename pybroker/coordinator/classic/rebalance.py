@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
+from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pybroker.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import MemberId
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member does not know its id yet, so it cannot send heartbeats while its first JoinGroup waits."""
 
 
-def session_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+def session_key(group: ClassicGroup, member_id: MemberId) -> tuple[str, str, str]:
     """The timer that ends a member."""
     return ("session", group.group_id, member_id)
 
@@ -65,7 +67,7 @@ def restart_session(result: CoordinatorResult, group: ClassicGroup, member: Clas
     result.timers.append(TimerChange(session_key(group, member_id), delay_ms, expire))
 
 
-def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str, now_ms: int) -> CoordinatorResult:
+def expire_session(shard: GroupShard, group: ClassicGroup, member_id: MemberId, now_ms: int) -> CoordinatorResult:
     """Nothing was heard of a member for its session timeout, or an id was given out and nobody came with it."""
     result = CoordinatorResult()
     if member_id in group.pending_joins:
@@ -81,7 +83,9 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str, now_m
     return result
 
 
-def refuse_waiting(group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: str = "") -> list[ParkedResponse]:
+def refuse_waiting(
+    group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: MemberId = NO_MEMBER_ID
+) -> list[ParkedResponse]:
     """Return `code` as the response to the request of the member that waits, if any; it no longer waits.
 
     `member_id` is the id that the response to a JoinGroup names.

@@ -14,6 +14,7 @@ from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
+from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:
     """The answer goes to `respond`, now or when the leader's assignment is durable."""
-    group = shard.classic_groups.get(request.group_id)
+    group = shard.classic_groups.get(GroupId(request.group_id))
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
     if group is None or code:
         return CoordinatorResult(parked_responses=[ParkedResponse(respond, SyncGroupResponse(error_code=code))])
-    member = group.members[request.member_id]
+    member = group.members[MemberId(request.member_id)]
     result = CoordinatorResult()
-    group.pending_syncs.discard(request.member_id)
+    group.pending_syncs.discard(MemberId(request.member_id))
     if not group.pending_syncs:
         result.timers.append(TimerChange(rebalance.sync_key(group), None))
     if group.state is GroupState.STABLE:
@@ -46,7 +47,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> Coor
 
 
 def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    code = group.check_member(request.member_id, request.group_instance_id)
+    code = group.check_member(MemberId(request.member_id), request.group_instance_id)
     if code:
         return code
     if request.generation_id != group.generation_id:
@@ -60,7 +61,7 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
     """Members that the leader left out have an empty assignment; others than members are not taken."""
-    assignment_by_member = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+    assignment_by_member = {MemberId(assignment.member_id): assignment.assignment for assignment in request.assignments}
     assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
     generation_id = group.generation_id
     result.records.append(group_record(group, assignments))

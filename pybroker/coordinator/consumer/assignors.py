@@ -20,25 +20,26 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pybroker.coordinator.consumer.member import NOTHING, Assignment, assignment_of, partitions_of
+from pybroker.model import MemberId
 
 
 class Subscriber(NamedTuple):
     """A member as assignors see it. `target` is what it should have up to now."""
 
-    member_id: str
+    member_id: MemberId
     instance_id: str | None
     topic_ids: frozenset[bytes]
     target: Assignment = NOTHING
 
 
 Partition = tuple[bytes, int]
-Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
+Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[MemberId, Assignment]]
 """Called with the subscribers and the number of partitions by topic id; everybody is in the result."""
 
 
-def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
     """Static members first, by their instance, so that a restart changes nothing; then by member id."""
-    collected: dict[str, dict[bytes, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
+    collected: dict[MemberId, dict[bytes, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
     in_order = sorted(
         subscribers, key=lambda subscriber: (subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id)
     )
@@ -56,7 +57,7 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     return dict(collected)
 
 
-def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
     """See the module."""
     if len({subscriber.topic_ids for subscriber in subscribers}) <= 1:
         shares = _share_alike(subscribers, partition_counts)
@@ -67,11 +68,11 @@ def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[byte
 
 def _keep_targets(
     subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
-) -> tuple[dict[str, set[Partition]], list[Partition]]:
+) -> tuple[dict[MemberId, set[Partition]], list[Partition]]:
     """What everybody has and may keep, and what nobody has."""
     readable = {topic_id for subscriber in subscribers for topic_id in subscriber.topic_ids}
     assigned: set[Partition] = set()
-    shares: dict[str, set[Partition]] = {}
+    shares: dict[MemberId, set[Partition]] = {}
     for subscriber in subscribers:
         share = {
             (topic_id, partition)
@@ -84,7 +85,7 @@ def _keep_targets(
     return shares, [partition for partition in everything if partition not in assigned]
 
 
-def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, set[Partition]]:
     shares, free = _keep_targets(subscribers, partition_counts)
     if not shares:
         return shares
@@ -104,14 +105,14 @@ def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     return shares
 
 
-def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, set[Partition]]:
     shares, free = _keep_targets(subscribers, partition_counts)
     readers = {
         topic_id: [subscriber.member_id for subscriber in subscribers if topic_id in subscriber.topic_ids]
         for topic_id in partition_counts
     }
 
-    def size_and_id(member_id: str) -> tuple[int, str]:
+    def size_and_id(member_id: MemberId) -> tuple[int, str]:
         return len(shares[member_id]), member_id
 
     # What few may have comes first.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import TopicId
+from pybroker.model import GroupId, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
@@ -22,7 +22,7 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def describe(shard: GroupShard, group_id: str, image: ClusterImage, default_assignor: str) -> DescribedGroup | None:
+def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> DescribedGroup | None:
     """None if there is no such group. Topics that are gone are left out of the assignments."""
     group = shard.consumer_groups.get(group_id)
     if group is None:

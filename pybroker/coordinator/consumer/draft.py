@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.metadata.image import ClusterImage
+    from pybroker.model import MemberId
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -52,17 +53,17 @@ class GroupDraft:
         self.records: list[CoordinatorRecord] = []
         self.epoch = group.epoch
         self.target_epoch = group.target_epoch
-        self.members: Mapping[str, ConsumerMember] = group.members
-        self.targets: Mapping[str, Assignment] = group.targets
+        self.members: Mapping[MemberId, ConsumerMember] = group.members
+        self.targets: Mapping[MemberId, Assignment] = group.targets
         self._regexes: Mapping[str, frozenset[str]] = group.regexes
         self._topics: Mapping[str, tuple[bytes, int]] = group.topics
         self._image = image
         self._now_ms = now_ms
-        self._replaced: str | None = None
+        self._replaced: MemberId | None = None
 
     # Members
 
-    def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+    def replace_static(self, old: ConsumerMember, member_id: MemberId) -> ConsumerMember:
         """The same static member under a new id, with what it had."""
         group_id = self.group.group_id
         member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)

@@ -32,12 +32,14 @@ from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMe
 from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE
 from pybroker.coordinator.group import SINCE_COMMIT, GroupType, OffsetAge
+from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.metadata.image import ClusterImage
+    from pybroker.model import GroupId, MemberId
 
 Topics = Mapping[str, tuple[bytes, int]]
 """Id and number of partitions by the topic's name."""
@@ -78,18 +80,18 @@ class ConsumerGroup:
         "topics",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
         self.epoch = 0
         self.target_epoch = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.static_members: dict[str, str] = {}  # member id by instance id
-        self.targets: dict[str, Assignment] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}
+        self.members: dict[MemberId, ConsumerMember] = {}
+        self.static_members: dict[str, MemberId] = {}  # member id by instance id
+        self.targets: dict[MemberId, Assignment] = {}
+        self.owners: dict[tuple[bytes, int], MemberId] = {}
         self.regexes: dict[str, frozenset[str]] = {}
         self.topics: dict[str, tuple[bytes, int]] = {}
         self.image: ClusterImage | None = None
-        self.revocation_epochs: dict[str, int] = {}
+        self.revocation_epochs: dict[MemberId, int] = {}
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -102,7 +104,7 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def member(self, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
+    def member(self, member_id: MemberId, instance_id: str | None) -> ConsumerMember | ErrorCode:
         """The member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one has taken the instance's place."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
@@ -148,11 +150,11 @@ class ConsumerGroup:
             return ErrorCode.UNSUPPORTED_VERSION
         return self.check_epoch(committer.member_id, committer.generation_id)
 
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+    def check_fetch(self, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
         """See `Group`: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a member that is not as it says."""
         if not member_id and member_epoch < 0:
             return ErrorCode.NONE
-        return self.check_epoch(member_id or "", member_epoch)
+        return self.check_epoch(member_id or NO_MEMBER_ID, member_epoch)
 
     def check_offset_delete(self) -> ErrorCode:
         """See `Group`."""
@@ -168,16 +170,16 @@ class ConsumerGroup:
 
     # Members
 
-    def target(self, member_id: str) -> Assignment:
+    def target(self, member_id: MemberId) -> Assignment:
         """What the member shall own."""
         return self.targets.get(member_id, NOTHING)
 
-    def assignor(self, members: Mapping[str, ConsumerMember], default: str) -> str:
+    def assignor(self, members: Mapping[MemberId, ConsumerMember], default: str) -> str:
         """The one that most of `members` want."""
         votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
         return str(votes.most_common(1)[0][0]) if votes else default
 
-    def check_epoch(self, member_id: str, epoch: int) -> ErrorCode:
+    def check_epoch(self, member_id: MemberId, epoch: int) -> ErrorCode:
         """Of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (classic: ILLEGAL_GENERATION) or NONE."""
         member = self.members.get(member_id)
         if member is None:
@@ -220,7 +222,7 @@ class ConsumerGroup:
         for partition in (*partitions_of(member.assigned), *partitions_of(member.pending_revocation)):
             self.owners[partition] = member.member_id
 
-    def remove(self, member_id: str) -> None:
+    def remove(self, member_id: MemberId) -> None:
         """Forget a member."""
         member = self.members.pop(member_id, None)
         self._disown(member)

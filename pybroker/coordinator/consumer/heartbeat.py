@@ -38,6 +38,7 @@ from pybroker.coordinator.consumer.records import current_record
 from pybroker.coordinator.migration.upgrade import Upgrade
 from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -79,7 +80,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
     draft = GroupDraft(group, beat.image, now_ms)
     result = CoordinatorResult(records=draft.records)
     draft.records += records
-    member_id = request.member_id or shard.settings.new_member_id("consumer")
+    member_id = MemberId(request.member_id) or shard.settings.new_member_id("consumer")
     is_new = member_id not in group.members and request.instance_id not in group.static_members
     if is_new and request.member_epoch == JOIN_EPOCH and len(group.members) >= beat.settings.max_size:
         raise KafkaError(
@@ -89,7 +90,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
     before = _member(draft, request, member_id)  # A
     if before is not None:  # another id, or another protocol
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
-            result.timers += member_timers.stop_timers(group.group_id, old_id or "")
+            result.timers += member_timers.stop_timers(group.group_id, old_id or NO_MEMBER_ID)
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
     if member != before:  # B
         draft.put(member)
@@ -129,7 +130,7 @@ def _group(
     shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
     """The group, or a new one that nobody knows until its records are replayed; it may take over from a classic one."""
-    group_id, is_joining = beat.request.group_id, beat.request.member_epoch == JOIN_EPOCH
+    group_id, is_joining = GroupId(beat.request.group_id), beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)
     if group is not None:
         return group, [], None
@@ -146,13 +147,13 @@ def _group(
     return upgrade.group, upgrade.records, upgrade
 
 
-def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: str) -> ConsumerMember | None:
+def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: MemberId) -> ConsumerMember | None:
     """Who it is; None for somebody new. Raises KafkaError."""
     group = draft.group
     is_joining = request.member_epoch == JOIN_EPOCH
     instance_id = request.instance_id
     if instance_id is not None and is_joining:
-        holder = group.members.get(group.static_members.get(instance_id, ""))
+        holder = group.members.get(group.static_members.get(instance_id, NO_MEMBER_ID))
         if holder is None and member_id not in group.members:
             return None
         if holder is not None and holder.member_id != member_id:
@@ -232,10 +233,10 @@ def _message(assignment: Assignment) -> messages.Assignment:
 
 def _leave(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
     request = beat.request
-    group = shard.consumer_groups.get(request.group_id)
+    group = shard.consumer_groups.get(GroupId(request.group_id))
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    member = group.member(request.member_id, request.instance_id)
+    member = group.member(MemberId(request.member_id), request.instance_id)
     if isinstance(member, ErrorCode):
         raise KafkaError(member)
     if request.member_epoch == STATIC_LEAVE_EPOCH:

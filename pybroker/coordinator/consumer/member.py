@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import Protocols
+    from pybroker.model import MemberId
 
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic has none."""
@@ -64,7 +65,7 @@ class ClassicMetadata(NamedTuple):
 class ConsumerMember:
     """One member, as it was at some moment. `previous_epoch` is taken from it too: the answer with the new one may be lost."""
 
-    member_id: str
+    member_id: MemberId
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""

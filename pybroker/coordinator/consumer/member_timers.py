@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -36,16 +37,16 @@ RETRY_MS: Final = 500
 _SESSION, _REVOCATION, _JOIN, _SYNC = _KINDS = ("session", "revocation", "join", "sync")
 
 
-def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
+def _key(kind: str, group_id: GroupId, member_id: MemberId) -> tuple[str, str, str]:
     return (f"consumer {kind}", group_id, member_id)
 
 
-def stop_timers(group_id: str, member_id: str) -> list[TimerChange]:
+def stop_timers(group_id: GroupId, member_id: MemberId) -> list[TimerChange]:
     """Stop all that run for the member."""
     return [TimerChange(_key(kind, group_id, member_id), None) for kind in _KINDS]
 
 
-def restart_session(result: CoordinatorResult, group_id: str, member: ConsumerMember, timeout_ms: int) -> None:
+def restart_session(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember, timeout_ms: int) -> None:
     """The member has shown that it is alive. One of the classic protocol has said itself how long its session is."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
@@ -73,14 +74,14 @@ def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: 
             restart_revocation(result, group, member)
 
 
-def start_join_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def start_join_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
     """A member of the classic protocol was told to join again, perhaps not for the first time."""
     key = _key(_JOIN, group_id, member.member_id)
     expire = _removal(key, group_id, member.member_id, None, "no JoinGroup in time from member")
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire, is_kept=True))
 
 
-def start_sync_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def start_sync_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
     """It has joined."""
     result.timers.append(TimerChange(_key(_JOIN, group_id, member.member_id), None))
     key = _key(_SYNC, group_id, member.member_id)
@@ -88,12 +89,12 @@ def start_sync_timer(result: CoordinatorResult, group_id: str, member: ConsumerM
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
 
 
-def end_sync_timer(result: CoordinatorResult, group_id: str, member: ConsumerMember) -> None:
+def end_sync_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
     """It asks for its assignment."""
     result.timers.append(TimerChange(_key(_SYNC, group_id, member.member_id), None))
 
 
-def _removal(key: tuple[str, str, str], group_id: str, member_id: str, epoch: int | None, why: str) -> Operation:
+def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, epoch: int | None, why: str) -> Operation:
     """Remove the member, if it still has to give up in `epoch` when that is not None. `key` is the timer's."""
 
     def remove(shard: GroupShard, now_ms: int) -> CoordinatorResult:

@@ -20,6 +20,7 @@ from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup, Topics
+    from pybroker.model import GroupId, MemberId
 
 _VERSION: Final = 0
 _KEYS: Final = {
@@ -34,20 +35,20 @@ _MEMBER_KEYS: Final = {
 }
 
 
-def _of_group(kind: RecordType, group_id: str, value: Any = None) -> CoordinatorRecord:
+def _of_group(kind: RecordType, group_id: GroupId, value: Any = None) -> CoordinatorRecord:
     return CoordinatorRecord(kind, _KEYS[kind](group_id=group_id), value, _VERSION)
 
 
-def _of_member(kind: RecordType, group_id: str, member_id: str, value: Any = None) -> CoordinatorRecord:
+def _of_member(kind: RecordType, group_id: GroupId, member_id: MemberId, value: Any = None) -> CoordinatorRecord:
     return CoordinatorRecord(kind, _MEMBER_KEYS[kind](group_id=group_id, member_id=member_id), value, _VERSION)
 
 
-def epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
+def epoch_record(group_id: GroupId, epoch: int) -> CoordinatorRecord:
     """The group's epoch."""
     return _of_group(RecordType.CONSUMER_GROUP_METADATA, group_id, messages.ConsumerGroupMetadataValue(epoch=epoch))
 
 
-def topics_record(group_id: str, topics: Topics) -> CoordinatorRecord:
+def topics_record(group_id: GroupId, topics: Topics) -> CoordinatorRecord:
     """What the group reads."""
     value = messages.ConsumerGroupPartitionMetadataValue(
         topics=[
@@ -58,7 +59,7 @@ def topics_record(group_id: str, topics: Topics) -> CoordinatorRecord:
     return _of_group(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group_id, value)
 
 
-def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+def member_record(group_id: GroupId, member: ConsumerMember) -> CoordinatorRecord:
     """What a member said of itself."""
     value = messages.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -81,7 +82,7 @@ def _classic_metadata(classic: ClassicMetadata | None) -> messages.ClassicMember
     return messages.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
 
 
-def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+def current_record(group_id: GroupId, member: ConsumerMember) -> CoordinatorRecord:
     """What a member has."""
     value = messages.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -100,7 +101,7 @@ def _current(assignment: Assignment) -> list[messages.TopicPartitions]:
     ]
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) -> CoordinatorRecord:
     """What a member shall have."""
     value = messages.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -111,13 +112,13 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
     return _of_member(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
 
 
-def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+def target_epoch_record(group_id: GroupId, epoch: int, now_ms: int) -> CoordinatorRecord:
     """All targets are of this epoch."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
 
 
-def regex_record(group_id: str, regex: str, topics: Iterable[str] | None, revision: int, now_ms: int) -> CoordinatorRecord:
+def regex_record(group_id: GroupId, regex: str, topics: Iterable[str] | None, revision: int, now_ms: int) -> CoordinatorRecord:
     """What a regular expression matches; None: nobody subscribes to it any more."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     value = None
@@ -126,7 +127,7 @@ def regex_record(group_id: str, regex: str, topics: Iterable[str] | None, revisi
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, value, _VERSION)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+def member_tombstones(group_id: GroupId, member_id: MemberId) -> list[CoordinatorRecord]:
     """The member is gone."""
     return [_of_member(kind, group_id, member_id) for kind in _MEMBER_KEYS]
 

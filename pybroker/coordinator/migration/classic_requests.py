@@ -25,13 +25,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic.join import UNKNOWN_MEMBER_ID, JoinRequest
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, Respond
+from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -40,6 +40,7 @@ from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
@@ -63,7 +64,7 @@ class ClassicRequestsToConsumerGroup:
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """A JoinGroupResponse when what it changes is durable. Raises KafkaError."""
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
-        is_new = request.member_id == UNKNOWN_MEMBER_ID
+        is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id
         _check_join(shard, group, request, settings)
         member_id = request.member_id
@@ -74,7 +75,7 @@ class ClassicRequestsToConsumerGroup:
                 return CoordinatorResult(response=response)
         subscription = _subscription(request)
         draft = GroupDraft(group, image, now_ms)
-        replaced = group.members.get(group.static_members.get(instance_id or "", "")) if is_new else None
+        replaced = group.members.get(group.static_members.get(instance_id or "", NO_MEMBER_ID)) if is_new else None
         before: ConsumerMember | None
         if replaced is not None:
             before = draft.replace_static(replaced, member_id)
@@ -145,7 +146,7 @@ class ClassicRequestsToConsumerGroup:
         """Each member of the request goes, or has an error of its own."""
         shard, group = self._shard, self._group
         response = LeaveGroupResponse(error_code=ErrorCode.NONE)
-        leaving: dict[str, ConsumerMember] = {}
+        leaving: dict[MemberId, ConsumerMember] = {}
         for identity in request.members:
             member = _identified(group, identity)
             if isinstance(member, ConsumerMember):
@@ -219,7 +220,11 @@ def _joined(member: ConsumerMember) -> JoinGroupResponse:
 
 
 def _downgraded(
-    shard: GroupShard, draft: GroupDraft, members: Mapping[str, ConsumerMember], joining: tuple[str, JoinRequest], now_ms: int
+    shard: GroupShard,
+    draft: GroupDraft,
+    members: Mapping[MemberId, ConsumerMember],
+    joining: tuple[MemberId, JoinRequest],
+    now_ms: int,
 ) -> CoordinatorResult:
     """The last member of the consumer protocol, a static one, has come again with the classic one. Nothing of the draft needs to
     be written, as nothing of the group is left.
@@ -245,7 +250,7 @@ def _downgraded(
     return result
 
 
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+def _member(group: ConsumerGroup, member_id: MemberId, instance_id: str | None) -> ConsumerMember:
     member = group.member(member_id, instance_id)
     if isinstance(member, ErrorCode):
         raise KafkaError(member)
@@ -254,7 +259,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Co
 
 def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMetadata]:
     """The member of the classic protocol that the request is from, in its generation. Raises KafkaError."""
-    member = _member(group, request.member_id, request.group_instance_id)
+    member = _member(group, MemberId(request.member_id), request.group_instance_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.epoch != request.generation_id:
@@ -265,6 +270,6 @@ def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest)
 def _identified(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
     """An administrator knows the instance only."""
     if identity.group_instance_id is not None and not identity.member_id:
-        member_id = group.static_members.get(identity.group_instance_id, "")
+        member_id = group.static_members.get(identity.group_instance_id, NO_MEMBER_ID)
         return group.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    return group.member(identity.member_id, identity.group_instance_id)
+    return group.member(MemberId(identity.member_id), identity.group_instance_id)

@@ -22,17 +22,19 @@ from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, write_assignment
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
+from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 
-def is_due(shard: GroupShard, leaving: Collection[ConsumerMember], staying: Mapping[str, ConsumerMember]) -> bool:
+def is_due(shard: GroupShard, leaving: Collection[ConsumerMember], staying: Mapping[MemberId, ConsumerMember]) -> bool:
     """Whether the group changes when the members `gone` are out of it and `staying` are left."""
     return (
         bool(staying)
@@ -44,7 +46,11 @@ def is_due(shard: GroupShard, leaving: Collection[ConsumerMember], staying: Mapp
 
 
 def to_classic(
-    group: ConsumerGroup, members: Mapping[str, ConsumerMember], targets: Mapping[str, Assignment], epoch: int, now_ms: int
+    group: ConsumerGroup,
+    members: Mapping[MemberId, ConsumerMember],
+    targets: Mapping[MemberId, Assignment],
+    epoch: int,
+    now_ms: int,
 ) -> CoordinatorResult:
     """The records of the change. `Begin`, when they are durable, does the rest."""
     logger.info("Group %s becomes a classic one with %d members in generation %d", group.group_id, len(members), epoch)
@@ -86,15 +92,15 @@ class FinishDowngrade:
     """
 
     shard: GroupShard
-    group_id: str
-    members: Mapping[str, ConsumerMember]
-    joining: tuple[str, Respond] | None = None
+    group_id: GroupId
+    members: Mapping[MemberId, ConsumerMember]
+    joining: tuple[MemberId, Respond] | None = None
     is_settled: bool = False
 
     def __call__(self, code: ErrorCode, now_ms: int) -> CoordinatorResult:
         """Of `CoordinatorResult.on_durable`."""
         follow_up = CoordinatorResult()
-        joining_id, respond = self.joining or ("", None)
+        joining_id, respond = self.joining or (NO_MEMBER_ID, None)
         group = self.shard.classic_groups.get(self.group_id)
         if code or group is None:
             if respond is not None:
