@@ -54,7 +54,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 def commit(
-    shard: GroupShard, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, now_ms: int
+    shard: GroupShard, committer: Committer, new: Mapping[TopicPartition, NewOffset], *, retention_ms: int, now_ms: int
 ) -> CoordinatorResult:
     """Response: a code for each partition. `retention_ms` is -1 for the broker's (v2 to v4 may ask for another)."""
     group = shard.find_group(committer.group_id)

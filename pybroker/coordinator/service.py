@@ -72,10 +72,10 @@ def java_hash(text: str) -> int:
 
 def partition_of(group_id: GroupId, partition_count: int) -> int:
     """The group's partition of `__consumer_offsets`."""
-    return partition_of_hash(java_hash(group_id), partition_count)
+    return partition_of_hash(java_hash(group_id), partition_count=partition_count)
 
 
-def partition_of_hash(value: int, partition_count: int) -> int:
+def partition_of_hash(value: int, *, partition_count: int) -> int:
     """The same by the hash of the group's name."""
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
@@ -241,7 +241,7 @@ class GroupCoordinator:
             if len(self._hashes) >= HASHES_MAX:
                 self._hashes.clear()
             value = self._hashes[group_id] = java_hash(group_id)
-        return partition_of_hash(value, self._partition_count(OFFSETS_TOPIC) or 1)
+        return partition_of_hash(value, partition_count=self._partition_count(OFFSETS_TOPIC) or 1)
 
     # Members
 
@@ -317,7 +317,7 @@ class GroupCoordinator:
         """Commit offsets; a code for each partition."""
         self.runtime.write(
             self._partition(committer.group_id),
-            lambda shard, now_ms: offsets.commit(shard, committer, new, retention_ms, now_ms),
+            lambda shard, now_ms: offsets.commit(shard, committer, new, retention_ms=retention_ms, now_ms=now_ms),
             done,
         )
 

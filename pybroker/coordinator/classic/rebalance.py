@@ -142,7 +142,7 @@ def prepare(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, n
     logger.info("Group %s prepares a rebalance after generation %d", group.group_id, group.generation_id)
     if is_initial:
         delay_ms = shard.settings.initial_rebalance_delay_ms
-        _wait_for_more(result, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        _wait_for_more(result, group, delay_ms=delay_ms, remaining_ms=max(group.rebalance_timeout_ms - delay_ms, 0))
     elif group.has_all_joined:
         complete_join(result, group, now_ms)
     else:
@@ -154,7 +154,7 @@ def _wait_for_all(result: CoordinatorResult, group: ClassicGroup) -> None:
     result.timers.append(TimerChange(join_key(group), group.rebalance_timeout_ms, complete))
 
 
-def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, *, delay_ms: int, remaining_ms: int) -> None:
     """Let an Empty group's first members gather."""
 
     def expire(shard: GroupShard, now_ms: int) -> CoordinatorResult:
@@ -163,7 +163,7 @@ def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, delay_ms: int
         result_again = CoordinatorResult()
         group.has_new_member = False
         next_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
-        _wait_for_more(result_again, group, next_ms, max(remaining_ms - delay_ms, 0))
+        _wait_for_more(result_again, group, delay_ms=next_ms, remaining_ms=max(remaining_ms - delay_ms, 0))
         return result_again
 
     result.timers.append(TimerChange(join_key(group), delay_ms, unless_replaced(group, expire)))
@@ -202,7 +202,7 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         member.is_new = False
         group.pending_syncs.add(member.member_id)
     generation_id = group.generation_id
-    expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id, now_ms))
+    expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id=generation_id, now_ms=now_ms))
     result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
 
 
@@ -252,7 +252,7 @@ def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
     )
 
 
-def _expire_sync(shard: GroupShard, group: ClassicGroup, generation_id: int, now_ms: int) -> CoordinatorResult:
+def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: int, now_ms: int) -> CoordinatorResult:
     """Some members have joined but never asked for their assignment: they are out, and the others begin anew."""
     result = CoordinatorResult()
     in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id

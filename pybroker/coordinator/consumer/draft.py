@@ -22,6 +22,7 @@ from pybroker.coordinator.consumer.records import (
     member_record,
     member_tombstones,
     regex_record,
+    regex_tombstone,
     target_epoch_record,
     target_record,
     topics_record,
@@ -127,9 +128,11 @@ class GroupDraft:
             )
             if matched[regex] != matched_before:
                 is_changed = True
-                self.records.append(regex_record(group.group_id, regex, matched[regex], image.revision, self._now_ms))
+                self.records.append(
+                    regex_record(group.group_id, regex, matched[regex], revision=image.revision, now_ms=self._now_ms)
+                )
         for regex in group.regexes.keys() - wanted:
-            self.records.append(regex_record(group.group_id, regex, None, image.revision, self._now_ms))
+            self.records.append(regex_tombstone(group.group_id, regex))
         self._regexes = matched
         return is_changed
 
@@ -154,7 +157,7 @@ class GroupDraft:
         ]
         self.targets = targets
         self.target_epoch = self.epoch
-        self.records.append(target_epoch_record(group_id, self.epoch, self._now_ms))
+        self.records.append(target_epoch_record(group_id, epoch=self.epoch, now_ms=self._now_ms))
 
     def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
         names = {*member.topic_names, *self._regexes.get(member.topic_regex or "", ())}

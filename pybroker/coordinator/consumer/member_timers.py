@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
-from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_record
+from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_tombstone
 from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, TimerChange
 
@@ -128,7 +128,7 @@ def remove_members(
     staying = {member_id: member for member_id, member in group.members.items() if member_id not in leaving_ids}
     finish: downgrade.FinishDowngrade | None = None
     if downgrade.is_due(shard, leaving, staying):
-        result = downgrade.to_classic(group, staying, group.targets, group.epoch, now_ms)
+        result = downgrade.to_classic(group, staying, group.targets, epoch=group.epoch, now_ms=now_ms)
         finish = downgrade.FinishDowngrade(shard, group.group_id, staying)
     else:
         group.image = None
@@ -136,7 +136,7 @@ def remove_members(
         for member_id in sorted(leaving_ids):
             result.records += member_tombstones(group.group_id, member_id)
         if not staying:
-            result.records += [regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes]
+            result.records += [regex_tombstone(group.group_id, regex) for regex in group.regexes]
         if leaving_ids:
             result.records.append(epoch_record(group.group_id, group.epoch + 1))
     without_timers = sorted(leaving_ids if finish is None else leaving_ids | staying.keys())

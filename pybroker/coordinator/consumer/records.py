@@ -112,19 +112,23 @@ def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) ->
     return _of_member(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
 
 
-def target_epoch_record(group_id: GroupId, epoch: int, now_ms: int) -> CoordinatorRecord:
+def target_epoch_record(group_id: GroupId, *, epoch: int, now_ms: int) -> CoordinatorRecord:
     """All targets are of this epoch."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
 
 
-def regex_record(group_id: GroupId, regex: str, topics: Iterable[str] | None, revision: int, now_ms: int) -> CoordinatorRecord:
-    """What a regular expression matches; None: nobody subscribes to it any more."""
+def regex_record(group_id: GroupId, regex: str, topics: Iterable[str], *, revision: int, now_ms: int) -> CoordinatorRecord:
+    """What a regular expression matches."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
-    value = None
-    if topics is not None:
-        value = messages.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now_ms)
+    value = messages.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now_ms)
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, value, _VERSION)
+
+
+def regex_tombstone(group_id: GroupId, regex: str) -> CoordinatorRecord:
+    """Nobody subscribes to a regular expression any more."""
+    key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None, _VERSION)
 
 
 def member_tombstones(group_id: GroupId, member_id: MemberId) -> list[CoordinatorRecord]:
@@ -136,7 +140,7 @@ def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The group is gone, but for its offsets."""
     return [
         *(record for member_id in group.members for record in member_tombstones(group.group_id, member_id)),
-        *(regex_record(group.group_id, regex, None, 0, 0) for regex in group.regexes),
+        *(regex_tombstone(group.group_id, regex) for regex in group.regexes),
         _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group.group_id),
         _of_group(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group.group_id),
         _of_group(RecordType.CONSUMER_GROUP_METADATA, group.group_id),

@@ -230,7 +230,7 @@ def _downgraded(
     be written, as nothing of the group is left.
     """
     group, (member_id, request) = draft.group, joining
-    result = downgrade.to_classic(group, members, draft.targets, draft.epoch, now_ms)
+    result = downgrade.to_classic(group, members, draft.targets, epoch=draft.epoch, now_ms=now_ms)
     finish = downgrade.FinishDowngrade(
         shard,
         group.group_id,

@@ -49,6 +49,7 @@ def to_classic(
     group: ConsumerGroup,
     members: Mapping[MemberId, ConsumerMember],
     targets: Mapping[MemberId, Assignment],
+    *,
     epoch: int,
     now_ms: int,
 ) -> CoordinatorResult:

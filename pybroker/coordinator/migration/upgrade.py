@@ -67,7 +67,7 @@ class Upgrade:
             *(member_record(group_id, member) for member in members),
             epoch_record(group_id, epoch),
             *(target_record(group_id, member.member_id, member.assigned) for member in members),
-            target_epoch_record(group_id, epoch, now_ms),
+            target_epoch_record(group_id, epoch=epoch, now_ms=now_ms),
             *(current_record(group_id, member) for member in members),
         ]
         for record in new:

@@ -144,12 +144,12 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
             behind = log.offset_behind_damage(offset)
             if behind is None:
                 raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
-            _log_damage(log, offset, behind, reason or "no batch")
+            _log_damage(log, reason or "no batch", first_offset=offset, end_offset=behind)
             offset = behind
         for batch in batches_read:
             offset = batch.next_offset
             if not batch.is_valid:
-                _log_damage(log, batch.base_offset, offset, "a wrong checksum")
+                _log_damage(log, "a wrong checksum", first_offset=batch.base_offset, end_offset=offset)
             elif not batch.is_control:
                 replay_batch(shard, batch, skipped)
                 yield batch.record_count
@@ -157,7 +157,7 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
         logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
 
 
-def _log_damage(log: Log, first_offset: int, end_offset: int, reason: object) -> None:
+def _log_damage(log: Log, reason: object, *, first_offset: int, end_offset: int) -> None:
     logger.error(
         "%s: the offsets %d to %d cannot be read (%s): the commits in there are lost, the rest is loaded",
         log.topic_partition,

@@ -80,7 +80,7 @@ def _translated(kind: str, match: re.Match[str]) -> str:
         case "bracket" | "brace":
             return "\\" + match[kind]
         case "head":
-            return _head(match["on"], (match["off"] or "")[1:], match["head"])
+            return _head(match["head"], on=match["on"], off=(match["off"] or "")[1:])
         case "comment":
             raise PatternError("comments are not supported")
         case "name":
@@ -88,7 +88,7 @@ def _translated(kind: str, match: re.Match[str]) -> str:
     return match[kind]
 
 
-def _head(on: str, off: str, end: str) -> str:
+def _head(end: str, *, on: str, off: str) -> str:
     if not set(on + off) <= _FLAGS:
         raise PatternError(f"flags {on}{off} are not supported")
     on, off = on.replace("U", ""), off.replace("U", "")

@@ -47,7 +47,7 @@ class TopicPattern:
         self._flags: int = tree.state.flags
         self._states: list[_State] = [("done", None, [])]
         try:
-            self._first = self._sequence(tree, 0, self._flags)
+            self._first = self._sequence(tree, after=0, flags=self._flags)
         except RecursionError as error:
             raise PatternError("it is nested too deeply") from error
 
@@ -84,41 +84,41 @@ class TopicPattern:
         self._states.append((kind, accepts, following))
         return len(self._states) - 1
 
-    def _sequence(self, items: Any, after: int, flags: int) -> int:
+    def _sequence(self, items: Any, *, after: int, flags: int) -> int:
         for operator, argument in reversed(list(items)):
-            after = self._part(str(operator), argument, after, flags)
+            after = self._part(str(operator), argument, after=after, flags=flags)
         return after
 
-    def _part(self, operator: str, argument: Any, after: int, flags: int) -> int:
+    def _part(self, operator: str, argument: Any, *, after: int, flags: int) -> int:
         match operator:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 return self._add("char", _accepts(operator, argument, flags), [after])
             case "BRANCH":
-                return self._add("free", None, [self._sequence(branch, after, flags) for branch in argument[1]])
+                return self._add("free", None, [self._sequence(branch, after=after, flags=flags) for branch in argument[1]])
             case "SUBPATTERN":
                 _number, more, fewer, inner = argument
-                return self._sequence(inner, after, (flags | more) & ~fewer)
+                return self._sequence(inner, after=after, flags=(flags | more) & ~fewer)
             case "MAX_REPEAT" | "MIN_REPEAT":
                 lowest, highest, inner = argument
-                return self._repeat(lowest, highest, inner, after, flags)
+                return self._repeat(inner, lowest=lowest, highest=highest, after=after, flags=flags)
             case "AT":
                 where = str(argument)
                 if where in _ASSERTIONS:
                     return self._add(where, None, [after])
         raise PatternError(f"{operator.lower()} is not supported")
 
-    def _repeat(self, lowest: int, highest: Any, inner: Any, after: int, flags: int) -> int:
+    def _repeat(self, inner: Any, *, lowest: int, highest: Any, after: int, flags: int) -> int:
         if highest == _parser.MAXREPEAT:
             loop = self._add("free", None, [])
-            self._states[loop][2].extend([self._sequence(inner, loop, flags), after])
+            self._states[loop][2].extend([self._sequence(inner, after=loop, flags=flags), after])
             after = loop
         else:
             end = after
             for _ in range(highest - lowest):
-                after = self._add("free", None, [self._sequence(inner, after, flags), end])
+                after = self._add("free", None, [self._sequence(inner, after=after, flags=flags), end])
         for _ in range(lowest):
             before = len(self._states)
-            after = self._sequence(inner, after, flags)
+            after = self._sequence(inner, after=after, flags=flags)
             if len(self._states) == before:
                 break  # nothing, however often
         return after
