@@ -37,8 +37,18 @@ def pin_client() -> None:
 class Peer:
     """A broker process with a data directory of its own under `folder`. Started by `start`, ended by `close`."""
 
-    def __init__(self, name: str, folder: Path, *, heap: str = "1G", data_limit_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        heap: str = "1G",
+        data_limit_bytes: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` replaces that of the benchmark."""
         self.name = name
+        self._environment = environment
         self.bootstrap = ""
         self.start_s = 0.0
         self.log = folder / "broker.log"
@@ -62,7 +72,14 @@ class Peer:
         command = self._command(port, lines)
         began = time.monotonic()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._prepare, process_group=0)  # noqa: PLW1509
+            self._process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=self._prepare,  # noqa: PLW1509
+                process_group=0,
+            )
         while not kafka_peer.answers_metadata("127.0.0.1", port):
             if self._process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
                 self.close()

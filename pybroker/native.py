@@ -1,25 +1,106 @@
-"""The optional extensions: one is used where it was built, unless `PYBROKER_PURE=1` in the environment forces its twin."""
+"""Chooses between the native part of a module and its Python twin, in one way for all packages.
+
+A module `x.py` with a native part has two siblings: `_x_python.py`, whose docstrings are the contract, and `_x_native.pyx`, which
+does the same faster. `x.py` imports the names from the Python twin, where a reader and the type checker find them, and ends with
+
+    IS_NATIVE: Final = choose(_x_python, globals())
+
+The native part is used where it was built for this interpreter. `PYBROKER_PURE=1` in the environment forces every twin. A part
+that was built and cannot be used is an error: the broker would be slow, and no line of its log would say why.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
-from typing import TYPE_CHECKING
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+SWITCH: Final = "PYBROKER_PURE"
+PARTS: Final = ("metrics.counts", "protocol.codec", "records.columns", "records.kernels")
+"""All modules of the package that have a native part."""
+
+_REMEDY: Final = f"build it again (pip install --force-reinstall pybroker), or set {SWITCH}=1 to run without native parts"
+
+_chosen: dict[str, bool] = {}
+
+
+class NativePartError(ImportError):
+    """A native part was built and cannot be used. The message is one line for a person and names the file."""
+
 
 def is_wanted() -> bool:
-    """Whether extensions are to be used where they were built."""
-    return os.environ.get("PYBROKER_PURE", "0") in {"", "0"}
+    """Return whether native parts are used where they were built. Raises NativePartError if the switch is neither 0 nor 1."""
+    value = os.environ.get(SWITCH, "")
+    if value not in {"", "0", "1"}:
+        raise NativePartError(f"{SWITCH}={value}: must be 1, for pure Python, or 0")
+    return value != "1"
+
+
+def choose(twin: ModuleType, namespace: dict[str, Any]) -> bool:
+    """Replace the names that `namespace` has from the Python twin by those of the native part, if it was built and is wanted.
+
+    `twin.__all__` says which names; the native part must have all of them. Returns whether the native part is used. Raises
+    NativePartError.
+    """
+    place, _, file = twin.__name__.rpartition(".")
+    stem = file.removesuffix("_python")
+    module = extension(f"{place}.{stem}_native")
+    if module is not None:
+        missing = [name for name in twin.__all__ if not hasattr(module, name)]
+        if missing:
+            raise NativePartError(f"{module.__file__} has no {', '.join(missing)}: it is of another version; {_REMEDY}")
+        namespace.update({name: getattr(module, name) for name in twin.__all__})
+    _chosen[_part(place, stem)] = module is not None
+    return module is not None
 
 
 def extension(name: str) -> ModuleType | None:
-    """The extension of this full name; None where it is not wanted or was not built."""
+    """Return the extension module of this full name, or None if it is not wanted or was not built. Raises NativePartError."""
     if not is_wanted():
+        return None
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        _refuse_foreign(name)
         return None
     try:
         return importlib.import_module(name)
-    except ImportError:
-        return None
+    except Exception as error:
+        raise NativePartError(f"{spec.origin} was built and cannot be loaded: {error}; {_REMEDY}") from error
+
+
+def parts() -> dict[str, bool]:
+    """Return for each module that has a native part whether that is used, or would be if the module were imported."""
+    found = dict(_chosen)
+    for part in PARTS:
+        if part not in found:
+            place, _, stem = part.rpartition(".")
+            found[part] = is_wanted() and importlib.util.find_spec(f"pybroker.{place}._{stem}_native") is not None
+    return dict(sorted(found.items()))
+
+
+def summary() -> str:
+    """Return one line for the log: which parts are native, and which are pure Python and why."""
+    found = parts()
+    native, pure = ([part for part, is_native in found.items() if is_native is wanted] for wanted in (True, False))
+    reason = "" if not pure else f" ({SWITCH}=1)" if not is_wanted() else " (not built: no C compiler at installation?)"
+    return f"Native: {', '.join(native) or 'none'}; pure: {', '.join(pure) or 'none'}{reason}"
+
+
+def _part(place: str, stem: str) -> str:
+    return f"{place.removeprefix('pybroker.')}.{stem.removeprefix('_')}"
+
+
+def _refuse_foreign(name: str) -> None:
+    """Raise NativePartError if the extension was built, but only for other interpreters or platforms."""
+    parent, _, stem = name.rpartition(".")
+    spec = importlib.util.find_spec(parent)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for path in (path for folder in folders for path in sorted(Path(folder).glob(f"{stem}.*")) if path.suffix in {".so", ".pyd"}):
+        ours = sysconfig.get_config_var("EXT_SUFFIX")
+        raise NativePartError(f"{path} was built for another Python: this one loads {stem}{ours} only; {_REMEDY}")

@@ -20,6 +20,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker import native
 from pybroker.api.context import Broker
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker import descriptors, gauges
@@ -112,6 +113,7 @@ class BrokerServer:
         Raises StartError, or OSError when an address cannot be bound.
         """
         config, clock, loop = self.config, self.clock, asyncio.get_running_loop()
+        logger.info("%s", native.summary())
         self._share_descriptors()
         try:
             self.store = self._open_store()
@@ -352,6 +354,7 @@ class BrokerServer:
 
     def _register_gauges(self) -> None:
         metrics = self.metrics
+        gauges.register_native_parts(metrics)
         gauges.register_network(metrics, self.server)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker import native
 from pybroker.log.open_files import OPEN_FILES
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
+
+
+def register_native_parts(metrics: BrokerMetrics) -> None:
+    """Register which modules run natively: it never changes while the broker runs."""
+    found: dict[tuple[str, ...], int] = {(part,): int(is_native) for part, is_native in native.parts().items()}
+    metrics.labelled_gauge(
+        "pybroker_native_part", "Whether a part of the broker is native (1) or pure Python (0)", ("part",), found.copy
+    )
 
 
 def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:

@@ -9,6 +9,7 @@ import click
 
 from pybroker import __version__
 from pybroker.cli.lazy_group import LazyGroup
+from pybroker.native import NativePartError
 
 _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
@@ -42,4 +43,8 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point: exit code 0, 1 for an error while running, 2 for a wrong command line or configuration."""
-    sys.exit(cli.main(prog_name="pybroker", standalone_mode=True))
+    try:
+        sys.exit(cli.main(prog_name="pybroker", standalone_mode=True))
+    except NativePartError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(RunError.exit_code)

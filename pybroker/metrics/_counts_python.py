@@ -1,14 +1,19 @@
-"""Counts of durations in Python. Their contract is in `_counts_native.pyi`."""
+"""Counts of durations in ns, in Python: the contract, and what runs where the native part was not built.
+
+One thread writes, others may read.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+__all__ = ["Counts", "observe_request"]
+
 _BUCKETS: Final = 64  # bit lengths 0 to 63
 
 
 class Counts:
-    """See `_counts_native.pyi`."""
+    """How many durations there were of each bit length, 0 to 63, and their sum."""
 
     __slots__ = ("_buckets", "_sum")
 
@@ -18,16 +23,16 @@ class Counts:
 
     @property
     def buckets(self) -> list[int]:
-        """See `_counts_native.pyi`."""
+        """A snapshot."""
         return self._buckets.copy()
 
     @property
     def sum(self) -> int:
-        """See `_counts_native.pyi`."""
+        """Of all durations."""
         return self._sum
 
     def observe(self, duration_ns: int) -> None:
-        """See `_counts_native.pyi`."""
+        """Count one duration, >= 0 and below 2^63."""
         self._buckets[duration_ns.bit_length()] += 1
         self._sum += duration_ns
 
@@ -43,7 +48,7 @@ def observe_request(  # noqa: PLR0917  (a call by position is a third of a call 
     remote_ns: int,
     send_ns: int,
 ) -> None:
-    """See `_counts_native.pyi`."""
+    """Count the parts of a request's time, and their sum."""
     queue.observe(queue_ns)
     local.observe(local_ns)
     remote.observe(remote_ns)

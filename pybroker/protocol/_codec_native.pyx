@@ -1,11 +1,10 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Typed twin of the generated codec: a message's fields as a list of steps that C walks through.
+"""The codec in C: it walks through the steps of a plan. The contract is in `_codec_python.py`; the tests run on both.
 
-What it decodes, writes and refuses is what the generated code does (`decoder_source`, `encoder_source`); the tests run on both.
 Bounds are checked by hand, as what comes in may be hostile. Attributes of messages are read and written in their slots, at the
 place that the class's own descriptors tell.
 
-What struct, indexing and missing attributes raise in generated code is here IndexError for an end that comes too early, and
+What struct, indexing and missing attributes raise in Python is here IndexError for an end that comes too early, and
 OverflowError, TypeError and AttributeError for values that do not fit.
 """
 
@@ -22,6 +21,7 @@ from libc.string cimport memcpy
 
 from types import MemberDescriptorType
 
+from pybroker.protocol import plan
 from pybroker.protocol.parts import parts_size
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, bad_length, bad_uuid, no_place, too_short
 
@@ -54,7 +54,7 @@ cdef extern from "Python.h":
     const char *PyBytes_AsString(object value) except NULL
 
 
-cdef enum Kind:  # as `plan.py` has them
+cdef enum Kind:  # checked below to be those of `plan.py`
     NUMBER
     TEXT
     BYTES
@@ -62,7 +62,7 @@ cdef enum Kind:  # as `plan.py` has them
     STRUCT
     ARRAY
 
-cdef enum Differs:  # how a value is compared with its default
+cdef enum Differs:  # checked below to be those of `plan.py`
     IS_SET  # a list
     IS_SET_OR_NULL  # a list, and null is not the default
     IS_NOT_NULL
@@ -99,6 +99,17 @@ cdef struct Output:
     PyObject *parts  # a list once there is a large part, or NULL
     uint8_t stack[STACK_BYTES]
 
+
+if {"NUMBER": NUMBER, "TEXT": TEXT, "BYTES": BYTES, "RECORDS": RECORDS, "STRUCT": STRUCT, "ARRAY": ARRAY} != dict(plan.Kind.__members__):
+    raise ImportError("the kinds of fields are not those of plan.Kind")
+if {
+    "IS_SET": IS_SET,
+    "IS_SET_OR_NULL": IS_SET_OR_NULL,
+    "IS_NOT_NULL": IS_NOT_NULL,
+    "IS_OTHER_BOOL": IS_OTHER_BOOL,
+    "IS_OTHER": IS_OTHER,
+} != dict(plan.Differs.__members__):
+    raise ImportError("the ways to differ are not those of plan.Differs")
 
 cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
 

@@ -1,4 +1,4 @@
-"""Messages to bytes and back: headers, bodies, and the one place where errors of the generated code become ours.
+"""Messages to bytes and back: headers, bodies, and the one place where errors of the plans become ours.
 
     request     size | key int16 | version int16 | correlation id int32 | client id (v1+) | tagged fields (v2) | body
     response    size | correlation id int32 | tagged fields (v1) | body
@@ -15,14 +15,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from pybroker.native import choose
+from pybroker.protocol import _codec_python
+from pybroker.protocol._codec_python import Plan, usual_request_header
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.compiler import IS_NATIVE, compile_decoder, compile_encoder
 from pybroker.protocol.messages import MESSAGES, message_classes
+from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
-
-if IS_NATIVE:
-    from pybroker.protocol import _codec_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.schema import Encoder
 
 __all__ = [
+    "IS_NATIVE",
     "DecodeError",
     "EncodeError",
     "RequestHeader",
@@ -44,6 +45,9 @@ __all__ = [
     "request_class",
     "response_class",
 ]
+
+IS_NATIVE: Final = choose(_codec_python, globals())
+"""Whether C walks through the plans of messages; the contract is in `_codec_python.py`."""
 
 T = TypeVar("T")
 
@@ -108,10 +112,9 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
     Raises DecodeError.
     """
-    if IS_NATIVE:
-        usual = _codec_native.usual_request_header(frame, _LAYOUTS, RequestHeader)
-        if usual is not None:
-            return usual
+    usual = usual_request_header(frame, _LAYOUTS, RequestHeader)
+    if usual is not None:
+        return usual
     try:
         key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         tagged = _SPOKEN.get((key, version))
@@ -180,7 +183,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T
 
 
 def _damage(error: struct.error | IndexError | UnicodeDecodeError) -> str:
-    """What is wrong with bytes over which generated code stumbled, as the predicate of a sentence.
+    """What is wrong with bytes over which a plan stumbled, as the predicate of a sentence.
 
     It only ever takes numbers out of a buffer, so struct's error and an index out of range both mean an end that comes too early:
     the buffer's, or that of a tagged field.
@@ -258,7 +261,7 @@ def _misfit(message: object, version: int, error: Exception) -> EncodeError:
 def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
     if not schema.versions.has(version):
         raise DecodeError(f"{schema.cls.__name__} has no version {version}")
-    decoder = schema.decoders[version] = compile_decoder(schema, version)
+    decoder = schema.decoders[version] = make_plan(schema, version, Plan).decode
     return decoder
 
 
@@ -272,5 +275,5 @@ def _encoder_of(message: object, version: int) -> tuple[Encoder, Callable[[int],
         raise EncodeError(f"{schema.cls.__name__} has no version {version}")
     is_tagged = schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS
     head = _RESPONSE_HEAD_TAGGED if is_tagged else _RESPONSE_HEAD
-    entry = schema.encoders[version] = compile_encoder(schema, version), head.pack
+    entry = schema.encoders[version] = make_plan(schema, version, Plan).encode, head.pack
     return entry

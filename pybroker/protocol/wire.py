@@ -1,4 +1,4 @@
-"""The wire's types, and the few pieces of the encoding that generated code calls.
+"""The wire's types, and the few pieces of the encoding that both directions need.
 
     type                what the attribute holds        on the wire (classic; compact, in flexible versions)
     Bool                bool                            1 byte, zero is false
@@ -20,8 +20,7 @@ for each a varint tag, a varint size and so many bytes. Source: KIP-482; Kafka's
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pybroker.protocol.parts import Part, parts_size
@@ -40,7 +39,7 @@ class Wire(NamedTuple):
 
     Attributes:
         code: its letter for the struct module, or "" when its size varies.
-        kind: what the generated code has to know: "number", "bool", "uuid" or "records".
+        kind: what a plan has to know: "number", "bool", "uuid" or "records".
     """
 
     code: str
@@ -133,28 +132,3 @@ def put_records(records: Part | Sequence[Part], size: int, pieces: list[Part], l
     if size > JOIN_BYTES_MAX or (kind is not memoryview and kind is not bytes and kind is not bytearray):
         large.append(len(pieces))
     pieces.append(records)  # type: ignore[arg-type]
-
-
-class Numbers:
-    """Packers and unpackers for arrays of numbers, by count: `pack(count)(*numbers)`, `unpack(count)(buffer, position)`.
-
-    The first few are made ahead; a longer array makes its own each time.
-    """
-
-    __slots__ = ("_code", "_pack", "_unpack")
-
-    READY = 17
-
-    def __init__(self, code: str) -> None:
-        self._code = code
-        ready = [struct.Struct(f">{count}{code}") for count in range(self.READY)]
-        self._pack = [one.pack for one in ready]
-        self._unpack = [one.unpack_from for one in ready]
-
-    def pack(self, count: int) -> Callable[..., bytes]:
-        """A function of so many numbers."""
-        return self._pack[count] if count < self.READY else struct.Struct(f">{count}{self._code}").pack
-
-    def unpack(self, count: int) -> Callable[[bytes | memoryview, int], tuple[int, ...]]:
-        """A function of a buffer and a position. The caller has checked that so many fit."""
-        return self._unpack[count] if count < self.READY else struct.Struct(f">{count}{self._code}").unpack_from

@@ -1,4 +1,4 @@
-"""The pure Python twin of `_columns_native`: the same class, results and errors, for installs without a compiler."""
+"""Records into the buffers of Arrow columns, in Python: the contract, and what runs where the native part was not built."""
 
 from __future__ import annotations
 
@@ -8,20 +8,8 @@ from array import array
 from typing import Final
 
 from pybroker.records._kernels_python import (
-    _BYTES_LEFT,
-    _CHECKSUM,
-    _HEADER_COUNT,
     _INT64_MAX,
     _INT64_MIN,
-    _LONG_RECORD,
-    _MESSAGE_FIELDS,
-    _NESTED,
-    _NULL_HEADER_KEY,
-    _OUT_OF_RANGE,
-    _RECORD_SIZE,
-    _SMALL_MESSAGE,
-    _TOO_LARGE,
-    _WRONG_MAGIC,
     _field,
     _message_field,
     _sum,
@@ -29,13 +17,16 @@ from pybroker.records._kernels_python import (
     _varlong,
     _whole,
 )
-from pybroker.records.errors import record_fault
+from pybroker.records.errors import RecordFault, record_fault
 
-_OFFSET: Final = 1  # keep in step with `columns`
-_TIMESTAMP: Final = 2
-_KEY: Final = 4
-_VALUE: Final = 8
-_HEADERS: Final = 16
+__all__ = ["ColumnBuilder"]
+
+OFFSET: Final = 1
+TIMESTAMP: Final = 2
+KEY: Final = 4
+VALUE: Final = 8
+HEADERS: Final = 16
+
 _INT32_MAX: Final = (1 << 31) - 1
 _HEAD: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _INT64: Final = struct.Struct(">q")
@@ -66,7 +57,7 @@ class _BinaryColumn:
             self.nulls += 1
         else:
             if len(self.data) + len(value) > _INT32_MAX:
-                raise record_fault(_TOO_LARGE)
+                raise record_fault(RecordFault.TOO_LARGE)
             self.data += value
             self.validity[-1] |= 1 << (self.count & 7)
         self.ends.append(len(self.data))
@@ -84,7 +75,15 @@ def _value(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 class ColumnBuilder:
-    """See the stub of `_columns_native`."""
+    """Fills the columns of `wanted` (the flags in `columns`), and nothing else is decoded.
+
+    A record's fields are read and checked up to the last wanted one. Only rows with first_offset <= offset < end_offset are
+    taken. All methods raise what `record_fault` makes; after that the builder is of no use.
+
+    Attributes:
+        rows: since the last `take`.
+        data_bytes: of keys, values and headers since then. A column holds 2 GB at most.
+    """
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -99,7 +98,7 @@ class ColumnBuilder:
 
     @property
     def data_bytes(self) -> int:
-        """See the stub of `_columns_native`."""
+        """The bytes of keys, values and headers since the last `take`."""
         return sum(len(column.data) for column in (self._keys, self._values, self._header_keys, self._header_values))
 
     def append_section(  # noqa: PLR0917  (as the native twin)
@@ -113,15 +112,15 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> int:
-        """See the stub of `_columns_native`."""
+        """The uncompressed records of a magic 2 batch. Returns the rows added."""
         section = _whole(section)
         before, position = self.rows, 0
         timestamp = log_append_time
-        is_delta = not is_log_append_time and self._wanted & _TIMESTAMP
+        is_delta = not is_log_append_time and self._wanted & TIMESTAMP
         for _ in range(record_count):
             size, position = _varint(section, position, len(section))
             if not 1 <= size <= len(section) - position:
-                raise record_fault(_RECORD_SIZE)
+                raise record_fault(RecordFault.RECORD_SIZE)
             end = position + size
             delta, position = _varlong(section, position + 1, end)
             if is_delta:
@@ -133,41 +132,41 @@ class ColumnBuilder:
                 self._put_row(offset, timestamp)
             position = end
         if position != len(section):
-            raise record_fault(_BYTES_LEFT)
+            raise record_fault(RecordFault.BYTES_LEFT)
         return self.rows - before
 
     def _put_record(self, section: bytes, position: int, end: int) -> None:
         wanted = self._wanted
-        if wanted & (_KEY | _VALUE | _HEADERS):
+        if wanted & (KEY | VALUE | HEADERS):
             key, position = _value(section, position, end)
-            if wanted & _KEY:
+            if wanted & KEY:
                 self._keys.put(key)
-        if wanted & (_VALUE | _HEADERS):
+        if wanted & (VALUE | HEADERS):
             value, position = _value(section, position, end)
-            if wanted & _VALUE:
+            if wanted & VALUE:
                 self._values.put(value)
-        if wanted & _HEADERS:
+        if wanted & HEADERS:
             self._put_headers(section, position, end)
 
     def _put_headers(self, section: bytes, position: int, end: int) -> None:
         count, position = _varint(section, position, end)
         if not 0 <= count <= end - position:
-            raise record_fault(_HEADER_COUNT)
+            raise record_fault(RecordFault.HEADER_COUNT)
         for _ in range(count):
             key, position = _value(section, position, end)
             if key is None:
-                raise record_fault(_NULL_HEADER_KEY)
+                raise record_fault(RecordFault.NULL_HEADER_KEY)
             self._header_keys.put(key)
             value, position = _value(section, position, end)
             self._header_values.put(value)
         if position != end:
-            raise record_fault(_LONG_RECORD)
+            raise record_fault(RecordFault.LONG_RECORD)
         self._header_ends.append(self._header_keys.count)
 
     def _put_row(self, offset: int, timestamp: int) -> None:
-        if self._wanted & _OFFSET:
+        if self._wanted & OFFSET:
             self._offsets.append(offset)
-        if self._wanted & _TIMESTAMP:
+        if self._wanted & TIMESTAMP:
             self._least, self._greatest = min(self._least, timestamp), max(self._greatest, timestamp)
             self._timestamps.append(timestamp)
         self.rows += 1
@@ -182,14 +181,20 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> tuple[int, int]:
-        """See the stub of `_columns_native`."""
+        """Uncompressed messages of magic 0 or 1 from `position` on, their checksums tried.
+
+        With `wrapper_offset` >= 0 they are the inside of a wrapper of that offset; pass 0 if those inside are real (magic 0).
+        Else they are a stretch of a log, which ends before the first message of another magic, codec or timestamp type. A
+        partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time`. Returns where it
+        ended and the rows added.
+        """
         messages = _whole(messages)
         before, kind = self.rows, (-1, -1)
         shift = _shift(messages, position, wrapper_offset) if wrapper_offset > 0 else 0
         while len(messages) - position >= 12:
             (size,) = struct.unpack_from(">i", messages, position + 8)
             if size < 14:
-                raise record_fault(_SMALL_MESSAGE)
+                raise record_fault(RecordFault.SMALL_MESSAGE)
             end = position + 12 + size
             if end > len(messages):
                 break
@@ -199,11 +204,11 @@ class ColumnBuilder:
             if magic not in {0, 1} or magic != kind[0] or (wrapper_offset < 0 and attributes & 0x0F != kind[1]):
                 if wrapper_offset < 0 and kind[0] <= 1:
                     break
-                raise record_fault(_WRONG_MAGIC)
+                raise record_fault(RecordFault.WRONG_MAGIC)
             if attributes & 7:
-                raise record_fault(_NESTED)
+                raise record_fault(RecordFault.NESTED)
             if zlib.crc32(memoryview(messages)[position + 16 : end]) != crc:
-                raise record_fault(_CHECKSUM)
+                raise record_fault(RecordFault.CHECKSUM)
             offset = _sum(offset, shift)
             if first_offset <= offset < end_offset:
                 timestamp = self._put_message(messages, position + 18, end, magic)
@@ -216,24 +221,24 @@ class ColumnBuilder:
         timestamp = -1
         if magic:
             if end - position < 8:
-                raise record_fault(_MESSAGE_FIELDS)
+                raise record_fault(RecordFault.MESSAGE_FIELDS)
             (timestamp,) = _INT64.unpack_from(messages, position)
             position += 8
         key, position = _message_field(messages, position, end)
         value, position = _message_field(messages, position, end)
         if position != end:
-            raise record_fault(_MESSAGE_FIELDS)
-        if self._wanted & _KEY:
+            raise record_fault(RecordFault.MESSAGE_FIELDS)
+        if self._wanted & KEY:
             self._keys.put(key)
-        if self._wanted & _VALUE:
+        if self._wanted & VALUE:
             self._values.put(value)
-        if self._wanted & _HEADERS:
+        if self._wanted & HEADERS:
             self._header_ends.append(self._header_keys.count)
         return timestamp
 
     def append_run(self, count: int, first_offset: int, timestamp: int) -> None:
-        """See the stub of `_columns_native`."""
-        if self._wanted & (_KEY | _VALUE | _HEADERS):
+        """Rows that follow from a batch's header alone: consecutive offsets and one timestamp. Not for keys, values, headers."""
+        if self._wanted & (KEY | VALUE | HEADERS):
             raise ValueError("the headers of batches have no keys and values")
         for offset in range(first_offset, first_offset + count):
             self._put_row(offset, timestamp)
@@ -248,15 +253,20 @@ class ColumnBuilder:
         _Binary | None,
         tuple[_Buffer, _Binary, _Binary] | None,
     ]:
-        """See the stub of `_columns_native`."""
+        """What was filled, and begin anew: rows; offsets (int64); timestamps (int64, ms), the least and the greatest; keys;
+        values; headers. What is not wanted is None.
+
+        Of byte strings: validity bitmap (None if there is no null), ends (int32, one more than rows, from 0), data, nulls. Of
+        headers: ends of each row's headers (int32, as before), their keys, their values. All buffers are the caller's.
+        """
         wanted = self._wanted
         result = (
             self.rows,
-            _bytes_of(self._offsets) if wanted & _OFFSET else None,
-            (_bytes_of(self._timestamps), self._least, self._greatest) if wanted & _TIMESTAMP else None,
-            self._keys.taken() if wanted & _KEY else None,
-            self._values.taken() if wanted & _VALUE else None,
-            (_bytes_of(self._header_ends), self._header_keys.taken(), self._header_values.taken()) if wanted & _HEADERS else None,
+            _bytes_of(self._offsets) if wanted & OFFSET else None,
+            (_bytes_of(self._timestamps), self._least, self._greatest) if wanted & TIMESTAMP else None,
+            self._keys.taken() if wanted & KEY else None,
+            self._values.taken() if wanted & VALUE else None,
+            (_bytes_of(self._header_ends), self._header_keys.taken(), self._header_values.taken()) if wanted & HEADERS else None,
         )
         self._start()
         return result
@@ -275,5 +285,5 @@ def _shift(messages: bytes, position: int, wrapper_offset: int) -> int:
         return 0
     shift: int = wrapper_offset - _INT64.unpack_from(messages, last)[0]
     if shift < 0:
-        raise record_fault(_OUT_OF_RANGE)
+        raise record_fault(RecordFault.OUT_OF_RANGE)
     return shift

@@ -1,4 +1,8 @@
-"""The pure Python twins of `_kernels_native`: the same functions, results and errors, for installs without a compiler.
+"""The kernels over raw records in Python: the contract, and what runs where the native part was not built.
+
+A section is the uncompressed records of a magic 2 batch, a message set the uncompressed messages of a produce request or
+wrapper. Buffers are borrowed until return. All raise what `record_fault` makes. The native part releases the GIL only above
+256 kB: a waiting thread would keep it for milliseconds.
 
 They go over bytes one record at a time, varints inline while they fit one byte: about 1 us per record.
 """
@@ -23,7 +27,18 @@ from pybroker.records.batch import (
     TRANSACTIONAL_BIT,
     set_offset_and_epoch,
 )
-from pybroker.records.errors import CorruptRecordError, record_fault
+from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
+
+__all__ = [
+    "accept_batch",
+    "crc32",
+    "down_convert_records",
+    "down_converted_size",
+    "note_keys",
+    "retain_records",
+    "scan_records",
+    "up_convert_messages",
+]
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
@@ -39,24 +54,10 @@ _INT64: Final = struct.Struct(">q")
 
 _UNUSUAL_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
-# Keep in step with RECORD_FAULTS.
-_CUT_NUMBER: Final = 0
-_LONG_NUMBER: Final = 1
-_RECORD_SIZE: Final = 2
-_LONG_FIELD: Final = 3
-_HEADER_COUNT: Final = 4
-_NULL_HEADER_KEY: Final = 5
-_LONG_RECORD: Final = 6
-_BYTES_LEFT: Final = 7
-_OUT_OF_RANGE: Final = 8
-_SMALL_MESSAGE: Final = 9
-_WRONG_MAGIC: Final = 10
-_NESTED: Final = 11
-_MESSAGE_FIELDS: Final = 12
-_CHECKSUM: Final = 13
-_TOO_LARGE: Final = 14
 
-crc32 = zlib.crc32
+def crc32(data: bytes | bytearray | memoryview) -> int:
+    """Return the CRC-32 (IEEE) of messages of magic 0 and 1."""
+    return zlib.crc32(data)
 
 
 def _unsigned(section: bytes, position: int, end: int, bytes_max: int) -> tuple[int, int]:
@@ -67,7 +68,7 @@ def _unsigned(section: bytes, position: int, end: int, bytes_max: int) -> tuple[
         if byte < 0x80:
             return raw, at + 1
         shift += 7
-    raise record_fault(_CUT_NUMBER if end - position < bytes_max else _LONG_NUMBER)
+    raise record_fault(RecordFault.CUT_NUMBER if end - position < bytes_max else RecordFault.LONG_NUMBER)
 
 
 def _varint(section: bytes, position: int, end: int) -> tuple[int, int]:
@@ -89,17 +90,17 @@ def _varlong(section: bytes, position: int, end: int) -> tuple[int, int]:
 def _field(section: bytes, position: int, end: int) -> tuple[int, int]:
     size, position = _varint(section, position, end)
     if size > end - position:
-        raise record_fault(_LONG_FIELD)
+        raise record_fault(RecordFault.LONG_FIELD)
     return size, position
 
 
 def _skip_headers(section: bytes, position: int, end: int, count: int) -> int:
     if not 0 <= count <= end - position:
-        raise record_fault(_HEADER_COUNT)
+        raise record_fault(RecordFault.HEADER_COUNT)
     for _ in range(count):
         size, position = _field(section, position, end)
         if size < 0:
-            raise record_fault(_NULL_HEADER_KEY)
+            raise record_fault(RecordFault.NULL_HEADER_KEY)
         size, position = _field(section, position + size, end)
         position += max(size, 0)
     return position
@@ -109,7 +110,7 @@ def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int,
     """Timestamp delta, offset delta, key position and size, value position and size, position of the next record."""
     size, position = _varint(section, position, len(section))
     if not 1 <= size <= len(section) - position:
-        raise record_fault(_RECORD_SIZE)
+        raise record_fault(RecordFault.RECORD_SIZE)
     end = position + size
     timestamp_delta, position = _varlong(section, position + 1, end)
     offset_delta, position = _varint(section, position, end)
@@ -119,24 +120,28 @@ def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int,
     if headers or position != end:
         position = _skip_headers(section, position, end, headers)
         if position != end:
-            raise record_fault(_LONG_RECORD)
+            raise record_fault(RecordFault.LONG_RECORD)
     return timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, end
 
 
 def _sum(base: int, delta: int) -> int:
     if not _INT64_MIN <= base + delta <= _INT64_MAX:
-        raise record_fault(_OUT_OF_RANGE)
+        raise record_fault(RecordFault.OUT_OF_RANGE)
     return base + delta
 
 
 def _whole(section: bytes | bytearray | memoryview) -> bytes:
     if len(section) > _SECTION_MAX:
-        raise record_fault(_TOO_LARGE)
+        raise record_fault(RecordFault.TOO_LARGE)
     return bytes(section)
 
 
 def scan_records(section: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> tuple[int, int, int, bool]:
-    """See the stub of `_kernels_native`."""
+    """Check every record of a section.
+
+    Returns the greatest timestamp, at least -1; the smallest that is not -1 (no timestamp), 2**63 - 1 if none; how many
+    records have no key; whether the offset deltas are 0, 1, 2...
+    """
     section = _whole(section)
     position = keyless = 0
     max_timestamp, min_timestamp, is_sequential = -1, _INT64_MAX, True
@@ -149,7 +154,7 @@ def scan_records(section: bytes | bytearray | memoryview, record_count: int, bas
         keyless += key_size < 0
         is_sequential &= offset_delta == index
     if position != len(section):
-        raise record_fault(_BYTES_LEFT)
+        raise record_fault(RecordFault.BYTES_LEFT)
     return max_timestamp, min_timestamp, keyless, is_sequential
 
 
@@ -163,7 +168,15 @@ def accept_batch(  # noqa: PLR0917
     after_max_ms: int,
     is_compacted: bool,
 ) -> tuple[int, int, int, int, int] | None:
-    """See the stub of `_kernels_native`."""
+    """The whole check of what a producer mostly sends, and its offset and leader epoch written into it where it lies.
+
+    That is: one batch of magic 2 from offset 0 on in a writable buffer, not compressed, its checksum, sizes, counts, offsets
+    and max timestamp right, no transaction, no control records, all timestamps from `now_ms - before_max_ms` to
+    `now_ms + after_max_ms`, with keys if the topic `is_compacted`. Returns last offset delta, max
+    timestamp, producer id, producer epoch and base sequence.
+
+    None for everything else, be it right or wrong, and then nothing was changed.
+    """
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
         return None
@@ -208,7 +221,7 @@ def accept_batch(  # noqa: PLR0917
 def down_converted_size(
     section: bytes | bytearray | memoryview, record_count: int, base_offset: int, to_magic: int, first_offset: int
 ) -> int:
-    """See the stub of `_kernels_native`."""
+    """Bytes of the messages that `down_convert_records` makes, without making them."""
     section = _whole(section)
     position = size = 0
     overhead = 34 if to_magic else 26
@@ -217,7 +230,7 @@ def down_converted_size(
         if _sum(base_offset, offset_delta) >= first_offset:
             size += overhead + max(key_size, 0) + max(value_size, 0)
     if position != len(section):
-        raise record_fault(_BYTES_LEFT)
+        raise record_fault(RecordFault.BYTES_LEFT)
     return size
 
 
@@ -232,7 +245,12 @@ def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a 
     first_offset: int,
     is_relative: bool,
 ) -> tuple[bytes, int, int, int]:
-    """See the stub of `_kernels_native`."""
+    """Uncompressed messages of magic 0 or 1 from the records at or after `first_offset`; headers are dropped.
+
+    `is_relative` counts their offsets from the first one's, as inside a magic 1 wrapper. With `is_log_append_time` every
+    timestamp is `log_append_time`. Returns the messages, how many, the last one's absolute offset (-1 without), the greatest
+    timestamp (at least -1).
+    """
     section = _whole(section)
     parts: list[bytes] = []
     position = kept = first_kept = 0
@@ -257,7 +275,7 @@ def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a 
         body = b"".join((checked, key, _INT32.pack(value_size), value))
         parts += struct.pack(">qiI", inner, len(body) + 4, zlib.crc32(body)), body
     if position != len(section):
-        raise record_fault(_BYTES_LEFT)
+        raise record_fault(RecordFault.BYTES_LEFT)
     return b"".join(parts), kept, last_kept, max_timestamp
 
 
@@ -267,7 +285,12 @@ def up_convert_messages(
     is_log_append_time: bool,
     log_append_time: int,
 ) -> tuple[bytes, int, int, int, int, int]:
-    """See the stub of `_kernels_native`."""
+    """A section with offset deltas 0, 1, 2... from messages that must all be whole, of `magic` and uncompressed.
+
+    A partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time` (from the wrapper).
+    Returns section, record count, base timestamp, greatest timestamp, smallest one and number of records without key as
+    `scan_records`.
+    """
     messages = _whole(messages)
     out = bytearray()
     position = count = keyless = base_timestamp = 0
@@ -275,7 +298,7 @@ def up_convert_messages(
     while len(messages) - position >= 12:
         (size,) = _INT32.unpack_from(messages, position + 8)
         if size < 14:
-            raise record_fault(_SMALL_MESSAGE)
+            raise record_fault(RecordFault.SMALL_MESSAGE)
         if size > len(messages) - position - 12:
             break
         timestamp, key, value = _message(messages, position + 12, position + 12 + size, magic)
@@ -305,34 +328,34 @@ def _message(messages: bytes, at: int, end: int, magic: int) -> tuple[int, bytes
     """Timestamp, key and value of the message whose checksum is at `at`."""
     crc, found_magic, attributes = _OFFSET_SIZE_CRC.unpack_from(messages, at - 12)[2:]
     if not 0 <= found_magic <= 1:
-        raise record_fault(_WRONG_MAGIC)
+        raise record_fault(RecordFault.WRONG_MAGIC)
     if zlib.crc32(memoryview(messages)[at + 4 : end]) != crc:
-        raise record_fault(_CHECKSUM)
+        raise record_fault(RecordFault.CHECKSUM)
     if found_magic != magic:
-        raise record_fault(_WRONG_MAGIC)
+        raise record_fault(RecordFault.WRONG_MAGIC)
     if attributes & 0x07:
-        raise record_fault(_NESTED)
+        raise record_fault(RecordFault.NESTED)
     position = at + 6
     timestamp = -1
     if magic:
         if end - position < 8:
-            raise record_fault(_MESSAGE_FIELDS)
+            raise record_fault(RecordFault.MESSAGE_FIELDS)
         (timestamp,) = _INT64.unpack_from(messages, position)
         position += 8
     key, position = _message_field(messages, position, end)
     value, position = _message_field(messages, position, end)
     if position != end:
-        raise record_fault(_MESSAGE_FIELDS)
+        raise record_fault(RecordFault.MESSAGE_FIELDS)
     return timestamp, key, value
 
 
 def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if end - position < 4:
-        raise record_fault(_MESSAGE_FIELDS)
+        raise record_fault(RecordFault.MESSAGE_FIELDS)
     (size,) = _INT32.unpack_from(messages, position)
     position += 4
     if size > end - position:
-        raise record_fault(_MESSAGE_FIELDS)
+        raise record_fault(RecordFault.MESSAGE_FIELDS)
     if size < 0:
         return None, position
     return messages[position : position + size], position + size
@@ -341,7 +364,10 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
 def note_keys(
     section: bytes | bytearray | memoryview, record_count: int, base_offset: int, offsets: dict[bytes, int]
 ) -> tuple[int, int]:
-    """See the stub of `_kernels_native`."""
+    """Write the offset of each record that has a key into `offsets`, under its key.
+
+    Returns how many keys were not there yet, and their bytes. Of a damaged section the keys before the damage are written.
+    """
     section = _whole(section)
     position = key_bytes = 0
     before = len(offsets)
@@ -353,7 +379,7 @@ def note_keys(
                 key_bytes += key_size
             offsets[key] = base_offset + offset_delta
     if position != len(section):
-        raise record_fault(_BYTES_LEFT)
+        raise record_fault(RecordFault.BYTES_LEFT)
     return len(offsets) - before, key_bytes
 
 
@@ -367,13 +393,18 @@ def retain_records(  # noqa: PLR0917
     latest_offset: int,
     keeps_tombstones: bool,
 ) -> tuple[bytes, int, int, int]:
-    """See the stub of `_kernels_native`."""
+    """The section without the records that compaction takes out, for a batch with `new_base_timestamp`.
+
+    Out go, of the records up to `latest_offset`, those without a key, those whose key has a later offset in `offsets`, and unless
+    `keeps_tombstones` those without a value. Returns the section, how many records it has, the greatest timestamp among them (at
+    least -1) and how many have no value.
+    """
     section = _whole(section)
     kept = bytearray()
     position = count = tombstones = 0
     max_timestamp = -1
     if not 0 <= record_count <= len(section):
-        raise record_fault(_RECORD_SIZE)
+        raise record_fault(RecordFault.RECORD_SIZE)
     for _ in range(record_count):
         start = position
         delta, offset_delta, key_at, key_size, _, value_size, position = _parse(section, start)
@@ -393,7 +424,7 @@ def retain_records(  # noqa: PLR0917
         tombstones += value_size < 0
         max_timestamp = max(max_timestamp, timestamp)
     if position != len(section):
-        raise record_fault(_BYTES_LEFT)
+        raise record_fault(RecordFault.BYTES_LEFT)
     return bytes(kept), count, max_timestamp, tombstones
 
 

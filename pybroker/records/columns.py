@@ -1,26 +1,16 @@
-"""Records into Arrow columns: the builder, native if it was built, else its pure twin, and the names of the columns.
+"""Records into Arrow columns: the builder, native where it was built, else Python, and the flags of the columns.
 
-`PYBROKER_PURE=1` in the environment forces the twin. Its contract is in `_columns_native.pyi`.
+The contract is in `_columns_python.py`; `pybroker/native.py` chooses.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pybroker.native import extension
+from pybroker.native import choose
 from pybroker.records import _columns_python
+from pybroker.records._columns_python import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 
 __all__ = ["HEADERS", "IS_NATIVE", "KEY", "OFFSET", "TIMESTAMP", "VALUE", "ColumnBuilder"]
 
-if TYPE_CHECKING:
-    from pybroker.records._columns_native import ColumnBuilder
-else:
-    ColumnBuilder = (extension("pybroker.records._columns_native") or _columns_python).ColumnBuilder
-
-OFFSET: Final = 1
-TIMESTAMP: Final = 2
-KEY: Final = 4
-VALUE: Final = 8
-HEADERS: Final = 16
-
-IS_NATIVE: Final = ColumnBuilder.__module__ != _columns_python.__name__
+IS_NATIVE: Final = choose(_columns_python, globals())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from enum import IntEnum
+from typing import Final, NamedTuple
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -60,29 +61,50 @@ class RecordValidationError(InvalidRecordError):
         self.record_errors = record_errors
 
 
-RECORD_FAULTS = (
-    "a record ends inside a variable-length number",
-    "a variable-length number does not end",
-    "a record's size is not one that fits the batch",
-    "a field is longer than its record",
-    "a record has an impossible number of headers",
-    "a header has no key",
-    "a record is longer than its fields",
-    "there are bytes after the last record",
-    "an offset or timestamp is outside of 64 bits",
-    "a message is smaller than its header",
-    "a message is not of the magic that was announced",
-    "a compressed message stands inside a compressed message",
-    "a message's fields do not fill it",
-    "a message's checksum is wrong",
-    "the records are larger than 2 GB",
-)
-"""What `_kernels_native` and `_kernels_python` find; they raise the text at the same index for the same bytes."""
+class RecordFault(IntEnum):
+    """What a kernel can find wrong with records. Each native part checks at its import that it has the same numbers."""
 
-CHECKSUM_FAULTS = frozenset({9, 13})  # damage on the way, not a client that errs
+    CUT_NUMBER = 0
+    LONG_NUMBER = 1
+    RECORD_SIZE = 2
+    LONG_FIELD = 3
+    HEADER_COUNT = 4
+    NULL_HEADER_KEY = 5
+    LONG_RECORD = 6
+    BYTES_LEFT = 7
+    OUT_OF_RANGE = 8
+    SMALL_MESSAGE = 9
+    WRONG_MAGIC = 10
+    NESTED = 11
+    MESSAGE_FIELDS = 12
+    CHECKSUM = 13
+    TOO_LARGE = 14
 
 
-def record_fault(index: int) -> CorruptRecordError:
-    """The error for a fault that a kernel found."""
-    kind = CorruptRecordError if index in CHECKSUM_FAULTS else InvalidRecordError
-    return kind(RECORD_FAULTS[index])
+FAULT_MESSAGES: Final = {
+    RecordFault.CUT_NUMBER: "a record ends inside a variable-length number",
+    RecordFault.LONG_NUMBER: "a variable-length number does not end",
+    RecordFault.RECORD_SIZE: "a record's size is not one that fits the batch",
+    RecordFault.LONG_FIELD: "a field is longer than its record",
+    RecordFault.HEADER_COUNT: "a record has an impossible number of headers",
+    RecordFault.NULL_HEADER_KEY: "a header has no key",
+    RecordFault.LONG_RECORD: "a record is longer than its fields",
+    RecordFault.BYTES_LEFT: "there are bytes after the last record",
+    RecordFault.OUT_OF_RANGE: "an offset or timestamp is outside of 64 bits",
+    RecordFault.SMALL_MESSAGE: "a message is smaller than its header",
+    RecordFault.WRONG_MAGIC: "a message is not of the magic that was announced",
+    RecordFault.NESTED: "a compressed message stands inside a compressed message",
+    RecordFault.MESSAGE_FIELDS: "a message's fields do not fill it",
+    RecordFault.CHECKSUM: "a message's checksum is wrong",
+    RecordFault.TOO_LARGE: "the records are larger than 2 GB",
+}
+"""What both twins of a kernel raise for the same bytes."""
+
+CHECKSUM_FAULTS: Final = frozenset({RecordFault.SMALL_MESSAGE, RecordFault.CHECKSUM})  # damage on the way, not a client that errs
+
+
+def record_fault(number: int) -> CorruptRecordError:
+    """Return the error for a fault that a kernel found."""
+    fault = RecordFault(number)
+    kind = CorruptRecordError if fault in CHECKSUM_FAULTS else InvalidRecordError
+    return kind(FAULT_MESSAGES[fault])

@@ -21,7 +21,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.model import TopicId, TopicPartition
 from pybroker.native import extension
-from pybroker.protocol._codec_python import generate_decoder, generate_encoder
+from pybroker.protocol import _codec_python
 from pybroker.protocol.codec import DecodeError, decode_request_header, request_class
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.protocol.messages import MESSAGES, message_classes
@@ -100,11 +100,8 @@ def _coders_of(number: int) -> tuple[list[Any], list[Any]]:
     if number not in _coders:
         cls, version = CLASSES[number]
         schema = schema_of(cls)
-        decoders, encoders = [generate_decoder(schema, version)], [generate_encoder(schema, version)]
-        if _protocol is not None:
-            native = make_plan(schema, version)
-            decoders, encoders = [native.decode, *decoders], [native.encode, *encoders]
-        _coders[number] = decoders, encoders
+        plans = [make_plan(schema, version, twin.Plan) for twin in (_protocol, _codec_python) if twin is not None]
+        _coders[number] = [plan.decode for plan in plans], [plan.encode for plan in plans]
     return _coders[number]
 
 

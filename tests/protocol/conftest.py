@@ -1,25 +1,27 @@
-"""Everything runs on the native codec, where it was built, and on the generated one."""
+"""Everything runs on both twins of the codec, if the native one was built and is wanted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pytest
 
-from pybroker.protocol import compiler
+from pybroker import native
+from pybroker.protocol import _codec_python, codec
 from pybroker.protocol.schema import schema_of
 from testing.scenes.messages import CLASSES
 
-CODECS = ["native", "generated"] if find_spec("pybroker.protocol._codec_native") is not None else ["generated"]
+NATIVE = native.extension("pybroker.protocol._codec_native")
+CODECS = [pytest.param(_codec_python, id="python"), *([] if NATIVE is None else [pytest.param(NATIVE, id="native")])]
 
 
 @pytest.fixture(scope="module", autouse=True, params=CODECS)
-def codec(request: pytest.FixtureRequest) -> Iterator[str]:
+def twin(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "IS_NATIVE", request.param == "native")
+        for name in _codec_python.__all__:
+            patch.setattr(codec, name, getattr(request.param, name))
         _forget()
-        yield request.param
+        yield
     _forget()
 
 

@@ -1,4 +1,4 @@
-"""The native codec does what the generated one does, with everything that comes in and everything that is to go out."""
+"""The native codec does what the one in Python does, with everything that comes in and everything that is to go out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.protocol._codec_python import generate_decoder, generate_encoder
+from pybroker import native
+from pybroker.protocol import _codec_python
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
 from pybroker.protocol.messages.metadata import MetadataResponse
 from pybroker.protocol.parts import SendPart, parts_bytes
@@ -22,7 +23,8 @@ from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
 from testing.scenes.messages import VERSIONED, full, messages, name_of
 
-pytest.importorskip("pybroker.protocol._codec_native", exc_type=ImportError)
+NATIVE = native.extension("pybroker.protocol._codec_native")
+pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native part was not built, or is not wanted")
 
 every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
 EDGES = [
@@ -35,7 +37,7 @@ UNFIT = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeEr
 
 
 @pytest.fixture(scope="module", autouse=True)
-def codec() -> None:
+def twin() -> None:
     """Both, side by side: not once for each."""
 
 
@@ -60,10 +62,10 @@ def encoded(encode: Any, message: object, head: bytes | None = None) -> object:
 
 @functools.cache
 def both(cls: type, version: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Decoders and encoders, native and generated."""
-    schema = schema_of(cls)
-    native = make_plan(schema, version)
-    return (native.decode, generate_decoder(schema, version)), (native.encode, generate_encoder(schema, version))
+    """Decoders and encoders, native and in Python."""
+    assert NATIVE is not None
+    plans = [make_plan(schema_of(cls), version, twin.Plan) for twin in (NATIVE, _codec_python)]
+    return (plans[0].decode, plans[1].decode), (plans[0].encode, plans[1].encode)
 
 
 @every_version
@@ -73,8 +75,8 @@ def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, versio
     decoders, encoders = both(cls, version)
     message = data.draw(st.just(full(cls, version)) | messages(cls, version))
     head = data.draw(st.none() | st.binary(max_size=9))
-    native, generated = (encoded(encode, message, head) for encode in encoders)
-    assert native == generated
+    by_native, by_python = (encoded(encode, message, head) for encode in encoders)
+    assert by_native == by_python
     body = bytearray(parts_bytes(encoders[0](message, None)))
     for _ in range(data.draw(st.integers(0, 3)) if body else 0):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 127, 128, 255]))
@@ -90,8 +92,8 @@ def test_both_refuse_the_same_values(cls: type, version: int) -> None:
         for value in (None, -1, 2**63, 2**31, "text", b"bytes", b"x" * 16, 1.5, [], [None], [1], ["text"], "\ud800", object()):
             message = full(cls, version)
             setattr(message, one.name, value)
-            native, generated = (encoded(encode, message) for encode in encoders)
-            assert native == generated, (one.name, value)
+            by_native, by_python = (encoded(encode, message) for encode in encoders)
+            assert by_native == by_python, (one.name, value)
 
 
 class Late(SendPart):
@@ -127,13 +129,13 @@ LARGE = b"l" * (JOIN_BYTES_MAX + 1)
 )
 def test_large_records_and_late_parts_stand_where_they_belong(version: int, head: bytes | None, records: list[Any]) -> None:
     _, encoders = both(FetchResponse, version)
-    native, generated = (encode(answer(*records), head) for encode in encoders)
-    assert all(type(one[0]) is bytes for one in (native, generated))
-    assert [part for part in native if part] == [part for part in generated if part]
-    assert parts_bytes([part for part in native if not isinstance(part, SendPart)])
+    by_native, by_python = (encode(answer(*records), head) for encode in encoders)
+    assert all(type(one[0]) is bytes for one in (by_native, by_python))
+    assert [part for part in by_native if part] == [part for part in by_python if part]
+    assert parts_bytes([part for part in by_native if not isinstance(part, SendPart)])
     if head is not None:
-        size = sum(part.size if isinstance(part, SendPart) else len(part) for part in native)
-        assert native[0].startswith((size - 4).to_bytes(4) + head)
+        size = sum(part.size if isinstance(part, SendPart) else len(part) for part in by_native)
+        assert by_native[0].startswith((size - 4).to_bytes(4) + head)
 
 
 def test_a_value_that_was_never_set_does_not_fit() -> None:
@@ -143,20 +145,21 @@ def test_a_value_that_was_never_set_does_not_fit() -> None:
 
 
 def test_a_struct_of_another_class_does_not_fit() -> None:
-    with pytest.raises(TypeError, match="LeaderIdAndEpoch in place of FetchableTopicResponse"):
-        both(FetchResponse, 11)[1][0](FetchResponse(responses=[LeaderIdAndEpoch()]), None)  # type: ignore[list-item]  # refused
+    for encode in both(FetchResponse, 11)[1]:
+        with pytest.raises(TypeError, match="LeaderIdAndEpoch in place of FetchableTopicResponse"):
+            encode(FetchResponse(responses=[LeaderIdAndEpoch()]), None)  # type: ignore[list-item]  # refused
 
 
 def test_a_long_message_outgrows_the_first_buffer() -> None:
     message = full(MetadataResponse, 12)
     message.topics *= 500
-    native, generated = (encode(message, b"1234") for encode in both(MetadataResponse, 12)[1])
-    assert len(native[0]) > 100_000
-    assert native == generated
+    by_native, by_python = (encode(message, b"1234") for encode in both(MetadataResponse, 12)[1])
+    assert len(by_native[0]) > 100_000
+    assert by_native == by_python
 
 
 def test_pure_python_can_be_forced() -> None:
-    code = "from pybroker.protocol import compiler; print(compiler.IS_NATIVE)"
+    code = "from pybroker.protocol import codec; print(codec.IS_NATIVE)"
     for pure in ("0", "1"):
         environment = {**os.environ, "PYBROKER_PURE": pure}
         printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
