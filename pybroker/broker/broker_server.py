@@ -113,7 +113,6 @@ class BrokerServer:
         Raises StartError, or OSError when an address cannot be bound.
         """
         config, clock, loop = self.config, self.clock, asyncio.get_running_loop()
-        logger.info("%s", native.summary())
         self._share_descriptors()
         try:
             self.store = self._open_store()
@@ -430,6 +429,7 @@ def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
         loop_factory = asyncio.new_event_loop
     else:
         loop_factory = uvloop.new_event_loop
+    logger.info("%s", native.summary())
     descriptors.allow_many()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         broker, code = runner.run(_serve(config, lifecycle or Lifecycle()))
