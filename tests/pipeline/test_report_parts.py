@@ -348,7 +348,7 @@ def test_the_page_says_what_was_not_looked_at_and_what_is_an_estimate() -> None:
     keys = KeySummary(12_345, False, 3, [(b"often", 7)])
     page = written(report(TopicReport.of("t", (part,), keys)), lambda _: [])
     assert "Looked at 13 of 5,000 offsets." in page
-    assert "Not all that is in the logs was looked at" in page
+    assert "Only a part of the logs was looked at" in page
     assert "About 12,345 different keys (estimated, ±2 %)" in page
     assert '<td>often</td><td class="number">7</td><td class="number">10</td>' in page
     whole = written(report(topic("t", tally(10))), lambda _: [])
@@ -373,7 +373,7 @@ def test_many_topics_are_in_the_table_only() -> None:
     topics = [topic(f"t{number}", tally(number + 2)) for number in range(53)]
     page = written(report(*topics), lambda one: drawn.append(one.name) or [])
     assert len(drawn) == 50
-    assert "These are in the table and in the summary only" in page
+    assert "These topics are only in the table and in the summary" in page
 
 
 # --- Options --------------------------------------------------------------------------------------------------------------------

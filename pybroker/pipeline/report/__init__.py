@@ -1,1 +1,11 @@
-"""What is in the topics of a cluster: numbers of each partition, and a page with pictures."""
+"""Reports what is in the topics of a cluster: the numbers of each partition, and a page with pictures.
+
+job              runs the report: a Spark task for each partition
+plan             chooses the offsets to read
+reading          reads a partition
+counting, tally  count batches and records
+keys             counts keys, exactly or with a known error
+heard            carries the progress of the tasks to the driver
+summary          adds up topics, for JSON and for people
+page, pictures   write the page and draw its pictures
+"""

@@ -1,4 +1,4 @@
-"""Batches as they lie in the log to a tally: headers one by one, records as columns, without an object for each."""
+"""Counts batches as they lie in the log into a tally: headers one by one, records as columns, without an object for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BYTES_MAX: Final = 16 << 20
 
 @final
 class Counting:
-    """Counts one partition, in the order of its log. `heard` is told how many records were counted since the last time."""
+    """A counter of a partition, in the order of its log. It calls `heard` with the number of records since the last call."""
 
     def __init__(self, now_ms: int, keys_max: int, key_bytes_max: int, heard: Callable[[int], None] | None = None) -> None:
         self._now_ms, self._heard = now_ms, heard
@@ -33,7 +33,7 @@ class Counting:
         self._open: dict[int, int] = {}
 
     def add(self, data: memoryview, first: int, end: int) -> int:
-        """The whole batches in `data`, of them the records with first <= offset < end. Returns the offset that comes next.
+        """Count the whole batches in `data`, and of their records those with first <= offset < end. Return the next offset.
 
         A batch counts as a whole if some of its offsets are among these. Raises CorruptRecordError.
         """
@@ -59,12 +59,12 @@ class Counting:
         return following
 
     def looked(self, offsets: int, deleted: int) -> None:
-        """So many offsets were looked at, and so many more were not there any more."""
+        """Count offsets that were read, and offsets that were deleted before."""
         self._tally.numbers.offsets += offsets
         self._tally.numbers.deleted += deleted
 
     def finish(self) -> tuple[Tally, Found]:
-        """What was counted."""
+        """Return what was counted."""
         self._flush()
         self._tally.numbers.undecided = sum(self._open.values())
         return self._tally, self._keys.found()
@@ -168,7 +168,7 @@ class Counting:
             self._heard(rows)
 
     def _headers(self, headers: Any, rows: int) -> Any:
-        """Returns the bytes of each record's headers."""
+        """Count headers, and return the bytes of each record's headers."""
         import numpy as np  # noqa: PLC0415 (an extra)
         import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -218,7 +218,7 @@ def _message_count(inside: bytes | memoryview) -> int:
 
 
 def _sizes(column: Any, rows: int) -> tuple[Any, Any]:
-    """The size of each byte string, and whether it is none that is null."""
+    """Return the size of each byte string, and whether it is not null."""
     import numpy as np  # noqa: PLC0415 (an extra)
 
     validity, ends, _, _ = column
@@ -229,7 +229,7 @@ def _sizes(column: Any, rows: int) -> tuple[Any, Any]:
 
 
 def _binary(column: Any, rows: int) -> Any:
-    """A column as an array of Arrow."""
+    """Return a column as an Arrow array."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     validity, ends, data, nulls = column

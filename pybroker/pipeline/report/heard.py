@@ -1,7 +1,7 @@
-"""How far the tasks are, told to the driver while they run: Spark itself tells only what tasks have ended.
+"""Carries the progress of tasks to the driver while they run, because Spark itself reports only which tasks have ended.
 
-Datagrams go to the address at which the executors know the driver anyway: a secret of the run, the task's number, its records so
-far. One that is lost, or comes late, only makes the progress a little old.
+Tasks send datagrams to the address at which the executors know the driver anyway. Each has a secret of the run, the number of the
+task, and its records so far. A datagram that is lost or late only makes the progress a little old.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Ear:
-    """Where to tell it."""
+    """The address to which tasks send their progress."""
 
     host: str
     port: int
@@ -31,14 +31,14 @@ class Ear:
 
 @final
 class Heard:
-    """Listens at `host`, the driver's, while the block runs. Where that is no address of this machine, nothing is heard."""
+    """A listener at the driver's `host` while a block runs. If that is not an address of this machine, it hears nothing."""
 
     def __init__(self, host: str) -> None:
         self._records: dict[int, int] = {}
         self._over = threading.Event()
         self._socket: socket.socket | None = None
         self.ear: Ear | None = None
-        with contextlib.suppress(OSError):  # the work is done without it, too
+        with contextlib.suppress(OSError):  # the work does not depend on it
             family, kind, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
             self._socket = socket.socket(family, kind)
             self._socket.bind(address)
@@ -48,7 +48,7 @@ class Heard:
 
     @property
     def records(self) -> int:
-        """Of all tasks together."""
+        """The records of all tasks together."""
         return sum(list(self._records.values()))
 
     def __enter__(self) -> Heard:
@@ -78,7 +78,7 @@ class Heard:
 
 
 def teller(ear: Ear | None, number: int) -> Callable[[int], None]:
-    """What a task calls with the records that it has counted since the last time."""
+    """Return the function that a task calls with the number of records that it has counted since the last call."""
     told = 0
 
     def tell(records: int) -> None:
@@ -86,7 +86,7 @@ def teller(ear: Ear | None, number: int) -> Callable[[int], None]:
         told += records
         if ear is None:
             return
-        with contextlib.suppress(OSError):  # no way to the driver: it then says less
+        with contextlib.suppress(OSError):  # without a way to the driver, progress shows less
             family, kind, *_, address = socket.getaddrinfo(ear.host, ear.port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind) as out:
                 out.setblocking(False)

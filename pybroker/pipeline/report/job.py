@@ -1,4 +1,4 @@
-"""`report`: what is in the topics of a cluster, each partition a task; a page with pictures and a summary."""
+"""The job `report`: counts what is in the topics of a cluster, each partition in a task, and writes a page and a summary."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ _FIRST_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """What to look at, and where the page goes."""
+    """What to report on, and where to write the page."""
 
     bootstrap: str
     path: Path
     """A folder, which gets `index.html`, or a file whose name ends in .html."""
     topics: tuple[str, ...] = ()
-    """All that are not internal, if there is no pattern either."""
+    """The topics; without these and `pattern`, all topics that are not internal."""
     pattern: str | None = None
     """A regular expression that whole names of topics match, instead of `topics`."""
     wanted: Wanted = field(default_factory=Wanted)
     has_summary: bool = False
     """Write a summary in JSON beside the page."""
     retry_s: float = 60.0
-    """How long to wait for a cluster that went away."""
+    """How many seconds to wait for a cluster that went away."""
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
@@ -78,20 +78,21 @@ class ReportResult:
 
     @property
     def records(self) -> int:
-        """That were looked at."""
+        """The records that were read."""
         return sum(topic.total.numbers.records for topic in self.report.topics)
 
     @property
     def size(self) -> int:
-        """Bytes of batches that were looked at."""
+        """The bytes of the batches that were read."""
         return sum(topic.total.numbers.size for topic in self.report.topics)
 
 
 def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
-    """Look, and write the page. Raises PipelineError."""
+    """Read the topics and write the page. Raises PipelineError."""
     began = time.monotonic()
     page, summary = _files(options.path)
-    with WireClient(options.bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:  # a wrong address is said soon
+    # so that a wrong address is reported soon
+    with WireClient(options.bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:
         cluster_id = client.cluster_id()
     now_ms = int(time.time() * 1000)
     parts = _parts(options, now_ms)
@@ -104,7 +105,7 @@ def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
 
 
 def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
-    """All partitions in the order of their topics' names. Raises PipelineError."""
+    """Return all partitions of the chosen topics. Raises PipelineError."""
     pattern = options.pattern if options.topics or options.pattern is not None else ".*"
     with WireClient(options.bootstrap, retry_s=options.retry_s) as client:
         topics = chosen_topics(client, options.topics, pattern)
@@ -130,7 +131,7 @@ def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
 
 
 def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Found]]:
-    """What each part has, by its place. The largest come first; those without anything need no task."""
+    """Return what each part has, by its index. The largest parts run first; empty parts need no task."""
     sizes = [sum(end - first for first, end in part.extent.ranges) for part in parts]
     tasks = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
     if not tasks:
@@ -139,7 +140,7 @@ def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Fo
         work = partial(_spark_task, [(number, parts[number]) for number in tasks], heard.ear)
         with Progress("report", lambda: Standing(heard.records, sum(sizes))):
             found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
-    return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (our own task has made it)
+    return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (a task of this job has made it)
 
 
 def _spark_task(tasks: list[tuple[int, Part]], ear: Ear | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,7 +175,7 @@ def _drawn(topic: TopicReport) -> list[tuple[bytes, str]]:
 
 
 def _files(path: Path) -> tuple[Path, Path]:
-    """The page and the summary, whose folder is there now. Raises PipelineError."""
+    """Return the paths of the page and the summary, and create their folder. Raises PipelineError."""
     is_file = path.suffix.lower() in {".html", ".htm"}
     page, summary = (path, path.with_suffix(".json")) if is_file else (path / PAGE, path / SUMMARY)
     if path.exists() and path.is_dir() == is_file:

@@ -1,8 +1,8 @@
-"""Which keys there are and how often: exact while they are not too many, then with an error that is known.
+"""Counts how often each key occurs: exactly while the keys are not too many, then with a known error.
 
-Keys are counted in Arrow tables, without an object for each. When there are more than a limit, the rarest are dropped, and how
-often the most frequent of these was there is added to `error`: a key that is left was there at least `count` times and at most
-`count + error`. From then on the number of different keys is estimated by a HyperLogLog sketch of 2**14 registers (standard
+Keys are counted in Arrow tables, without an object for each. When there are more keys than a limit, the rarest are dropped, and
+the count of the most frequent of these is added to `error`. So a remaining key has occurred at least `count` times and at most
+`count + error` times. From then on, a HyperLogLog sketch of 2**14 registers estimates the number of different keys (standard
 error 0.8 %).
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, final
 REGISTER_BITS: Final = 14
 TOP: Final = 20
 _REST_BITS: Final = 50
-"""Of a hash, which of 64 has these and those of the register."""
+"""The bits of a 64-bit hash besides those that choose the register."""
 _PRIME: Final = 0x9E3779B97F4A7C15 | 1
 _INVERSE: Final = pow(_PRIME, -1, 1 << 64)
 _PENDING_ROWS: Final = 1 << 18
@@ -34,13 +34,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeySummary:
-    """The keys of a topic. What is None is not known when keys were dropped.
+    """The keys of a topic. If keys were dropped, `top_share` and `gini` are not known, and are None.
 
     Attributes:
-        distinct: different keys; an estimate unless `is_exact`.
-        top: the most frequent and how often they are there, at least; at most `error` times more.
-        top_share: of the records with keys, those whose key is among the most frequent 1 % of keys (rounded up).
-        gini: 0 when all keys are equally frequent, near 1 when few have nearly all.
+        distinct: the number of different keys; an estimate unless `is_exact`.
+        top: the most frequent keys and how often they occur at least; they occur at most `error` times more.
+        top_share: the share of the records with keys whose key is among the most frequent 1 % of keys (rounded up).
+        gini: 0 when all keys are equally frequent, near 1 when few keys have nearly all records.
     """
 
     distinct: int = 0
@@ -53,7 +53,7 @@ class KeySummary:
 
 @final
 class KeyCounts:
-    """Counts the keys of one partition."""
+    """A counter of the keys of a partition."""
 
     def __init__(self, keys_max: int, bytes_max: int) -> None:
         self._keys_max, self._bytes_max = keys_max, bytes_max
@@ -63,7 +63,7 @@ class KeyCounts:
         self._registers: Any = None
 
     def add(self, keys: Any) -> None:
-        """A binary array of Arrow, without nulls."""
+        """Count these keys, a binary Arrow array without nulls."""
         import pyarrow as pa  # noqa: PLC0415 (an extra)
         import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ class KeyCounts:
         self._push(pa.table({"key": found.cast(pa.large_binary()), "count": counted.field(1)}))
 
     def found(self) -> Found:
-        """What was counted so far."""
+        """Return what was counted so far."""
         import pyarrow as pa  # noqa: PLC0415 (an extra)
 
         self._join()
@@ -103,7 +103,7 @@ class KeyCounts:
         self._tables, self._rows, self._bytes = [table], table.num_rows, table.nbytes
 
     def _pruned(self, table: Any) -> Any:
-        """The most frequent half of what is allowed."""
+        """Keep the most frequent keys, up to half of the limit."""
         import numpy as np  # noqa: PLC0415 (an extra)
         import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ class KeyCounts:
 
 
 def summarized(parts: Sequence[Found]) -> KeySummary:
-    """The keys of partitions together."""
+    """Add up the keys of several partitions."""
     import numpy as np  # noqa: PLC0415 (an extra)
     import pyarrow as pa  # noqa: PLC0415
 
@@ -147,7 +147,7 @@ def summarized(parts: Sequence[Found]) -> KeySummary:
 
 
 def joined(tables: Sequence[Any]) -> Any:
-    """One table in which each key is once."""
+    """Join tables into one in which each key occurs once."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     grouped = pa.concat_tables(tables).group_by("key").aggregate([("count", "sum")])
@@ -155,14 +155,14 @@ def joined(tables: Sequence[Any]) -> Any:
 
 
 def gini(counts: Sequence[int]) -> float:
-    """Of how often each key is there: 0 when all are equal, near 1 when one has nearly all."""
+    """Return the Gini coefficient of the counts: 0 when all are equal, near 1 when one of them is nearly the whole."""
     number, whole = len(counts), sum(counts)
     weighted = sum(rank * count for rank, count in enumerate(sorted(counts), 1))
     return 2 * weighted / (number * whole) - (number + 1) / number if whole else 0.0
 
 
 def sketch(registers: Any, keys: Any) -> None:
-    """Let a sketch see these keys, a binary array of Arrow without nulls."""
+    """Add these keys, a binary Arrow array without nulls, to a sketch."""
     import numpy as np  # noqa: PLC0415 (an extra)
 
     hashes = hashed(keys)
@@ -172,7 +172,7 @@ def sketch(registers: Any, keys: Any) -> None:
 
 
 def estimated(registers: Any) -> int:
-    """How many different keys a sketch has seen, about."""
+    """Return about how many different keys a sketch has seen."""
     import numpy as np  # noqa: PLC0415 (an extra)
 
     size = len(registers)
@@ -182,7 +182,10 @@ def estimated(registers: Any) -> int:
 
 
 def hashed(keys: Any) -> Any:
-    """64 bits for each key: a polynomial of its bytes, all at once by a running sum, and its length, mixed."""
+    """Return a 64-bit hash of each key, mixed from its length and a polynomial of its bytes.
+
+    The polynomials of all keys are computed at once, from a running sum.
+    """
     import numpy as np  # noqa: PLC0415 (an extra)
     import pyarrow as pa  # noqa: PLC0415
 
@@ -194,7 +197,7 @@ def hashed(keys: Any) -> Any:
     sums: Any = np.zeros(high - low + 1, np.uint64)
     np.cumsum((data.astype(np.uint64) + np.uint64(1)) * _powers(_PRIME, high - low), out=sums[1:], dtype=np.uint64)
     first, last = ends[:-1] - low, ends[1:] - low
-    back = _powers(_INVERSE, high - low + 1)  # takes the sum of a key from its place in the data to the beginning
+    back = _powers(_INVERSE, high - low + 1)  # shifts the sum of a key from its place in the data to the beginning
     z = (sums[last] - sums[first]) * back[first] + (last - first).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""The page: all topics in a table, then each with its pictures and tables."""
+"""Writes the page of a report: all topics in a table, then each topic with its pictures and tables."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from pybroker.pipeline.report.tally import PERCENTS, Histogram, Tally
 PICTURED_MAX: Final = 50
 PARTITIONS_MAX: Final = 200
 Draw = Callable[[TopicReport], Sequence[tuple[bytes, str]]]
-"""Pictures of a topic with their captions."""
+"""A function that draws the pictures of a topic, with their captions."""
 
 
 def written(report: Report, draw: Draw) -> str:
-    """The whole page."""
+    """Return the whole page."""
     topics = sorted(report.topics, key=lambda topic: (-topic.total.numbers.size, topic.name))
     detailed = topics[:PICTURED_MAX]
     sections = [Section("Topics", [_overview(topics)])]
     sections += [Section(topic.name, _topic(topic, draw)) for topic in detailed]
     if len(topics) > len(detailed):
         names = ", ".join(topic.name for topic in topics[PICTURED_MAX:])
-        sections.append(Section("Other topics", [f"These are in the table and in the summary only: {names}"]))
+        sections.append(Section("Other topics", [f"These topics are only in the table and in the summary: {names}"]))
     introduction: list[Html | str] = [
         f"Cluster {report.cluster_id} at {report.bootstrap}, {moment(report.now_ms)} UTC.",
         f"Looked at: {report.wanted}.",
@@ -42,11 +42,11 @@ def written(report: Report, draw: Draw) -> str:
 
 
 _PARTIAL: Final = (
-    "Not all that is in the logs was looked at: every number is of what was. Batches count as wholes if some of their offsets "
-    "were among these. Lateness is behind the latest time that was seen."
+    "Only a part of the logs was looked at, and every number is about that part. A batch counts as a whole if the part has some "
+    "of its offsets. Lateness is measured against the latest time in the part."
 )
 _HOW: Final = (
-    "Numbers are exact unless something else is said; percentiles of 512 and more are up to 0.4 % too low. Times are UTC. "
+    "Numbers are exact unless the page says otherwise; percentiles of 512 and more are up to 0.4 % too low. Times are UTC. "
     "Records of aborted transactions are counted, too."
 )
 
@@ -198,7 +198,7 @@ def _share(number: int, whole: int) -> str:
 
 
 def _rounded(value: float | None) -> float | None:
-    """As short as makes sense, and never with an exponent."""
+    """Round a number to a sensible length, without an exponent."""
     if value is None:
         return None
     return round(value, 1) if value < 1000 else round(value)

@@ -1,4 +1,4 @@
-"""The pictures of a topic."""
+"""Draws the pictures of a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS: Final = 10
 
 
 def rates(topic: TopicReport) -> tuple[bytes, str] | None:
-    """Records and bytes a second over time, and a caption; None when there are no times."""
+    """Draw records and bytes per second over time. Return the picture and its caption, or None when there are no times."""
     line = timeline(topic.total.series)
     if line is None:
         return None
@@ -35,17 +35,15 @@ def rates(topic: TopicReport) -> tuple[bytes, str] | None:
         axes.stairs([value / seconds for value in values], edges, fill=True, color=colour)
         plots.thousands(axes)
     plots.time_axis(lower)
-    caption = (
-        f"Records and bytes of keys, values and headers a second, by their times, in buckets of {duration_ms(line.width_ms)}"
-    )
+    caption = f"Records per second, and bytes of keys, values and headers per second, in buckets of {duration_ms(line.width_ms)}"
     if line.outside:
-        outside = f"{line.outside:,} records with times far from these are not in the picture"
+        outside = f"{line.outside:,} records with times far from these are left out"
         caption += f"; {outside} ({moment(topic.total.least_ms)} to {moment(topic.total.greatest_ms)})"
     return plots.png(drawn), caption
 
 
 def distributions(topic: TopicReport) -> bytes:
-    """Sizes, batches, lateness, keys and partitions."""
+    """Draw the distributions of sizes, batches, lateness, keys and partitions."""
     drawn = plots.figure(11, 8.4)
     axes = drawn.subplots(3, 2)
     total = topic.total
@@ -60,7 +58,10 @@ def distributions(topic: TopicReport) -> bytes:
 
 
 def powers(histogram: Histogram) -> list[tuple[int, int]]:
-    """How many there are in each of 0, 1, 2-3, 4-7, 8-15 and so on: (power, count), 0 being 0, 1 being 1, 2 being 2-3."""
+    """Return how many numbers are in each of the ranges 0, 1, 2-3, 4-7, 8-15 and so on, as pairs of power and count.
+
+    Power 0 is the range 0, power 1 is 1, power 2 is 2-3.
+    """
     found: dict[int, int] = {}
     for step, count in histogram.counts.items():
         found[step.bit_length()] = found.get(step.bit_length(), 0) + count

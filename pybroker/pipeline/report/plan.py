@@ -1,4 +1,4 @@
-"""Which offsets are looked at: of each partition one range, its end, or stretches spread over it."""
+"""Chooses which offsets of each partition to read: a range, its end, or stretches that are spread over it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
     from pybroker.pipeline.wire.client import WireClient
 
 Range = tuple[int, int]
-"""From the first offset to before the second."""
+"""A range of offsets: from the first to before the second."""
 STRETCHES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What of each partition to look at; all of it if nothing is said."""
+    """The part of each partition to read; by default all of it."""
 
     from_offset: int | None = None
     to_offset: int | None = None
     from_ms: int | None = None
-    """From the first record of this time or later on."""
+    """Start at the first record of this time or later."""
     to_ms: int | None = None
-    """Before the first record of this time or later."""
+    """End before the first record of this time or later."""
     last: int | None = None
-    """Of what is left, only so many offsets at its end."""
+    """Read only this many offsets at the end of what is left."""
     sample: int | None = None
-    """Of what is left, about so many offsets, in stretches of equal length spread evenly."""
+    """Read only this many offsets of what is left, in stretches of about equal length that are spread evenly."""
 
     def said(self) -> str:
-        """For a reader of the page."""
+        """Return the choice in words, for the page."""
         parts = []
         if self.from_offset is not None or self.to_offset is not None:
             parts.append(
                 f"offsets {self.from_offset or 0} to {'the end' if self.to_offset is None else f'before {self.to_offset}'}"
             )
         if self.from_ms is not None or self.to_ms is not None:
-            parts.append("what lies in the log between the first records of two times, or from or up to one")
+            parts.append("the part of the log that the first records of the given times bound")
         if self.last is not None:
             parts.append(f"the last {self.last:,} offsets")
         if self.sample is not None:
@@ -48,7 +48,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a partition has, and what of it is looked at."""
+    """The offsets of a partition, and the ranges of them to read."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class Extent:
 
 
 def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Extent:
-    """Ask where a partition begins and ends, and where its times are. Raises PipelineError."""
+    """Ask where a partition begins and ends, and where the wanted times are. Raises PipelineError."""
     start, end = (client.list_offset(topic, partition, which) for which in (EARLIEST, LATEST))
     first, last = start, end
     if wanted.from_ms is not None:
@@ -69,7 +69,7 @@ def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Ex
 
 
 def ranges(first: int, last: int, wanted: Wanted) -> tuple[Range, ...]:
-    """The ranges in a log that goes from `first` to before `last`; none if nothing is left."""
+    """Return the ranges to read in a log from `first` to before `last`; none if nothing is left."""
     if wanted.from_offset is not None:
         first = max(first, wanted.from_offset)
     if wanted.to_offset is not None:

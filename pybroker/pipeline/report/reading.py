@@ -1,4 +1,4 @@
-"""One partition, read and counted: what is a task of Spark."""
+"""Reads and counts a partition: the work of a Spark task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FETCH_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One partition to look at."""
+    """A partition to read, and all that its task needs to know."""
 
     bootstrap: str
     topic: str
@@ -38,12 +38,12 @@ class Part:
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """The name of the partition, as people write it."""
         return f"{self.topic}-{self.partition}"
 
 
 def look(part: Part, heard: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
-    """Count what a partition has. Raises PipelineError."""
+    """Read and count the ranges of a partition. Raises PipelineError."""
     counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, heard)
     with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
         if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
@@ -55,7 +55,7 @@ def look(part: Part, heard: Callable[[int], None] | None = None) -> tuple[Tally,
 
 
 def read(client: WireClient, part: Part, counting: Counting, first: int, end: int) -> int:
-    """Count a range. Returns how many of its offsets were deleted before they could be read."""
+    """Count a range. Return how many of its offsets were deleted before they could be read."""
     deleted, empty = 0, 0
     while first < end:
         try:
@@ -82,7 +82,7 @@ def read(client: WireClient, part: Part, counting: Counting, first: int, end: in
         elif fetched.data:
             raise PipelineError(f"{part.name} at {part.bootstrap} has no whole batch at offset {first}")
         elif fetched.high_watermark >= end:
-            break  # compaction took the last records
+            break  # compaction removed the last records
         else:
             empty += 1
             if empty > _EMPTY_ANSWERS_MAX:

@@ -1,4 +1,4 @@
-"""What was found, topic by topic, and how that is said in JSON and to people."""
+"""What was found in each topic, and its forms for JSON and for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTSIDE: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition."""
+    """What was found in a partition."""
 
     number: int
     extent: Extent
@@ -30,7 +30,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic: what its partitions add up to."""
+    """What was found in a topic: the sum of its partitions."""
 
     name: str
     partitions: tuple[PartitionReport, ...]
@@ -47,22 +47,22 @@ class TopicReport:
 
     @property
     def in_log(self) -> int:
-        """Offsets from the beginning of the logs to their ends."""
+        """The number of offsets from the beginning of the logs to their ends."""
         return sum(one.extent.end - one.extent.start for one in self.partitions)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all there was was looked at."""
+        """Whether everything in the logs was read."""
         return self.total.numbers.offsets == self.in_log
 
     @property
     def skew(self) -> float | None:
-        """Records of the largest partition in relation to the average; None without records."""
+        """The records of the largest partition in relation to the average; None without records."""
         counts = [one.tally.numbers.records for one in self.partitions]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else None
 
     def said(self) -> dict[str, Any]:
-        """For the summary in JSON."""
+        """Return the part of this topic in the JSON summary."""
         return {
             "topic": self.name,
             "offsets_in_log": self.in_log,
@@ -85,7 +85,7 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was looked at."""
+    """All that was found, and how the report was made."""
 
     bootstrap: str
     cluster_id: str
@@ -94,7 +94,7 @@ class Report:
     topics: tuple[TopicReport, ...] = field(default=())
 
     def said(self) -> dict[str, Any]:
-        """The summary in JSON."""
+        """Return the JSON summary."""
         return {
             "format": FORMAT,
             "bootstrap": self.bootstrap,
@@ -142,17 +142,17 @@ def _said_keys(keys: KeySummary) -> dict[str, Any]:
 
 
 def per_second(tally: Tally, number: int) -> float | None:
-    """How many a second from the earliest time to the latest; None where there are not two times."""
+    """Return the rate per second from the earliest time to the latest; None if there are no two times."""
     return number / tally.seconds if tally.seconds else None
 
 
 def producers(ids: set[int]) -> str:
-    """How many there are."""
+    """Return how many producers there are, in words."""
     return f"at least {PRODUCERS_MAX:,}" if len(ids) >= PRODUCERS_MAX else f"{len(ids):,}"
 
 
 def shown(key: bytes, letters: int = _KEY_LETTERS) -> str:
-    """Bytes as a person can read them on one line: text where it is some, else hexadecimal; not too long."""
+    """Return bytes as a person can read them on one line: as text if they are text, otherwise in hexadecimal; not too long."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
@@ -163,7 +163,7 @@ def shown(key: bytes, letters: int = _KEY_LETTERS) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """A time as people write it, in UTC; what no calendar has as its number."""
+    """Return a time as people write it, in UTC; a time that no calendar has as its number."""
     if ms is None:
         return ""
     if not 0 <= ms < _TIME_MAX_MS:
@@ -173,7 +173,7 @@ def moment(ms: int | None) -> str:
 
 
 def duration_ms(ms: float) -> str:
-    """Milliseconds as people say them."""
+    """Return a duration in milliseconds as people write it."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if ms >= size:
             return f"{ms / size:,.3g} {unit}" if ms < 1000 * size else f"{ms / size:,.0f} {unit}"
@@ -182,21 +182,21 @@ def duration_ms(ms: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A series as it is drawn: buckets from the first on, the empty ones too."""
+    """A series as it is drawn: all buckets from the first to the last, also the empty ones."""
 
     width_ms: int
     start_ms: int
     records: tuple[int, ...]
     sizes: tuple[int, ...]
     outside: int
-    """Records that are not in it: their times are far from those of all others."""
+    """The number of records that are left out because their times are far from those of all others."""
 
 
 def timeline(series: Series) -> Timeline | None:
-    """What is drawn of a series; None if there is nothing.
+    """Return what to draw of a series; None if there is nothing.
 
-    A few records with strange times are left out: not more than one of a thousand at either end, and only when all others would
-    be too near to each other to be told apart.
+    A few records with strange times are left out: at most one of a thousand at either end, and only if all others would otherwise
+    be too close together to tell apart.
     """
     starts = [start for start in sorted(series.buckets) if start < _TIME_MAX_MS]
     if not starts:
@@ -221,7 +221,7 @@ def timeline(series: Series) -> Timeline | None:
 
 
 def _end(series: Series, starts: list[int], whole: int) -> int:
-    """The first bucket before which there are more than a few."""
+    """Return the bucket up to which there are more than a few records."""
     count = 0
     for start in starts:
         count += series.buckets[start][0]

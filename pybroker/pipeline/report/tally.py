@@ -1,7 +1,7 @@
-"""What is counted of a partition, and how the counts of several become those of a topic.
+"""The counts of a partition, which add up to those of a topic.
 
-Counts are exact. Distributions are kept as histograms of whole numbers: exact below 512, and above in steps of less than 0.4 % of
-the number, so a percentile is at most that much too low. Least, greatest, sum and count of a histogram are exact.
+Counts are exact. Distributions are kept as histograms of whole numbers: exact below 512, and in steps of less than 0.4 % of the
+number above, so a percentile is too low by at most that much. Least, greatest, sum and count of a histogram are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, Final, final
 
 _BITS: Final = 9
-"""How many leading bits of a number a histogram keeps."""
+"""The number of leading bits of a number that a histogram keeps."""
 _SECOND: Final = 1000
 _DAY: Final = 86_400 * _SECOND
 WIDTHS_MS: Final = (
@@ -21,7 +21,7 @@ WIDTHS_MS: Final = (
     *(seconds * _SECOND for seconds in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200)),
     *(days * _DAY for days in (1, 7, 28, 364, 3640, 36_400)),
 )
-"""Widths of time buckets; each divides the next."""
+"""The widths of time buckets; each divides the next."""
 BUCKETS_MAX: Final = 2000
 HEADER_NAMES_MAX: Final = 1000
 PRODUCERS_MAX: Final = 100_000
@@ -30,27 +30,27 @@ PRODUCERS_MAX: Final = 100_000
 @final
 @dataclass(slots=True)
 class Histogram:
-    """How often there is which number, none of them negative."""
+    """A histogram of numbers, none of them negative."""
 
     counts: dict[int, int] = field(default_factory=dict)
-    """By the least number of a step."""
+    """How many numbers there are in each step, by the least number of the step."""
     number: int = 0
     sum: int = 0
     least: int | None = None
     greatest: int | None = None
 
     def add(self, value: int, count: int = 1) -> None:
-        """A number, so many times."""
+        """Add a number `count` times."""
         shift = max(0, value.bit_length() - _BITS)
         self._add_steps({value >> shift << shift: count}, count, value * count, value, value)
 
     def add_array(self, values: Any) -> None:
-        """All of an array of numpy, int64."""
+        """Add all numbers of a numpy array of int64."""
         import numpy as np  # noqa: PLC0415 (an extra)
 
         if not len(values):
             return
-        exponents = np.frexp(values.astype(np.float64))[1]  # of numbers beyond 2**53 it may be one too many: a coarser step
+        exponents = np.frexp(values.astype(np.float64))[1]  # beyond 2**53 it may be too large by 1: a coarser step
         shifts = np.maximum(exponents - _BITS, 0).astype(np.int64)
         steps, counts = np.unique(values >> shifts << shifts, return_counts=True)
         found = dict(zip(steps.tolist(), counts.tolist(), strict=True))
@@ -58,12 +58,12 @@ class Histogram:
         self._add_steps(found, len(values), whole, int(values.min()), int(values.max()))
 
     def merge(self, other: Histogram) -> None:
-        """Those of another, too."""
+        """Add the contents of `other`."""
         if other.least is not None and other.greatest is not None:
             self._add_steps(other.counts, other.number, other.sum, other.least, other.greatest)
 
     def percentile(self, percent: float) -> int | None:
-        """The number at which so many percent are not greater; None if there are none."""
+        """Return the least number that at least `percent` percent of the numbers do not exceed; None if there are none."""
         if self.least is None or self.greatest is None:
             return None
         left = max(1, ceil(self.number * percent / 100))
@@ -81,7 +81,7 @@ class Histogram:
         return self.sum / self.number if self.number else None
 
     def said(self) -> dict[str, Any]:
-        """For a summary."""
+        """Return the form for the JSON summary."""
         found: dict[str, Any] = {"count": self.number, "sum": self.sum, "min": self.least, "mean": self.mean}
         return found | {f"p{percent:g}": self.percentile(percent) for percent in PERCENTS} | {"max": self.greatest}
 
@@ -100,26 +100,26 @@ PERCENTS: Final = (50, 90, 99, 99.9)
 @final
 @dataclass(slots=True)
 class Series:
-    """Records and their bytes by time. Buckets become wider when there are too many."""
+    """The records and their bytes by time. Buckets become wider when there are too many."""
 
     step: int = 0
-    """The place of the width in WIDTHS_MS."""
+    """The index of the width in WIDTHS_MS."""
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Records and bytes by the start of the bucket, in ms."""
 
     @property
     def width_ms(self) -> int:
-        """Of a bucket."""
+        """The width of a bucket."""
         return WIDTHS_MS[self.step]
 
     def add(self, time_ms: int, records: int, size: int) -> None:
-        """Some records of one time."""
+        """Add some records of the same time."""
         start = time_ms // self.width_ms * self.width_ms
         before = self.buckets.get(start, (0, 0))
         self.buckets[start] = (before[0] + records, before[1] + size)
 
     def add_arrays(self, times_ms: Any, sizes: Any) -> None:
-        """Records, as arrays of numpy."""
+        """Add records, given as numpy arrays of their times and sizes."""
         import numpy as np  # noqa: PLC0415 (an extra)
 
         starts, places = np.unique(times_ms // self.width_ms, return_inverse=True)
@@ -130,7 +130,7 @@ class Series:
         self._bound()
 
     def merge(self, other: Series) -> None:
-        """Those of another, too."""
+        """Add the contents of `other`."""
         self.widen(other.step)
         for start, (records, size) in other.buckets.items():
             self.add(start, records, size)
@@ -151,10 +151,10 @@ class Series:
 @final
 @dataclass(slots=True)
 class Numbers:
-    """What is simply added up."""
+    """The counts that simply add up."""
 
     offsets: int = 0
-    """That were looked at."""
+    """Offsets that were read."""
     records: int = 0
     batches: int = 0
     size: int = 0
@@ -162,7 +162,7 @@ class Numbers:
     emptied: int = 0
     """Batches that compaction left without records."""
     holed: int = 0
-    """Batches of which compaction took some records."""
+    """Batches from which compaction removed some records."""
     control: int = 0
     """Markers of transactions."""
     control_size: int = 0
@@ -173,7 +173,7 @@ class Numbers:
     undecided: int = 0
     """Records of transactions whose end was not seen."""
     deleted: int = 0
-    """Offsets that were deleted before they could be looked at."""
+    """Offsets that were deleted before they could be read."""
     with_key: int = 0
     key_size: int = 0
     tombstones: int = 0
@@ -187,16 +187,16 @@ class Numbers:
 
     @property
     def null_keys(self) -> int:
-        """Records without a key."""
+        """The number of records without a key."""
         return self.records - self.with_key
 
     @property
     def missing(self) -> int:
-        """Offsets that neither a record nor a marker has: compaction took what was there."""
+        """The number of offsets with neither a record nor a marker, because compaction removed what was there."""
         return self.offsets - self.records - self.control
 
     def merge(self, other: Numbers) -> None:
-        """Add those of another."""
+        """Add the counts of `other`."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
@@ -204,7 +204,7 @@ class Numbers:
 @final
 @dataclass(slots=True)
 class Codec:
-    """Batches of one codec. `size` is that of whole batches, `plain_size` the same without compression."""
+    """The batches of a codec. `size` is the size of whole batches, `plain_size` the same without compression."""
 
     batches: int = 0
     records: int = 0
@@ -213,11 +213,11 @@ class Codec:
 
     @property
     def ratio(self) -> float:
-        """How much larger it would be without compression."""
+        """The size without compression in relation to the size in the log."""
         return self.plain_size / self.size if self.size else 1.0
 
     def add(self, batches: int, records: int, size: int, plain_size: int) -> None:
-        """Some batches."""
+        """Add some batches."""
         self.batches += batches
         self.records += records
         self.size += size
@@ -240,8 +240,9 @@ class Tally:
     lateness: Histogram = field(default_factory=Histogram)
     series: Series = field(default_factory=Series)
     idempotent: set[int] = field(default_factory=set)
-    """Ids of producers."""
+    """The ids of idempotent producers."""
     transactional: set[int] = field(default_factory=set)
+    """The ids of transactional producers."""
     header_names: Counter[bytes] = field(default_factory=Counter)
     first_ms: int | None = None
     """The time of the first record that has one."""
@@ -250,7 +251,7 @@ class Tally:
     greatest_ms: int | None = None
 
     def merge(self, other: Tally) -> None:
-        """Add those of another partition; the first and last time have no meaning then."""
+        """Add the counts of another partition. Then the first and last time are the least and the greatest."""
         self.numbers.merge(other.numbers)
         for name, codec in other.codecs.items():
             self.codecs.setdefault(name, Codec()).add(codec.batches, codec.records, codec.size, codec.plain_size)
@@ -267,7 +268,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """From the earliest time to the latest."""
+        """The seconds from the earliest time to the latest."""
         if self.least_ms is None or self.greatest_ms is None:
             return 0.0
         return (self.greatest_ms - self.least_ms) / 1000
