@@ -10,12 +10,12 @@ from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Producer
 from pybroker.pipeline.mirror.state import Identity, Pair
 from pybroker.pipeline.mirror.topics import check_pair, chosen_topics, prepared, target_names
-from pybroker.pipeline.wire.client import LATEST, Setting, Topic, WireClient
+from pybroker.pipeline.wire.client import LATEST, Topic, TopicSetting, WireClient
 
 A, B = Topic("a", b"A" * 16, (1, 1)), Topic("b", b"B" * 16, (1,))
 BOTH = {"a": A, "b": B}
 NEW = Identity("one", "two", Producer(7, 0))
-KEPT = {"message.timestamp.type": Setting("CreateTime", False), "compression.type": Setting("producer", False)}
+KEPT = {"message.timestamp.type": TopicSetting("CreateTime", False), "compression.type": TopicSetting("producer", False)}
 
 
 class Cluster:
@@ -23,7 +23,7 @@ class Cluster:
 
     bootstrap = "here:1"
 
-    def __init__(self, topics: dict[str, Topic], settings: dict[str, Setting], records: int = 0) -> None:
+    def __init__(self, topics: dict[str, Topic], settings: dict[str, TopicSetting], records: int = 0) -> None:
         self.there, self._settings, self.records = topics, settings, records
         self.made: dict[str, tuple[int, dict[str, str]]] = {}
         self.grown: dict[str, int] = {}
@@ -34,8 +34,8 @@ class Cluster:
     def topic(self, name: str) -> Topic:
         return self.there[name]
 
-    def settings(self, name: str) -> dict[str, Setting]:
-        made = {key: Setting(value, True) for key, value in self.made.get(name, (0, {}))[1].items()}
+    def settings(self, name: str) -> dict[str, TopicSetting]:
+        made = {key: TopicSetting(value, True) for key, value in self.made.get(name, (0, {}))[1].items()}
         return KEPT | self._settings | made
 
     def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
@@ -76,11 +76,11 @@ def test_topics_by_name_and_pattern() -> None:
 
 def test_a_topic_that_is_missing_is_made_like_the_source() -> None:
     settings = {
-        "cleanup.policy": Setting("compact", True),
-        "retention.ms": Setting("1000", True),
-        "segment.bytes": Setting("20000", True),
-        "min.cleanable.dirty.ratio": Setting("0.5", False),
-        "max.message.bytes": Setting("5000000", False),
+        "cleanup.policy": TopicSetting("compact", True),
+        "retention.ms": TopicSetting("1000", True),
+        "segment.bytes": TopicSetting("20000", True),
+        "min.cleanable.dirty.ratio": TopicSetting("0.5", False),
+        "max.message.bytes": TopicSetting("5000000", False),
     }
     target = Cluster({}, {})
     pair, size_max = prepare(Cluster(BOTH, settings), target)
@@ -105,21 +105,21 @@ def test_a_topic_that_is_missing_is_made_like_the_source() -> None:
 
 def test_a_topic_that_is_there_is_looked_at() -> None:
     source, there = Cluster(BOTH, {}), {"x": Topic("x", b"X" * 16, (1,))}
-    target = Cluster(there, {"max.message.bytes": Setting("3000", True)})
+    target = Cluster(there, {"max.message.bytes": TopicSetting("3000", True)})
     assert prepare(source, target)[1] == 3000
     assert (target.made, target.grown) == ({}, {"x": 2})
     with pytest.raises(PipelineError, match="x-0 already has 4 records that this mirror did not write"):
         prepare(source, Cluster(there, {}, records=4))
     for name, value in (("message.timestamp.type", "LogAppendTime"), ("compression.type", "gzip")):
         with pytest.raises(PipelineError, match=f"topic x at here:1 would not keep .*: its {name} is not "):
-            prepare(source, Cluster(there, {name: Setting(value, True)}))
+            prepare(source, Cluster(there, {name: TopicSetting(value, True)}))
 
 
 def test_a_topic_of_earlier_runs_must_be_the_same() -> None:
     pair = Pair("x", A.topic_id.hex(), (b"X" * 16).hex())
     known = Identity("one", "two", Producer(7, 0), {"a": pair})
     source = Cluster(BOTH, {})
-    settings = {"max.message.bytes": Setting("3000", True)}
+    settings = {"max.message.bytes": TopicSetting("3000", True)}
     assert prepare(source, Cluster({"x": Topic("x", b"X" * 16, (1, 1, 1))}, settings, records=9), known)[0] == pair
     with pytest.raises(PipelineError, match="topic x at here:1 was deleted and created again since the mirror wrote to it"):
         prepare(source, Cluster({"x": Topic("x", b"Y" * 16, (1, 1))}, {}), known)

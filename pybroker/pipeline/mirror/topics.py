@@ -12,7 +12,7 @@ from pybroker.pipeline.mirror.state import Identity, Pair
 from pybroker.pipeline.wire.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from pybroker.pipeline.wire.client import Setting, Topic, WireClient
+    from pybroker.pipeline.wire.client import Topic, TopicSetting, WireClient
 
 _COPIED: Final = (
     "cleanup.policy",
@@ -106,7 +106,7 @@ def prepared(
     return Pair(name, topic.topic_id.hex(), there.topic_id.hex()), int(settings_there[SIZE].value or _MESSAGE_BYTES)
 
 
-def _settings(there: Mapping[str, Setting], *, copies_retention: bool) -> dict[str, str]:
+def _settings(there: Mapping[str, TopicSetting], *, copies_retention: bool) -> dict[str, str]:
     """Return the settings for the copy of a topic with these settings."""
     found = dict(_MADE)
     for name in (*_COPIED, *(_RETENTION if copies_retention else ())):

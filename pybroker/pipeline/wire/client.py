@@ -77,8 +77,8 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting of a topic."""
+class TopicSetting:
+    """A value of a topic's setting, and whether it is the topic's own."""
 
     value: str | None
     is_of_topic: bool
@@ -177,17 +177,17 @@ class WireClient:
 
         self.retrying(make)
 
-    def settings(self, name: str) -> dict[str, Setting]:
+    def settings(self, name: str) -> dict[str, TopicSetting]:
         """Return all settings of a topic."""
         resource = describe_configs.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )
         what = f"cannot read the settings of topic {name} at {self.bootstrap}"
 
-        def ask() -> dict[str, Setting]:
+        def ask() -> dict[str, TopicSetting]:
             [result] = self.any_broker().call(describe_configs.DescribeConfigsRequest(resources=[resource])).results
             check(what, result.error_code, result.error_message)
-            return {one.name: Setting(one.value, one.config_source == SET_ON_TOPIC) for one in result.configs}
+            return {one.name: TopicSetting(one.value, one.config_source == SET_ON_TOPIC) for one in result.configs}
 
         return self.retrying(ask)
 
