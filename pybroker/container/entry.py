@@ -72,7 +72,7 @@ def read_entry(
         texts_of_file(file) if file is not None else {},
     ]
     merged = merge(said)
-    refusals.check(merged)
+    refusals.check({**variables.others, **merged})
     everything = several_brokers.stated([*said, variables.others])
     several_brokers.check(everything, is_own_host)
     unprotected = access_control.check({**variables.others, **merged}, environment)

@@ -17,12 +17,16 @@ from pybroker.container.several_brokers import refusal
 Texts = Mapping[str, tuple[str, str]]
 
 _LISTENERS: Final = ("advertised.listeners", "listeners")  # the second may be made of the first, and nobody wrote it
+_PROTOCOL_NAMES: Final = ("advertised.protocol.name", "protocol.name")  # of wurstmeister's image, each of a listener
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
 _PROTECTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 def check(properties: Texts) -> None:
-    """Refuse listeners that are not plain. Raises ConfigError."""
+    """Refuse listeners that are not plain. Raises ConfigError.
+
+    `properties` include those of other images' own variables.
+    """
     name = "security.inter.broker.protocol"
     if (protocol := _text(properties, name).upper()) in _PROTECTED:
         raise refusal(properties, name, f"{protocol} is not there: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners")
@@ -31,21 +35,25 @@ def check(properties: Texts) -> None:
             raise refusal(properties, name, "has a place for a command's output, and no command is run: write the host itself")
     for name in _LISTENERS:
         _check_protocols(properties, name)
+    for name in _PROTOCOL_NAMES:
+        _check_listener(properties, name, _text(properties, name).upper())
 
 
 def _check_protocols(properties: Texts, key: str) -> None:
-    name = "listener.security.protocol.map"
-    protocols = parse_protocol_map(_text(properties, name))
     for entry in _text(properties, key).split(","):
         match = _NAME.match(entry)
-        if match is None:
-            continue  # what is no listener at all is refused where listeners are read
-        listener = match[1].upper()
-        protocol = protocols.get(listener, listener)
-        if protocol in _PROTECTED:
-            source = name if listener in protocols else key
-            reason = f"the listener {listener} is {protocol}, and pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
-            raise refusal(properties, source, reason)
+        if match is not None:  # what is no listener at all is refused where listeners are read
+            _check_listener(properties, key, match[1].upper())
+
+
+def _check_listener(properties: Texts, key: str, listener: str) -> None:
+    name = "listener.security.protocol.map"
+    protocols = parse_protocol_map(_text(properties, name))
+    protocol = protocols.get(listener, listener)
+    if protocol in _PROTECTED:
+        source = name if listener in protocols else key
+        reason = f"the listener {listener} is {protocol}, and pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
+        raise refusal(properties, source, reason)
 
 
 def _text(properties: Texts, name: str) -> str:

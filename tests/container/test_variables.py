@@ -61,6 +61,7 @@ def test_what_somebody_could_wonder_at_is_one_line() -> None:
         "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
         "KAFKA_CFG_CLIENT_USERS": "user",
         "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_PROTOCOL_NAME": "INSIDE",
         "KAFKA_OPTS": "",
     }
     read = read_variables(environment)
