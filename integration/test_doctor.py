@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.doctor.look import look
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import java
@@ -171,6 +172,22 @@ def test_each_step_is_said_before_it_is_waited_for() -> None:
         "  127.0.0.1 connects\n",
         "  asking which APIs it serves\n",
     ]
+
+
+def test_a_name_service_that_never_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, lines = threading.Event(), list[str]()
+
+    def never(*_: object, **__: object) -> list[object]:
+        asked.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    try:
+        found = look("kafka", 9092, lines.append, timeout_s=0.1)
+    finally:
+        asked.set()
+    assert found.unresolved == "the name service did not respond in 0.1 s"
+    assert lines == [f"does not resolve on this machine: {found.unresolved}"]
 
 
 def _trickle(connection: socket.socket) -> None:
