@@ -80,7 +80,7 @@ def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
 
 def test_the_console_consumer_in_a_group(bootstrap: str, tool: Tool) -> None:
     topic, group = filled_topic(bootstrap, 100, 2), unique("console")
-    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "4000"]
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "15000"]
     assert sorted(tool(CONSUMER, *arguments, "--from-beginning").split("\n")[:-1]) == sorted(f"value {n}" for n in range(100))
     assert tool(CONSUMER, *arguments) == "", "everything was committed"
     described = tool(COMMAND, "--bootstrap-server", bootstrap, "--describe", "--group", group)
@@ -99,7 +99,8 @@ def test_the_tool_for_groups(bootstrap: str, tool: Tool, release: str) -> None:
         pass
 
     def groups(*arguments: str, code: int = 0) -> list[list[str]]:
-        return rows(tool(COMMAND, "--bootstrap-server", bootstrap, *arguments, code=code))
+        # The tool gives up after 5 s by itself, which is little for a Java program beside others.
+        return rows(tool(COMMAND, "--bootstrap-server", bootstrap, "--timeout", "60000", *arguments, code=code))
 
     assert {group, other} <= {row[0] for row in groups("--list")}
     states = {row[0]: row[1] for row in groups("--list", "--state")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +13,19 @@ from testing.process.broker import BrokerProcess, own_brokers
 from testing.process.maven import cache_dir
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from integration.spark.audits import Flow
+
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 1500  # several times what the longest of these takes beside other work on two cores
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session", autouse=True)
