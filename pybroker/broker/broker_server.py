@@ -75,6 +75,7 @@ STOP_GRACE_MS: Final = 2_500
 STOP_PRODUCE_S: Final = 2.0  # of that: for the disk, before those who wait for it are told REQUEST_TIMED_OUT
 DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
 SEALED_RELEASE_MS: Final = 300_000
+ROOM_LOOK_MS: Final = 1_000
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
@@ -148,6 +149,7 @@ class BrokerServer:
             await self._open_logs()
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
+        self.lifecycle.room_changed(has_room=self.log_manager.has_room)
         self.replica_manager.start(self.controller.image)
         if self.failed.is_set():
             raise StartError("no log directory works; the log says why")
@@ -343,6 +345,7 @@ class BrokerServer:
         )
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
+        every(ROOM_LOOK_MS, self._look_for_room)
         every(SEALED_RELEASE_MS, logs.release_sealed)
         loop = asyncio.get_running_loop()
         self.log_cleaner = LogCleaner(
@@ -416,9 +419,16 @@ class BrokerServer:
         for log in self.log_manager.all_logs():
             if log.log_directory is directory:
                 self.replica_manager.mark_offline(log.topic_partition)
-        if all(one.is_offline for one in self.log_manager.directories):
+        if self.log_manager.is_dead:
             logger.critical("No log directory works any more: the broker stops")
             self.failed.set()
+        elif all(one.is_offline for one in self.log_manager.directories):
+            logger.critical("No log directory has room: topics can be deleted, and nothing else; then start the broker again")
+        self.lifecycle.room_changed(has_room=self.log_manager.has_room)
+
+    def _look_for_room(self) -> None:
+        self.log_manager.look_for_room()
+        self.lifecycle.room_changed(has_room=self.log_manager.has_room)
 
 
 def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:

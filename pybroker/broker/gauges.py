@@ -136,6 +136,11 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         lambda: sum(directory.is_offline for directory in logs.directories),
     )
     metrics.gauge(
+        "pybroker_log_directories_full",
+        "Log directories whose volume has no room for records",
+        lambda: sum(directory.room.is_full or directory.is_out_of_room for directory in logs.directories),
+    )
+    metrics.gauge(
         "pybroker_log_ranges_lost",
         "Ranges of offsets that this start had to give up",
         lambda: sum(len(log.lost) for log in list(logs.all_logs())),

@@ -1,11 +1,13 @@
 """What a command adds to a broker's life: before clients can connect, when it is ready, and when it stops.
 
 `pybroker start` says that clients can connect, and no more; a container has topics to make first and others to tell. Both keep
-the file that an image's health check reads, where there is one to keep.
+the file that an image's health check reads, where there is one to keep. It is not there while no log directory takes records: a
+client that waits for a healthy broker wants to send some.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.network.limits import BoundListener
 
+logger = logging.getLogger(__name__)
+
 
 class Lifecycle:
     """That of `pybroker start`."""
@@ -24,6 +28,9 @@ class Lifecycle:
     def __init__(self, ready_file: ReadyFile | None = None) -> None:
         """`ready_file` is there while the broker is ready."""
         self._ready_file = ready_file
+        self._address: tuple[str, int] | None = None  # when all is there
+        self.has_room = True
+        """Whether any log directory takes records, as of the last look."""
 
     async def before_sockets(self, controller: Controller) -> str | None:  # noqa: ARG002
         """The cluster is there, and no client can connect yet. Returns why the broker cannot start, if so."""
@@ -33,7 +40,9 @@ class Lifecycle:
         """Clients can connect. `groups_loaded()` returns when the groups of all partitions are loaded. Cancelled at the stop."""
         if self._ready_file is not None:
             await groups_loaded()
-            self._ready_file.write(*local_address(bound[0]))
+            self._address = local_address(bound[0])
+            if self.has_room:
+                self._ready_file.write(*self._address)
         sys.stdout.write(self.lines(node_id))
         sys.stdout.write(f"READY {host_and_port(*local_address(bound[0]))}\n")
         sys.stdout.flush()
@@ -42,8 +51,20 @@ class Lifecycle:
         """What stands on standard output before the line that the broker is ready."""
         return ""
 
+    def room_changed(self, *, has_room: bool) -> None:
+        """Whether any log directory takes records, at each look."""
+        if has_room is self.has_room:
+            return
+        self.has_room = has_room
+        if self._ready_file is not None and not has_room:
+            logger.error("no log directory has room for records: the health check fails until there is some")
+            self._ready_file.forget()
+        elif self._ready_file is not None and self._address is not None:
+            self._ready_file.write(*self._address)
+
     def stopping(self) -> None:
         """Clients will not be able to connect any more."""
+        self._address = None
         if self._ready_file is not None:
             self._ready_file.forget()
 

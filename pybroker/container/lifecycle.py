@@ -59,7 +59,14 @@ class ContainerLifecycle(Lifecycle):
                     topic.partition_count,
                 )
         for topic, outcome in zip(missing, await controller.create_topics(missing), strict=True):
-            if outcome.error is not None:
+            if outcome.error is not None and not self.has_room:
+                logger.error(
+                    "%s: the topic %s cannot be created now: %s; make room, and start the container again",
+                    self._topics[topic.name][0],
+                    topic.name,
+                    outcome.error.message,
+                )
+            elif outcome.error is not None:
                 return f"{self._topics[topic.name][0]}: the topic {topic.name} cannot be created: {outcome.error.message}"
         return None
 

@@ -6,6 +6,7 @@ Source: UnifiedLog.analyzeAndValidateRecords.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pybroker.records.batch import BatchView, batches
@@ -14,6 +15,7 @@ from pybroker.records.validate import ValidationRules
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
+    from pybroker.log.room import Room
 
 
 class AppendValidator:
@@ -30,6 +32,25 @@ class AppendValidator:
         if config is not self.config:
             self.config, self.current = config, ValidationRules.of(config)
         return self.current
+
+
+class NoRoomValidator(AppendValidator):
+    """In place of the rules while the log's volume is full. Its `config` is no log's, so `rules` is always asked."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self, config: TopicConfig, room: Room) -> None:
+        super().__init__(dataclasses.replace(config))
+        self._room = room
+
+    def rules(self, config: TopicConfig) -> ValidationRules:  # noqa: ARG002
+        """Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        raise self._room.refusal()
+
+
+def validator_of(config: TopicConfig, room: Room) -> AppendValidator:
+    """What a log's appends have to pass, as much room as there is."""
+    return NoRoomValidator(config, room) if room.is_full else AppendValidator(config)
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:

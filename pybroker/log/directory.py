@@ -9,7 +9,6 @@ Source: LogDirFailureChannel, LogManager of Kafka.
 
 from __future__ import annotations
 
-import errno
 import heapq
 import itertools
 import logging
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.offset_checkpoint import OffsetCheckpoint
+from pybroker.log.reserves import NO_ROOM
 from pybroker.log.results import run_inline
+from pybroker.log.room import Room
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class LogDirectory:
         "on_failure",
         "path",
         "properties",
+        "room",
         "run_in_thread",
         "shortages",
         "was_clean",
@@ -86,6 +88,7 @@ class LogDirectory:
         self.run_in_thread = run_in_thread
         self._passes: set[str] = set()  # kinds that are under way
         self.failure: OSError | None = None
+        self.room = Room(filesystem, path)
         self.shortages = 0  # operations refused for want of descriptors or maps
         self.properties: MetaProperties | None = None
         self.was_clean = True  # whether the last stop was, as the start has found
@@ -101,6 +104,16 @@ class LogDirectory:
     def is_offline(self) -> bool:
         """Whether its disk has failed."""
         return self.failure is not None
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether it is offline because something could not be written for want of room, which a person can make."""
+        return self.failure is not None and self.failure.errno in NO_ROOM
+
+    @property
+    def can_delete(self) -> bool:
+        """Whether partitions may be given up and files removed."""
+        return self.failure is None or self.is_out_of_room
 
     @property
     def absolute_path(self) -> str:
@@ -124,7 +137,7 @@ class LogDirectory:
             if isinstance(error, MissingDirectoryError):
                 logger.error("log directory %s is offline: %s", self.path, error.strerror)
             else:
-                remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see to the disk"
+                remedy = "delete topics or make room" if self.is_out_of_room else "see to the disk"
                 logger.error("log directory %s goes offline: %s; %s and start the broker again", self.path, error, remedy)
                 logger.debug("where %s failed", self.path, exc_info=error)
             if self.on_failure is not None:
@@ -164,11 +177,12 @@ class LogDirectory:
         """Whether the last `run_pass` of that kind is still under way."""
         return kind in self._passes
 
-    def run_pass(self, kind: str, works: Iterable[Callable[[], None]]) -> bool:
+    def run_pass(self, kind: str, works: Iterable[Callable[[], None]], *, is_deleting: bool = False) -> bool:
         """Run work that comes round in the directory's thread, one piece after the other, with what others ask for in between.
 
         Not while the last pass of that kind is under way: a slow disk is not given more than it can do. An OSError takes the
-        directory offline, and ends the pass. Returns whether `works` are run.
+        directory offline, and ends the pass; `is_deleting` says that it goes on where only room was missing. Returns whether
+        `works` are run.
         """
         if kind in self._passes:
             return False
@@ -178,7 +192,8 @@ class LogDirectory:
         def done(error: OSError | None) -> None:
             if error is not None:
                 self.fail(error)
-            work = None if self.is_offline else next(left, None)
+            is_over = self.is_offline and not (is_deleting and error is None and self.is_out_of_room)
+            work = None if is_over else next(left, None)
             if work is None:
                 self._passes.discard(kind)
             else:
@@ -192,10 +207,12 @@ class LogDirectory:
     def lock(self) -> None:
         """Keep other brokers out. Raises BlockingIOError when one is in."""
         self._lock_fd = self.filesystem.lock(f"{self.path}/{LOCK_FILE}")
+        self.room.begin()
 
     def unlock(self) -> None:
         """Let others in; also happens when the process dies."""
         if self._lock_fd >= 0:
+            self.room.end()
             self.filesystem.close(self._lock_fd)
             self._lock_fd = -1
 

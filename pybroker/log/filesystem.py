@@ -16,6 +16,7 @@ import shutil
 from typing import ClassVar, Final
 
 from pybroker.log.open_files import OPEN_FILES
+from pybroker.log.reserves import NO_ROOM, RESERVES
 
 SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 """What the system says when it has no descriptors or maps left: no fault of a disk, and what failed may be tried again."""
@@ -42,10 +43,12 @@ class Filesystem:
     """The real one. Stateless; a test subclasses it to fail or to write short.
 
     `is_concurrent`: whether several threads may use it at once, which one that counts operations does without.
+    `keeps_reserves`: whether `allocate` works, so that a directory can hold room for what must be written.
     """
 
     __slots__ = ()
     is_concurrent: ClassVar[bool] = True
+    keeps_reserves: ClassVar[bool] = True
 
     # --- open files ---
 
@@ -188,8 +191,29 @@ class Filesystem:
         finally:
             os.close(fd)
 
+    def allocate(self, path: str, size: int) -> None:
+        """Let the file have at least that many bytes, with room on the volume behind each."""
+        fd = _open(path, _READ_WRITE)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(fd, 0, size)
+                return
+            present = os.fstat(fd).st_size
+            while present < size:
+                present += os.pwrite(fd, bytes(min(size - present, 1 << 20)), present)
+        finally:
+            os.close(fd)
+
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a whole file in place."""
+        """Write a whole file in place. Where there is no room, the directory's reserve is given up, and it is tried once more."""
+        try:
+            self._write_file(path, data, sync=sync)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not RESERVES.release_for(path):
+                raise
+            self._write_file(path, data, sync=sync)
+
+    def _write_file(self, path: str, data: bytes, *, sync: bool) -> None:
         fd = _open(path, _READ_WRITE | os.O_TRUNC)
         try:
             self.write_fully(fd, data, 0)

@@ -94,6 +94,8 @@ class Loader:
             self._guarded(directory, lambda one=directory: found.update({one: self._look_through(one)}))  # type: ignore[misc]
         openers: dict[LogDirectory, list[Callable[[], Log]]] = {}
         for directory, logs in found.items():
+            if directory.room.is_full and not directory.was_clean:
+                directory.room.release()  # a recovery writes indexes and snapshots
             self._guarded(
                 directory,
                 lambda one=directory, all_of=logs: openers.update({one: [self._opener(log) for log in all_of]}),  # type: ignore[misc]
@@ -105,6 +107,7 @@ class Loader:
             self._guarded(future.directory, lambda one=future: self._settle_future(one))  # type: ignore[misc]
         for directory in self._directories:
             self._guarded(directory, directory.sync_names)
+            directory.room.look(len(found.get(directory, ())))
             for name in (checkpoint.RECOVERY_POINT_FILE, checkpoint.LOG_START_OFFSET_FILE):
                 directory.checkpoint(name).forget()
 

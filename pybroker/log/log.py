@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.config.setting import LONG_MAX
 from pybroker.log import append, checkpoint, flush, lookup, read, recovery, retention, truncate
-from pybroker.log.append_validator import AppendValidator
+from pybroker.log.append_validator import validator_of
 from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
@@ -122,7 +122,7 @@ class Log:
         self.services = services
         self.path = f"{log_directory.path}/{name or f'{topic_partition.topic}-{topic_partition.partition}'}"
         self.segments = Segments()
-        self.validator = AppendValidator(config)
+        self.validator = validator_of(config, log_directory.room)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
         self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
         self.log_start_offset = 0

@@ -14,13 +14,13 @@ Source: LogManager.scala, LocalLog of Kafka.
 
 from __future__ import annotations
 
-import errno
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import checkpoint, strays
+from pybroker.log import checkpoint, removals, room_pass, strays
 from pybroker.log.claims import Claims
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NOT_REMOVABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.EBUSY})
-"""Somebody else's files, or rights: other than a broken disk, nothing to go offline for."""
 CLOSING_THREADS: Final = 16
 
 
@@ -95,7 +93,8 @@ class LogManager:
     def start(self, topic_id_of: TopicIdOf | None = None) -> None:
         """Open every log; `topic_id_of(partition)` is what the metadata has. Blocks. Claims first, if that was not done.
 
-        A failing disk is left offline, and so is a partition that cannot be opened. Raises KafkaError when no directory works.
+        A failing disk is left offline, and so is a partition that cannot be opened. Raises KafkaError when no directory works,
+        but for want of room.
         """
         claims = self.claim() if self._claims is None else self._claims
         if not all(directory.is_offline for directory in self.directories):
@@ -107,10 +106,20 @@ class LogManager:
                 self.abandon()
                 raise
             self._logs, self._unopened, self._interrupted_moves = loader.logs, loader.unopened, loader.interrupted_moves
-        if all(directory.is_offline for directory in self.directories):
+        if self.is_dead:
             self._unlock()
             failures = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory works: {failures}")
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether all directories are offline, and not only for want of room: then topics can still be deleted."""
+        return not any(directory.can_delete for directory in self.directories)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any directory takes records."""
+        return not all(directory.is_offline or directory.room.is_full for directory in self.directories)
 
     @property
     def is_any_directory_missing(self) -> bool:
@@ -143,6 +152,8 @@ class LogManager:
         if directory.is_offline:
             return
         logs = self._logs_in(directory)
+        if directory.room.is_full:
+            directory.room.release()  # before anything else is written
         # With many of their files on the way to the disk at a time; one by one, each would wait for it.
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
             for done in [threads.submit(log.prepare_close()) for log in logs]:
@@ -152,11 +163,19 @@ class LogManager:
         if not directory.is_offline:
             self._write_checkpoints(directory, logs)()
             checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
+            directory.room.look(len(logs))  # what was used of the reserve is held for the next stop
 
     def let_go(self, directory: LogDirectory) -> None:
         """Let go of the directory's files and its lock, after `close_directory` is over or has failed."""
-        for log in self._logs_in(directory):
+        logs = self._logs_in(directory)
+        for log in logs:
             log.release()
+        if directory.is_out_of_room:
+            logger.warning(
+                "log directory %s is not stopped cleanly, as it is full: the next start recovers its %d logs; nothing is lost",
+                directory.path,
+                len(logs),
+            )
         directory.unlock()
 
     def abandon(self) -> None:
@@ -200,12 +219,7 @@ class LogManager:
                 f"{tp} is offline: its log is in no directory that works, and a directory is missing",
             )
         self._try_again_to_give_up()
-        usable = [directory for directory in self.directories if not directory.is_offline]
-        if not usable:
-            raise self.directories[0].error()
-        directory = usable[0]
-        if len(usable) > 1:
-            directory = min(usable, key=lambda one: len(self._logs_in(one)))
+        directory = room_pass.directory_for_new(self.directories, lambda one: len(self._logs_in(one)))
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
         if not is_new:
             logger.warning("%s was in no directory: it is made anew in %s, empty", tp, directory.path)
@@ -224,8 +238,10 @@ class LogManager:
         log.config = config
         return log
 
-    def delete(self, tp: TopicPartition) -> None:
+    def delete(self, tp: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> None:
         """Give up the partition's log, if there is one. Readers that have a slice may finish.
+
+        `topic_id` is what the topic was: by it a log is known that could not be loaded for want of room.
 
         Raises KafkaError when its directory's name cannot be freed. It is gone all the same: by the next pass of removals, or
         before a new log is made, or, when the disk is broken, as a stray of the next start.
@@ -234,7 +250,9 @@ class LogManager:
         if log is not None:
             self._give_up(log, log.config.file_delete_delay_ms)
         unopened = self._unopened.pop(tp, None)
-        if unopened is not None and not unopened.found.directory.is_offline:
+        if log is None and unopened is None:
+            removals.delete_unloaded(self.directories, tp, topic_id, self.services.clock.time_ms())
+        elif unopened is not None and unopened.found.directory.can_delete:
             directory = unopened.found.directory
             for name in checkpoint.OFFSET_FILES:
                 directory.checkpoint(name).drop(tp)
@@ -247,12 +265,12 @@ class LogManager:
         """Free the name of the log's directory, and have it removed. Raises KafkaError; it is tried again if the disk works."""
         log.release()
         directory = log.log_directory
-        if not directory.is_offline:
+        if directory.can_delete:
             try:
                 strays.delete_later(directory, log.path, log.topic_partition, self.services.clock.time_ms() + delay_ms)
             except OSError as error:
                 failure = directory.fail(error)
-                if not directory.is_offline:
+                if directory.can_delete:
                     self._given_up.append(log)
                 raise failure from error
 
@@ -455,24 +473,13 @@ class LogManager:
         for directory in self.directories:
             for work in directory.take_retries(now_ms):
                 work()
-            if not directory.is_offline and not directory.is_busy_with("removals"):
-                directory.run_pass("removals", [_removal(directory, work) for work in directory.take_due(now_ms)])
+            removals.run_due(directory, now_ms)
 
-
-def _removal(directory: LogDirectory, work: Callable[[], None]) -> Callable[[], None]:
-    """`work`, but for what is no failure of the disk: it is left to the next start."""
-
-    def remove() -> None:
-        try:
-            work()
-        except OSError as error:
-            if error.errno not in NOT_REMOVABLE:
-                raise
-            logger.warning(
-                "a deleted file or directory in %s cannot be removed; the next start tries again: %s", directory.path, error
-            )
-
-    return remove
+    def look_for_room(self) -> None:
+        """See in threads which volumes have room for records."""
+        for directory in self.directories:
+            if directory.filesystem.keeps_reserves and not directory.is_offline:
+                room_pass.look(directory, partial(self._logs_in, directory))
 
 
 def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:

@@ -25,7 +25,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import ZERO_TOPIC_ID, TopicPartition, new_tuple
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
 from pybroker.replication import kernels
@@ -157,7 +157,7 @@ class ReplicaManager:
         self._image = new
         for topic in delta.removed:
             for partition in range(len(topic.partitions)):
-                self._remove(TopicPartition(topic.name, partition))
+                self._remove(TopicPartition(topic.name, partition), topic.topic_id)
         for old_topic, topic in delta.changed:
             self._change(old_topic, topic)
         for topic in delta.added:
@@ -206,19 +206,19 @@ class ReplicaManager:
                 self._add(topic, topic_partition, image)
         for topic_partition, _ in self._own_partitions(old_topic):
             if topic_partition not in owned:
-                self._remove(topic_partition)
+                self._remove(topic_partition, topic.topic_id)
         if old_topic.configs != topic.configs:
             config = TopicConfig.resolve(self._config, topic.configs)
             for topic_partition in owned:
                 if (partition := self._partitions.get(topic_partition)) is not None:
                     partition.log.config = config
 
-    def _remove(self, topic_partition: TopicPartition) -> None:
+    def _remove(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         if self._partitions.pop(topic_partition, None) is not None or topic_partition in self._offline:
             self._offline.discard(topic_partition)
             try:
                 self.moves.cancel(topic_partition)
-                self._log_manager.delete(topic_partition)
+                self._log_manager.delete(topic_partition, topic_id)
             except KafkaError:  # the disk; the partition is gone all the same; its files are strays at the next start
                 logger.exception("the log of %s cannot be removed", topic_partition)
         self._wake(topic_partition)

@@ -161,9 +161,10 @@ class HeldThread:
 class FaultyFilesystem(Filesystem):
     """Calls `fault(operation)` before each operation that changes something;
 
-    `short` makes writes take half of what they are given.
+    `short` makes writes take half of what they are given. There are no reserves, so that each failure is one.
     """
 
+    keeps_reserves = False
     __slots__ = ("fault", "short")
 
     def __init__(self) -> None:

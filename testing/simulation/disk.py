@@ -67,6 +67,7 @@ class SimulatedEntry:
 class SimulatedDisk(Filesystem):
     """See the module. Paths are absolute."""
 
+    keeps_reserves = False
     is_concurrent = False  # the operations come in the same order every time
     __slots__ = (
         "_away",

@@ -25,6 +25,8 @@ Visible = list[tuple[int, bytes | None, bytes | None]]
 class Failing(Filesystem):
     """Fails the operation number `left` from when it is armed on, and with `is_dead` all that follow. Makes nothing durable."""
 
+    keeps_reserves = False  # else one of them would not be a failure
+
     def __init__(self) -> None:
         self.left = -1
         self.code = errno.EIO

@@ -3,6 +3,7 @@
 Durability
     Write-ahead log with synchronous=FULL: a commit returns after its fsync, and after kill -9 or a power failure at any point the
     file has every commit that returned and no half of another. The file is `PATH`, with `PATH-wal` beside it while it is open.
+    What may be written while the volume is full is in `sqlite_reserve`.
 
 Ownership
     One process at a time (SQLite's exclusive lock, gone with the process). All entries are in memory too, and reads never
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pybroker.metadata.store.base import Change, Entry, StoreError
 from pybroker.metadata.store.memory import MemoryStore
+from pybroker.metadata.store.sqlite_reserve import SqliteReserve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +51,7 @@ class SqliteStore(MemoryStore):
     ) -> None:
         super().__init__(entries, revision)
         self._connection, self._path, self._run = connection, path, run
+        self.reserve = SqliteReserve(connection, path)
 
     @classmethod
     def open(cls, path: Path, run: RunBlocking = run_inline) -> Self:
@@ -69,29 +72,60 @@ class SqliteStore(MemoryStore):
             if isinstance(error, StoreError):
                 raise
             raise StoreError(_explain(path, error)) from error
-        return cls(connection, path, entries, revision, run)
+        store = cls(connection, path, entries, revision, run)
+        store.reserve.take()
+        return store
 
     async def _persist(self, changes: Sequence[Change], revision: int) -> None:
         puts = [(key, value, revision) for key, value, _ in changes if value is not None]
         deletes = [(key,) for key, value, _ in changes if value is None]
+        growth_bytes = sum(map(self._growth_bytes, changes))
 
         def write() -> None:
-            connection = self._connection
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("REPLACE INTO entries (key, value, revision) VALUES (?, ?, ?)", puts)
-                connection.executemany("DELETE FROM entries WHERE key = ?", deletes)
-                connection.execute("UPDATE counter SET revision = ?", (revision,))
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                if connection.in_transaction:
-                    connection.rollback()
+                refusal = self.reserve.refusal(growth_bytes)
+                if refusal is None:
+                    self._write_or_make_room(puts, deletes, revision)
+            except (sqlite3.Error, OSError) as error:
                 raise StoreError(_explain(self._path, error)) from error
+            self.reserve.keep()
+            if refusal is not None:
+                raise StoreError(refusal)
 
         await self._run(write)
 
+    def _growth_bytes(self, change: Change) -> int:
+        """What a change adds to the bytes of all entries; less than 0 when it takes some away."""
+        before, after = self._entries.get(change.key), change.value
+        grown = 0 if after is None else len(change.key) + len(after)
+        return grown if before is None else grown - len(before.key) - len(before.value)
+
+    def _write_or_make_room(self, puts: Sequence[tuple[str, bytes, int]], deletes: Sequence[tuple[str]], revision: int) -> None:
+        try:
+            self._write(puts, deletes, revision)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # after which the log begins again
+            self._write(puts, deletes, revision)
+
+    def _write(self, puts: Sequence[tuple[str, bytes, int]], deletes: Sequence[tuple[str]], revision: int) -> None:
+        """One transaction. Raises sqlite3.Error, and then nothing of it is there."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("REPLACE INTO entries (key, value, revision) VALUES (?, ?, ?)", puts)
+            connection.executemany("DELETE FROM entries WHERE key = ?", deletes)
+            connection.execute("UPDATE counter SET revision = ?", (revision,))
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
+
     async def _release(self) -> None:
         self._connection.close()
+        self.reserve.leave()
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

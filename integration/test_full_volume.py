@@ -1,0 +1,222 @@
+"""The only volume is full: the broker is up, what frees space works, and records are taken again. All by stock clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from integration.broker import BrokerProcess, is_kafka
+from integration.clients import CLIENTS, create_topic, delete_topic, wait
+from integration.samples import Sample
+from integration.small_disk import SmallDisk, small_disk
+from integration.wire import Wire
+from pybroker.protocol.error_codes import ErrorCode
+
+pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
+
+DISK_BYTES = 12 << 20
+KEPT, LARGE = "kept", "large"
+SAMPLES = [Sample(b"key", b"value %d" % n, 1_700_000_000_000 + n, ()) for n in range(20)]
+FULL = "is full: appends are refused"
+SETTINGS = {
+    "log.segment.bytes": "200000",
+    "log.segment.delete.delay.ms": "50",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "offsets.topic.num.partitions": "2",
+}
+
+
+class Setting:
+    """A broker with a volume of its own, or with one directory more. `kept` has records, `large` fills the volume."""
+
+    def __init__(self, folder: Path, disk: SmallDisk, *, more: bool) -> None:
+        self.disk = disk
+        self.broker = BrokerProcess(folder, SETTINGS)
+        self.broker.data_dir = Path(f"{disk.path},{folder / 'second'}" if more else disk.path)
+        self.broker.start()
+        self.count = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def produce(self, partition: int = 0) -> None:
+        """With every client, each of which tries for as long as the error is one that may pass."""
+        for client in CLIENTS:
+            client.produce(self.bootstrap, KEPT, SAMPLES)
+            self.count += len(SAMPLES)
+
+    def check(self) -> None:
+        """All that was acknowledged is there, once."""
+        for client in CLIENTS:
+            received = client.consume(self.bootstrap, KEPT, self.count)
+            assert [one.offset for one in received] == list(range(self.count))
+            assert [one.sample.value for one in received] == [sample.value for sample in SAMPLES] * (self.count // len(SAMPLES))
+
+    def fill_by_producer(self) -> None:
+        """Until the broker refuses."""
+        errors: list[confluent_kafka.KafkaError] = []
+        config = {"bootstrap.servers": self.bootstrap, "retries": 0, "acks": "all", "linger.ms": 0}
+        producer = confluent_kafka.Producer(config)
+        for number in range(1000):
+            if errors:
+                break
+            producer.produce(
+                LARGE, bytes(50_000), partition=number % 4, on_delivery=lambda error, _: error and errors.append(error)
+            )
+            producer.flush(30)
+        assert [error.code() for error in errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
+        self.disk.fill(0)
+
+    def refused(self) -> int:
+        """The error that one small batch gets."""
+        errors: list[confluent_kafka.KafkaError] = []
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "retries": 0, "acks": "all"})
+        producer.produce(KEPT, b"refused", partition=0, on_delivery=lambda error, _: error and errors.append(error))
+        producer.flush(30)
+        return int(errors[0].code()) if errors else 0
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not is_so():
+            assert time.monotonic() < deadline, f"never: {what}; {self.broker.log_text[-3000:]}"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    with small_disk(tmp_path / "small", DISK_BYTES) as disk:
+        monkeypatch.setenv("PYBROKER_TEST_COMMAND", disk.inside())
+        made = Setting(tmp_path, disk, more=getattr(request, "param", False))
+        try:
+            create_topic(made.bootstrap, KEPT, 1, {"retention.ms": "-1"})
+            create_topic(made.bootstrap, LARGE, 4)
+            yield made
+        finally:
+            made.broker.close()
+
+
+@pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
+def test_full_by_a_producer_then_started_then_the_topic_is_deleted(setting: Setting, is_kill: bool) -> None:
+    setting.produce()
+    setting.fill_by_producer()
+    assert setting.broker.is_running
+    if is_kill:
+        setting.broker.kill()
+    else:
+        assert setting.broker.stop() < 10
+    setting.broker.start()
+    assert setting.broker.log_text.count(FULL) >= 1
+    setting.check()
+    assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert setting.broker.is_running
+    delete_topic(setting.bootstrap, LARGE)
+    setting.produce()
+    setting.check()
+    setting.broker.stop()
+    setting.broker.start()
+    assert "after an unclean stop" not in setting.broker.log_text.rpartition("Stopping")[2]
+    setting.produce()
+    setting.check()
+    assert "unexpected" not in setting.broker.log_text
+
+
+def test_a_topic_is_deleted_while_the_directory_is_offline_for_want_of_room(setting: Setting) -> None:
+    setting.produce()
+    setting.fill_by_producer()
+    delete_topic(setting.bootstrap, LARGE)
+    setting.until(lambda: setting.disk.free_bytes > 1 << 20, "the space of the topic is free")
+    setting.broker.stop()
+    setting.broker.start()
+    setting.check()
+    setting.produce()
+    setting.check()
+    assert "-stray" not in setting.broker.log_text
+
+
+@pytest.mark.parametrize("setting", [True], indirect=True, ids=["the store's directory of two"])
+@pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
+def test_the_metadata_store_is_in_the_full_one_of_two_directories(setting: Setting, is_kill: bool) -> None:
+    setting.produce()
+    setting.disk.fill(0)
+    setting.until(lambda: FULL in setting.broker.log_text, "the volume is seen to be full")
+    create_topic(setting.bootstrap, "elsewhere", 3)
+    assert not list(setting.disk.seen.glob("elsewhere-*"))
+    if is_kill:
+        setting.broker.kill()
+    else:
+        setting.broker.stop()
+    setting.broker.start()
+    setting.check()
+    delete_topic(setting.bootstrap, "elsewhere")
+    delete_topic(setting.bootstrap, LARGE)
+    setting.disk.empty()
+    setting.produce()
+    setting.check()
+
+
+def test_settings_deleted_records_and_retention_on_a_full_volume(setting: Setting) -> None:
+    setting.produce()
+    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap})
+    errors: list[object] = []
+    for number in range(40):
+        producer.produce(LARGE, bytes(50_000), partition=number % 4, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors == [None] * 40
+    setting.disk.fill(0)
+    setting.until(lambda: FULL in setting.broker.log_text, "the volume is seen to be full")
+    assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
+    admin = AdminClient({"bootstrap.servers": setting.bootstrap})
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        wait(admin.create_topics([NewTopic("impossible", 1, 1)])["impossible"])
+    assert caught.value.args[0].code() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "impossible" not in admin.list_topics(timeout=30).topics
+    wait(next(iter(admin.delete_records([confluent_kafka.TopicPartition(LARGE, 0, 7)]).values())))
+    before = setting.disk.free_bytes
+    change = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, LARGE, incremental_configs=[change])
+    wait(admin.incremental_alter_configs([resource])[resource])
+    setting.until(lambda: setting.disk.free_bytes > before + (1 << 20), "retention has freed space")
+    setting.produce()
+    setting.check()
+    setting.broker.stop()
+    setting.broker.start()
+    setting.check()
+    assert "goes offline" not in setting.broker.log_text
+
+
+def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(setting: Setting) -> None:
+    """CreateTopics, AlterConfigs and InitProducerId until nothing more fits; then what frees space, and a start."""
+    setting.disk.fill(0)
+    wire = Wire(setting.bootstrap)
+    created = {name: wire.create_topic(name, 1, {}) for name in (f"topic-{n}" for n in range(30))}
+    long_text = ",".join(f"{n}:{n}" for n in range(1000, 1200))
+    configured = [
+        wire.configure(KEPT, "leader.replication.throttled.replicas", long_text + f",{n}:1" * (n + 1)) for n in range(200)
+    ]
+    producer_ids = [wire.producer_id() for _ in range(2500)]
+    assert set(created.values()) | set(configured) <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
+    assert len(set(producer_ids)) == len(producer_ids)
+    wire.close()
+    setting.broker.kill()
+    setting.broker.start()
+    topics = AdminClient({"bootstrap.servers": setting.bootstrap}).list_topics(timeout=30).topics
+    assert {name for name in topics if name.startswith("topic-")} == {name for name, error in created.items() if not error}
+    wire = Wire(setting.bootstrap)
+    assert min(wire.producer_id() for _ in range(3)) > max(producer_ids)
+    for name in topics:
+        assert wire.delete_topic(name) == 0
+    wire.close()
+    setting.disk.empty()
+    setting.broker.stop()
+    setting.broker.start()
+    setting.count = 0
+    create_topic(setting.bootstrap, KEPT, 1, {"retention.ms": "-1"})
+    setting.produce()
+    setting.check()

@@ -1,0 +1,42 @@
+"""Which log directories have room for records: the pass that sees it, and the choice for a new log. See `room`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pybroker.log.append_validator import NoRoomValidator, validator_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
+
+
+def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]]) -> None:
+    """See in the directory's thread how much room there is, and then let its logs take records or not."""
+    room = directory.room
+
+    def done(error: OSError | None) -> None:
+        directory.note_failure(error)
+        room.is_looking = False
+        room.judge()
+        for log in logs():
+            if room.is_full is not isinstance(log.validator, NoRoomValidator):
+                log.validator = validator_of(log.config, room)
+
+    if not room.is_looking:
+        room.is_looking = True
+        directory.run_in_thread(partial(room.measure, len(logs())), done)
+
+
+def directory_for_new(directories: Sequence[LogDirectory], log_count: Callable[[LogDirectory], int]) -> LogDirectory:
+    """Where a new log is made: where there are the fewest. Raises KafkaError(KAFKA_STORAGE_ERROR) without one that has room."""
+    usable = [directory for directory in directories if not directory.is_offline]
+    if not usable:
+        raise directories[0].error()
+    with_room = [directory for directory in usable if not directory.room.is_full]
+    if not with_room:
+        raise usable[0].room.refusal()
+    return with_room[0] if len(with_room) == 1 else min(with_room, key=log_count)
