@@ -163,7 +163,7 @@ def test_the_metadata_store_is_in_the_full_one_of_two_directories(setting: Setti
 
 def test_settings_deleted_records_and_retention_on_a_full_volume(setting: Setting) -> None:
     setting.produce()
-    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap})
+    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap, "batch.num.messages": 1})
     errors: list[object] = []
     for number in range(40):
         producer.produce(LARGE, bytes(50_000), partition=number % 4, on_delivery=lambda error, _: errors.append(error))
