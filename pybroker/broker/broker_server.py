@@ -149,7 +149,6 @@ class BrokerServer:
             await self._open_logs()
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
-        self.lifecycle.room_changed(has_room=self.log_manager.has_room)
         self.replica_manager.start(self.controller.image)
         if self.failed.is_set():
             raise StartError("no log directory works; the log says why")
@@ -246,6 +245,7 @@ class BrokerServer:
         claims = logs.claim(await read_directories(store, broker_id))
         await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
         logs.start(self._topic_id_of)
+        self.lifecycle.room_changed(has_room=logs.has_room)
         await renew_leader_epochs(self.controller, logs)
         await write_directories(store, broker_id, claims.settled())  # a crash before this tells once more what came back
 
@@ -359,6 +359,7 @@ class BrokerServer:
         gauges.register_native_parts(metrics)
         gauges.register_network(metrics, self.server)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
+        gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller)
 

@@ -114,6 +114,20 @@ def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions
     )
 
 
+def register_directories(metrics: BrokerMetrics, logs: LogManager) -> None:
+    """Whether the log directories can be used."""
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that failed",
+        lambda: sum(directory.is_offline for directory in logs.directories),
+    )
+    metrics.gauge(
+        "pybroker_log_directories_full",
+        "Log directories whose volume has no room for records",
+        lambda: sum(directory.room.is_full or directory.is_out_of_room for directory in logs.directories),
+    )
+
+
 def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner) -> None:
     """Each partition's log, and their compaction."""
 
@@ -130,16 +144,6 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         ("logendoffset", "Offset of the next record", lambda log: log.log_end_offset),
     ):
         metrics.labelled_gauge(f"{prefix}_{name}", text, labels, by_partition(read))
-    metrics.gauge(
-        "kafka_log_logmanager_offlinelogdirectorycount",
-        "Log directories that failed",
-        lambda: sum(directory.is_offline for directory in logs.directories),
-    )
-    metrics.gauge(
-        "pybroker_log_directories_full",
-        "Log directories whose volume has no room for records",
-        lambda: sum(directory.room.is_full or directory.is_out_of_room for directory in logs.directories),
-    )
     metrics.gauge(
         "pybroker_log_ranges_lost",
         "Ranges of offsets that this start had to give up",

@@ -161,6 +161,6 @@ class ModelLogManager:
             self.logs[topic_partition] = ModelLog(topic_id, config)
         return self.logs[topic_partition]
 
-    def delete(self, topic_partition: TopicPartition) -> None:
+    def delete(self, topic_partition: TopicPartition, _topic_id: TopicId) -> None:
         self.deleted.append(topic_partition)
         self.logs.pop(topic_partition, None)
