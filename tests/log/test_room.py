@@ -1,0 +1,225 @@
+"""A volume without room: appends are refused, the reserve is used for what must be written, and deleting goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.config.topic import TopicConfig
+from pybroker.log import checkpoint
+from pybroker.log.log import LogServices
+from pybroker.log.manager import LogManager
+from pybroker.log.room import FULL_BYTES, LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE, ROOM_BYTES, Room
+from pybroker.model import TopicId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from testing.scenes.logs import FaultyFilesystem, append, batch
+
+VOLUME_BYTES = 1 << 30
+TP, OTHER = TopicPartition("events", 0), TopicPartition("events", 1)
+TOPIC_ID = TopicId(b"the topic's id, 1")[:16]
+
+
+class SmallVolume(FaultyFilesystem):
+    """`free` bytes are left; files that are written whole and the reserve take from them."""
+
+    keeps_reserves = True
+    __slots__ = ("free", "reserved")
+
+    def __init__(self, free: int = VOLUME_BYTES) -> None:
+        super().__init__()
+        self.free, self.reserved = free, 0
+
+    def volume_space(self, path: str) -> tuple[int, int]:  # noqa: ARG002
+        return VOLUME_BYTES, self.free
+
+    def allocate(self, path: str, size: int) -> None:
+        if size - self.reserved > self.free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self.free -= size - self.reserved
+        self.reserved = size
+        Path(path).write_bytes(bytes(size))
+
+    def remove(self, path: str) -> None:
+        if path.endswith(RESERVE_FILE):
+            self.free, self.reserved = self.free + self.reserved, 0
+        super().remove(path)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        if len(data) > self.free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(fd, data, position)
+
+
+class Setting:
+    """A manager of one directory on a small volume."""
+
+    def __init__(self, folder: Path, volume: SmallVolume) -> None:
+        self.volume, self.path = volume, str(folder / "data")
+        self.clock = ManualClock(1_700_000_000_000)
+        self.logs = LogManager(
+            [self.path],
+            cluster_id="cluster",
+            node_id=1,
+            services=LogServices(clock=self.clock),
+            config_of=lambda _: TopicConfig(file_delete_delay_ms=0),
+            filesystem=volume,
+        )
+        self.logs.start(lambda _: TOPIC_ID)
+
+    def append(self, tp: TopicPartition = TP) -> int:
+        log = self.logs.get(tp)
+        assert log is not None
+        return append(log, batch())
+
+    def create(self, tp: TopicPartition = TP) -> None:
+        self.logs.create(tp, TOPIC_ID, TopicConfig(file_delete_delay_ms=0))
+
+    def look(self, free: int) -> None:
+        self.volume.free = free
+        self.logs.look_for_room()
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    made = Setting(tmp_path, SmallVolume())
+    made.create()
+    return made
+
+
+def test_appends_are_refused_while_the_volume_is_full_and_taken_again(setting: Setting) -> None:
+    assert setting.append() == 0
+    setting.look(FULL_BYTES - 1)
+    writes: list[str] = []
+    setting.volume.fault = writes.append
+    for _ in range(3):
+        with pytest.raises(KafkaError, match="is full: no records can be taken") as caught:
+            setting.append()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match="is full"):
+        setting.create(OTHER)
+    assert writes == [], "nothing is tried on the disk"
+    assert not setting.logs.has_room
+    assert not setting.logs.directories[0].is_offline
+    setting.look(ROOM_BYTES - 1)
+    assert not setting.logs.has_room, "not at the first byte"
+    setting.look(VOLUME_BYTES)
+    assert setting.logs.has_room
+    assert setting.append() == 1
+    setting.create(OTHER)
+
+
+def test_a_volume_that_the_next_second_would_fill_is_full(tmp_path: Path) -> None:
+    volume = SmallVolume(100 << 20)
+    room = Room(volume, str(tmp_path))
+    room.begin()
+    for free, is_full in ((70 << 20, False), (25 << 20, True), (40 << 20, True), (51 << 20, False)):
+        volume.free = free
+        room.look()
+        assert room.is_full is is_full, free
+    room.end()
+
+
+def test_the_reserve_grows_with_the_logs_and_is_found_again(tmp_path: Path) -> None:
+    volume = SmallVolume()
+    room = Room(volume, str(tmp_path))
+    room.begin()
+    assert volume.reserved == RESERVE_BYTES_MIN
+    room.look(10)
+    assert volume.reserved == RESERVE_BYTES_MIN + 10 * LOG_BYTES == (tmp_path / RESERVE_FILE).stat().st_size
+    room.end()
+    volume.free = 0
+    again = Room(volume, str(tmp_path))
+    again.begin()
+    assert again.is_full
+    assert again.release()
+    assert not again.release(), "only once"
+    assert volume.free == RESERVE_BYTES_MIN + 10 * LOG_BYTES
+    again.end()
+
+
+def test_small_files_get_the_reserve_and_records_do_not(setting: Setting) -> None:
+    assert setting.append() == 0
+    setting.volume.free = 0
+    setting.logs.checkpoint()
+    (directory,) = setting.logs.directories
+    assert not directory.is_offline
+    assert setting.volume.reserved == 0, "it was used"
+    setting.look(VOLUME_BYTES)
+    assert setting.volume.reserved, "and is there again"
+    setting.volume.free = 0  # before anyone has looked
+    with pytest.raises(KafkaError):
+        setting.append()
+    assert directory.is_offline
+    assert directory.is_out_of_room
+    assert setting.volume.reserved, "a record does not get it"
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_stop_on_a_full_volume_is_clean(setting: Setting, tmp_path: Path, is_seen: bool) -> None:
+    for _ in range(50):
+        setting.append()
+    if is_seen:
+        setting.look(0)
+    setting.volume.free = 0
+    setting.logs.stop()
+    assert (tmp_path / "data" / checkpoint.CLEAN_SHUTDOWN_FILE).exists()
+    again = Setting(tmp_path, setting.volume)
+    assert again.logs.directories[0].was_clean
+    found = again.logs.get(TP)
+    assert found is not None
+    assert found.log_end_offset == 50
+    again.logs.stop()
+
+
+def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    setting.append()
+    setting.volume.free = 0
+    with pytest.raises(KafkaError):
+        setting.append()
+    setting.logs.stop()
+    assert "is not stopped cleanly, as it is full: the next start recovers its 1 logs" in caplog.text
+
+
+def test_deleting_goes_on_where_only_room_is_missing(setting: Setting, tmp_path: Path) -> None:
+    setting.create(OTHER)
+    setting.append()
+    setting.volume.free = 0
+    with pytest.raises(KafkaError):
+        setting.append()
+    assert not setting.logs.is_dead
+    setting.logs.delete(TP, TOPIC_ID)
+    setting.logs.remove_due(setting.clock.time_ms())
+    assert sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir()) == [str(OTHER)]
+    setting.logs.stop()
+
+
+def test_a_broken_disk_is_left_alone(setting: Setting, tmp_path: Path) -> None:
+    setting.append()
+    setting.volume.fail_with(errno.EIO, "write")
+    with pytest.raises(KafkaError):
+        setting.append()
+    setting.volume.heal()
+    assert setting.logs.is_dead
+    setting.logs.delete(TP, TOPIC_ID)
+    setting.logs.remove_due(setting.clock.time_ms())
+    assert (tmp_path / "data" / str(TP)).is_dir()
+    setting.logs.stop()
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, TopicId(b"x" * 16)])
+def test_the_log_of_a_deleted_topic_goes_where_it_could_not_be_loaded(setting: Setting, tmp_path: Path, topic_id: TopicId) -> None:
+    setting.append()
+    setting.logs.abandon()
+    broken = SmallVolume()
+    broken.fail_with(errno.ENOSPC, "rename", "write", "create", "truncate")
+    again = Setting(tmp_path, broken)
+    assert again.logs.get(TP) is None
+    assert again.logs.directories[0].is_out_of_room
+    broken.heal()
+    again.logs.delete(TP, topic_id)
+    assert (tmp_path / "data" / str(TP)).exists() is (topic_id != TOPIC_ID)
+    again.logs.stop()
