@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,18 +12,19 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from integration.broker import BrokerProcess, is_kafka
-from integration.clients import CLIENTS, create_topic, delete_topic, wait
-from integration.samples import Sample
-from integration.small_disk import SmallDisk, small_disk
-from integration.wire import Wire
 from pybroker.protocol.error_codes import ErrorCode
+from testing.clients.stock import CLIENTS, create_topic, delete_topic, wait
+from testing.hosts.small_disk import SmallDisk, small_disk
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.samples import Sample
+from testing.wire.one_request import Wire
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
 
 DISK_BYTES = 12 << 20
 KEPT, LARGE = "kept", "large"
 SAMPLES = [Sample(b"key", b"value %d" % n, 1_700_000_000_000 + n, ()) for n in range(20)]
+HEALTH_CHECK = Path(__file__).parent.parent / "container" / "healthcheck.py"
 FULL = "is full: appends are refused"
 SETTINGS = {
     "log.segment.bytes": "200000",
@@ -41,6 +44,11 @@ class Setting:
         self.broker.data_dir = Path(f"{disk.path},{folder / 'second'}" if more else disk.path)
         self.broker.start()
         self.count = 0
+
+    @property
+    def is_healthy(self) -> bool:
+        """What the image's health check says."""
+        return subprocess.run([sys.executable, "-I", "-S", HEALTH_CHECK], capture_output=True, check=False).returncode == 0
 
     @property
     def bootstrap(self) -> str:
@@ -93,6 +101,7 @@ class Setting:
 def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
     with small_disk(tmp_path / "small", DISK_BYTES) as disk:
         monkeypatch.setenv("PYBROKER_TEST_COMMAND", disk.inside())
+        monkeypatch.setenv("PYBROKER_READY_FILE", str(tmp_path / "ready"))
         made = Setting(tmp_path, disk, more=getattr(request, "param", False))
         try:
             create_topic(made.bootstrap, KEPT, 1, {"retention.ms": "-1"})
@@ -114,11 +123,13 @@ def test_full_by_a_producer_then_started_then_the_topic_is_deleted(setting: Sett
     setting.broker.start()
     assert setting.broker.log_text.count(FULL) >= 1
     setting.check()
+    assert not setting.is_healthy
     assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
     assert setting.broker.is_running
     delete_topic(setting.bootstrap, LARGE)
     setting.produce()
     setting.check()
+    assert setting.is_healthy
     setting.broker.stop()
     setting.broker.start()
     assert "after an unclean stop" not in setting.broker.log_text.rpartition("Stopping")[2]
@@ -172,6 +183,7 @@ def test_settings_deleted_records_and_retention_on_a_full_volume(setting: Settin
     setting.disk.fill(0)
     setting.until(lambda: FULL in setting.broker.log_text, "the volume is seen to be full")
     assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not setting.is_healthy
     admin = AdminClient({"bootstrap.servers": setting.bootstrap})
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         wait(admin.create_topics([NewTopic("impossible", 1, 1)])["impossible"])

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.ready_file import ReadyFile
@@ -59,7 +60,8 @@ class ContainerLifecycle(Lifecycle):
                     topic.partition_count,
                 )
         for topic, outcome in zip(missing, await controller.create_topics(missing), strict=True):
-            if outcome.error is not None and not self.has_room:
+            is_refused = outcome.error is not None and outcome.error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if outcome.error is not None and is_refused and not self.has_room:
                 logger.error(
                     "%s: the topic %s cannot be created now: %s; make room, and start the container again",
                     self._topics[topic.name][0],

@@ -37,9 +37,10 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take the room but for that much: of the file system itself, or of the device below it."""
-        with (self._filled / "ballast").open("ab") as ballast:
-            ballast.write(bytes(max(0, self.free_bytes - leave_bytes)))
+        """Take the room but for that much: of the file system itself, or of the device below it. Others may take some meanwhile."""
+        with (self._filled / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+            while (left := self.free_bytes - leave_bytes) > 0:
+                ballast.write(bytes(left))
 
     def empty(self) -> None:
         """Give it back."""

@@ -91,3 +91,40 @@ async def test_a_ready_file_that_cannot_be_is_a_warning(tmp_path: Path, caplog: 
 
     await ContainerLifecycle({}, ReadyFile(tmp_path / "missing" / "ready")).announce(1, BOUND, groups_loaded)
     assert f"PYBROKER_READY_FILE={tmp_path}/missing/ready cannot be written (No such file or directory)" in caplog.text
+
+
+async def test_it_is_not_ready_while_there_is_no_room(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    lifecycle = Lifecycle(ReadyFile(ready))
+
+    async def groups_loaded() -> None:
+        """At once."""
+
+    lifecycle.room_changed(has_room=False)
+    await lifecycle.announce(7, BOUND, groups_loaded)
+    assert not ready.exists()
+    lifecycle.room_changed(has_room=True)
+    assert ready.read_text() == "127.0.0.1 9092\n"
+    lifecycle.room_changed(has_room=False)
+    assert not ready.exists()
+    lifecycle.room_changed(has_room=True)
+    lifecycle.stopping()
+    lifecycle.room_changed(has_room=False)
+    lifecycle.room_changed(has_room=True)
+    assert not ready.exists(), "it stops"
+
+
+async def test_a_topic_for_which_there_is_no_room_does_not_keep_it_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = await Whole(tmp_path / "data").start()
+    for directory in whole.logs.directories:
+        directory.room.is_full = True
+    wanted = wanted_topics({"PYBROKER_TOPICS": "a"})
+    reason = await ContainerLifecycle(wanted, ReadyFile(tmp_path / "ready")).before_sockets(whole.controller)
+    assert reason is not None, "another failure of the disk does"
+    lifecycle = ContainerLifecycle(wanted, ReadyFile(tmp_path / "ready"))
+    lifecycle.room_changed(has_room=False)
+    assert await lifecycle.before_sockets(whole.controller) is None
+    assert "PYBROKER_TOPICS: the topic a cannot be created now" in caplog.text
+    assert "a" not in whole.controller.image.topics

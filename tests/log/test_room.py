@@ -33,7 +33,7 @@ class SmallVolume(FaultyFilesystem):
         super().__init__()
         self.free, self.reserved = free, 0
 
-    def volume_space(self, path: str) -> tuple[int, int]:  # noqa: ARG002
+    def volume_space(self, path: str) -> tuple[int, int]:
         return VOLUME_BYTES, self.free
 
     def allocate(self, path: str, size: int) -> None:
@@ -211,7 +211,9 @@ def test_a_broken_disk_is_left_alone(setting: Setting, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, TopicId(b"x" * 16)])
-def test_the_log_of_a_deleted_topic_goes_where_it_could_not_be_loaded(setting: Setting, tmp_path: Path, topic_id: TopicId) -> None:
+def test_the_log_of_a_deleted_topic_goes_where_it_could_not_be_loaded(
+    setting: Setting, tmp_path: Path, topic_id: TopicId
+) -> None:
     setting.append()
     setting.logs.abandon()
     broken = SmallVolume()
