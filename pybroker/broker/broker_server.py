@@ -345,7 +345,7 @@ class BrokerServer:
         )
         every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
         every(1_000, lambda: logs.remove_due(clock.time_ms()))
-        every(ROOM_LOOK_MS, self._look_for_room)
+        every(ROOM_LOOK_MS, lambda: logs.look_for_room(self._tell_room))
         every(SEALED_RELEASE_MS, logs.release_sealed)
         loop = asyncio.get_running_loop()
         self.log_cleaner = LogCleaner(
@@ -425,10 +425,9 @@ class BrokerServer:
             self.failed.set()
         elif all(one.is_offline for one in self.log_manager.directories):
             logger.critical("No log directory has room: topics can be deleted, and nothing else; then start the broker again")
-        self.lifecycle.room_changed(has_room=self.log_manager.has_room)
+        self._tell_room()
 
-    def _look_for_room(self) -> None:
-        self.log_manager.look_for_room()
+    def _tell_room(self) -> None:
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)
 
 

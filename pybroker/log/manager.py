@@ -475,11 +475,11 @@ class LogManager:
                 work()
             removals.run_due(directory, now_ms)
 
-    def look_for_room(self) -> None:
-        """See in threads which volumes have room for records."""
+    def look_for_room(self, seen: Callable[[], None] = lambda: None) -> None:
+        """See in threads which volumes have room for records; `seen` is called for each."""
         for directory in self.directories:
             if directory.filesystem.keeps_reserves and not directory.is_offline:
-                room_pass.look(directory, partial(self._logs_in, directory))
+                room_pass.look(directory, partial(self._logs_in, directory), seen)
 
 
 def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
 
 
-def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]]) -> None:
-    """See in the directory's thread how much room there is, and then let its logs take records or not."""
+def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> None:
+    """See in the directory's thread how much room there is, then let its logs take records or not, and call `seen`."""
     room = directory.room
 
     def done(error: OSError | None) -> None:
@@ -25,6 +25,7 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]]) -> None:
         for log in logs():
             if room.is_full is not isinstance(log.validator, NoRoomValidator):
                 log.validator = validator_of(log.config, room)
+        seen()
 
     if not room.is_looking:
         room.is_looking = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -37,10 +38,14 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take the room but for that much: of the file system itself, or of the device below it. Others may take some meanwhile."""
-        with (self._filled / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        """Take the room but for that much: of the file system itself, or of the device below it."""
+        with (self._filled / "ballast").open("ab", buffering=0) as ballast:
             while (left := self.free_bytes - leave_bytes) > 0:
-                ballast.write(bytes(left))
+                try:
+                    ballast.write(bytes(left))
+                except OSError as error:  # the broker has taken the rest in between
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def empty(self) -> None:
         """Give it back."""
