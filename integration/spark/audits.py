@@ -1,4 +1,4 @@
-"""What tests of the audit share: its command in their process, its table, and a topic that is copied record by record."""
+"""What the tests of the audit share: its command in their process, its table, and a topic that is copied record by record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS: Final = ("untagged", "damaged", "other_version")
 
 
 def invoke(spark: SparkSession, *arguments: str) -> Result:
-    """The command in this process, on the session of the tests."""
+    """Run the command in this process, on the session of the tests."""
 
     @contextlib.contextmanager
     def job(*_: object) -> Iterator[SparkSession]:
@@ -46,7 +46,7 @@ def invoke(spark: SparkSession, *arguments: str) -> Result:
 
 
 def rows(path: Path) -> dict[tuple[str | None, str, int], dict[str, Any]]:
-    """The table by producer, tier and number of the bucket."""
+    """Read the table, by producer, tier and number of the bucket."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     found = {}
@@ -67,7 +67,7 @@ def spans(row: dict[str, Any], name: str) -> list[tuple[int, int]]:
 
 
 class Flow:
-    """A topic that is copied record by record, so that a test says what the copy lacks, has twice, or gets late."""
+    """A topic that is copied record by record, so that a test decides what the copy lacks, has twice, or gets late."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap, self.topic, self.counts = bootstrap, unique("flow"), unique("counts")
@@ -85,7 +85,7 @@ class Flow:
         self._held: dict[int, Any] = {}
 
     def send(self, *times_ms: int) -> None:
-        """Records of these times, one after the other from partition to partition; and what was counted of them."""
+        """Send records of these times, to one partition after the other, and publish their counts."""
         for time_ms in times_ms:
             self.producer.produce(self.topic, b"v", partition=self._sent % PARTITIONS, timestamp=START_MS + time_ms)
             self._sent += 1
@@ -94,7 +94,7 @@ class Flow:
         assert self.producer.flush(30) == 0
 
     def pass_on(self, *, without: tuple[int, ...] = (), twice: tuple[int, ...] = ()) -> None:
-        """Copy what is new but for some numbers, which `catch_up` copies."""
+        """Copy what is new, except for some numbers, which `catch_up` copies."""
         while self._copied < self._sent:
             for message in self._consumer.consume(self._sent - self._copied, 1.0):
                 tags = dict(message.headers() or ())
@@ -110,7 +110,7 @@ class Flow:
         assert self.plain.flush(30) == 0
 
     def catch_up(self, *late: int) -> None:
-        """Copy what was held back."""
+        """Copy the numbers that were held back."""
         for number in late:
             self._produce(self._held.pop(number))
         assert self.plain.flush(30) == 0
@@ -126,7 +126,7 @@ class Flow:
         self._consumer.close()
 
     def options(self, path: Path, now_ms: int, **others: Any) -> AuditOptions:
-        """An audit of topic and copy at a time after START_MS."""
+        """Audit the topic and its copy at a time after START_MS."""
         return AuditOptions(
             path=path,
             tiers=(Tier("cluster", self.bootstrap), Tier("copy", self.bootstrap, self.copy)),

@@ -1,4 +1,4 @@
-"""One SparkSession for all tests that need Spark: starting one takes longer than most of them."""
+"""One SparkSession for all tests that need Spark, because starting a session takes longer than most of them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache() -> None:
-    """Also for processes that tests start. The jars are kept where everything else is that tests download."""
+    """Set variables, also for processes that tests start. The jars are kept with everything else that tests download."""
     os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
-    # most of what so short runs do is to compile, and to compile less takes a fifth off
+    # such short runs mostly compile, and compiling less saves a fifth of the time
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session: local, two cores, as `pybroker spark` makes it."""
+    """Make the session as `pybroker spark` makes it: local, with two cores."""
     from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
 
     conf = {"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.shuffle.partitions": "2"}
@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker shared by the tests with Spark, which give their topics names of their own."""
+    """Start a broker that the tests with Spark share; they give their topics unique names."""
     broker = BrokerProcess(tmp_path_factory.mktemp("spark_broker"), {"log.retention.ms": "-1"})  # generated times may be old
     try:
         broker.start()
@@ -69,7 +69,7 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
-    """A topic that is copied record by record."""
+    """Make a topic that is copied record by record."""
     from integration.spark.audits import Flow  # noqa: PLC0415 (kafka-python warns when it is imported)
 
     flow = Flow(spark_broker.bootstrap)

@@ -1,4 +1,4 @@
-"""A real cluster of Spark on the loopback: a master and workers, each a process."""
+"""A real Spark cluster on the loopback: a master and workers, each a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 
 @contextlib.contextmanager
 def standalone(folder: Path, workers: int) -> Iterator[str]:
-    """The URL of the master, once all workers, of one core each, have registered. Their work is under `folder`/workN."""
+    """Yield the URL of the master, once all workers (of one core each) have registered. Their work is in `folder`/workN."""
     from pyspark import __file__ as pyspark_file  # noqa: PLC0415
 
     from pybroker.pipeline.java import find_java  # noqa: PLC0415

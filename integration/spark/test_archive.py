@@ -1,4 +1,4 @@
-"""The archive: every record once, every field kept, whatever is killed."""
+"""The archive has every record once, with every field, whatever process is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FIELDS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "
 
 
 def make(spark: SparkSession, bootstrap: str, count: int, **changes: object) -> str:
-    """A topic with records of three days, keys, headers and nulls."""
+    """Fill a topic with records of three days, keys, headers and nulls."""
     defaults = {"topic": unique("archived"), "size": 60, "partitions": 3, "keys": 30, "headers": 2, "tombstones": 9}
     times = {"start_ms": START_MS, "step_ms": 200_000_000 / count}
     made = GenerateOptions(bootstrap=bootstrap, count=count, **(defaults | times | changes))  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def in_the_log(spark: SparkSession, bootstrap: str, topic: str) -> list[tuple[ob
 
 
 def in_the_archive(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
-    """What is in the files that are there, whatever the manifest says."""
+    """Read what is in the existing files, whatever the manifest has."""
     files = sorted(path.resolve().glob("topic=*/date=*/*.parquet"))
     return as_tuples(read_files(spark, files, path.resolve()).select(*FIELDS).collect())
 
@@ -83,7 +83,7 @@ def test_every_field_of_every_record_is_kept_and_what_is_new_comes_next(
     log = in_the_log(spark, spark_broker.bootstrap, topic)
     assert in_the_archive(spark, options.path) == log
     assert run(spark, options).records == 0
-    # one file for each day of each partition, as small ones were joined
+    # one file for each day of each partition, because small files were joined
     files = list(Archive.read(options.path).contents.files.values())
     assert len(files) == len({(file.date, file.partition) for file in files}) == 9
     said = json.loads((options.path / "_pybroker/manifest.json").read_text())["partitions"][topic]
@@ -243,7 +243,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_its_end_is_one_line(
 
 
 def _commits(path: Path) -> int:
-    """A number that grows with each commit."""
+    """Return a number that grows with each commit."""
     numbers = [int(file.stem) for file in (path / "_pybroker/commits").glob("*.json") if file.stem.isdigit()]
     return 1 + max(numbers, default=-1)
 

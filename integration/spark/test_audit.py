@@ -1,4 +1,4 @@
-"""The audit: what is lost and doubled on purpose is found, and nothing else."""
+"""The audit finds what was lost and doubled on purpose, and nothing else."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Scene:
-    """A topic with all that can happen, a damaged copy of it, and an archive of the copy."""
+    """A topic with everything that can happen, a damaged copy of it, and an archive of the copy."""
 
     bootstrap: str
     topic: str
@@ -120,7 +120,7 @@ def _produce(scene: Scene) -> None:
         [("audit.producer", b"\xff" + name), ("audit.tier", b"producer"), ("audit.sequence", b"\x01" + bytes(8))],
         [("audit.producer", name), ("audit.tier", None), ("audit.sequence", b"\x01" + bytes(8))],
         [("audit.producer", name)] * 3,
-        # as another helper might: tags first, in another order
+        # another helper might put the tags first, in another order
         [("audit.sequence", b"\x01" + bytes(8)), ("audit.tier", b"gate"), ("audit.producer", b"y/" + b"a" * 20), ("mine", b"1")],
     ):
         plain.produce(scene.topic, b"v", partition=1, timestamp=START_MS, headers=headers)
@@ -129,7 +129,7 @@ def _produce(scene: Scene) -> None:
 
 
 def _copy(scene: Scene) -> None:
-    """As a mirror does, but for: c's numbers 3 and 5-7 and k's 299 left out, c's 10 and k's 250 doubled."""
+    """Copy like a mirror, except that c's numbers 3 and 5-7 and k's 299 are left out, and c's 10 and k's 250 doubled."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": scene.bootstrap, "group.id": "copy", "enable.auto.commit": False})
     consumer.assign([confluent_kafka.TopicPartition(scene.topic, number, 0) for number in range(PARTITIONS)])
     plain, left = (
@@ -203,7 +203,7 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
 
 def _check_table(found: dict[tuple[str | None, str, int], dict[str, Any]]) -> None:
     counted = ("expected", "present", "lost", "doubled", "unknown", "refused", "late")
-    # of c: 600 in three buckets, one refused; one of the second incarnation late, in the first bucket
+    # c has 600 numbers in three buckets, of which 1 was refused; 1 of the second incarnation is late, in the first bucket
     assert numbers(found["c", "producer", 0], *counted) == (201, 201, 0, 0, 0, 1, 0)
     assert numbers(found["c", "cluster", 0], *counted) == (201, 201, 0, 0, 0, 1, 1)
     assert numbers(found["c", "mirror", 0], *counted) == (201, 197, 4, 1, 0, 1, 1)
@@ -215,11 +215,11 @@ def _check_table(found: dict[tuple[str | None, str, int], dict[str, Any]]) -> No
     for tier in ("producer", "cluster", "mirror", "lake"):
         assert numbers(found["c", tier, 1], *counted) == (200, 200, 0, 0, 0, 0, 0)
         assert numbers(found["c", tier, 10], *counted) == (1, 1, 0, 0, 0, 0, 0)
-    # of k one is lost and another doubled: as many as there should be
+    # k has lost 1 record and doubled another: the count is as it should be
     assert numbers(found["k", "mirror", 2], *counted) == (100, 99, 1, 1, 0, 0, 0)
     assert spans(found["k", "mirror", 2], "lost_ranges") == [(299, 299)]
     assert spans(found["k", "mirror", 2], "doubled_ranges") == [(250, 250)]
-    # the one that was killed had told of 20; the others are there but for one, of which nothing is known
+    # the killed producer had reported 20; the others arrived except for 1, about which nothing is known
     assert numbers(found["doomed", "producer", 0], *counted) == (20, 20, 0, 0, 11, 0, 0)
     for tier in ("cluster", "mirror", "lake"):
         assert numbers(found["doomed", tier, 0], *counted[:-1]) == (30, 30, 0, 0, 1, 0)

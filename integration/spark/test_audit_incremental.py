@@ -1,4 +1,4 @@
-"""The audit as a stream of passes: what is new is added once, whatever is killed; buckets close; what is late still counts."""
+"""The incremental audit adds what is new once, whatever process is killed; buckets close; late records still count."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_late_record_turns_lost_into_present_until_its_bucket_is_final(spark: 
     row = look(BUCKET_MS + 30_000)
     assert (row["state"], *numbers(row, "present", "lost", "pending")) == ("closed", 58, 2, 0)
     assert spans(row, "lost_ranges") == [(3, 3), (5, 5)]
-    flow.send(4 * BUCKET_MS)  # the copy gets something newer first
+    flow.send(4 * BUCKET_MS)  # the copy gets a newer record first
     flow.pass_on()
     flow.catch_up(3)  # partition 0, as is number 60
     row = look(2 * BUCKET_MS + 50_000)
@@ -87,14 +87,14 @@ def test_a_late_record_turns_lost_into_present_until_its_bucket_is_final(spark: 
     assert "1 records came too late to be compared" in list(result.summary.lines())
     assert "1 counts of producers came too late to be compared, so the audit may miss losses" in list(result.summary.lines())
     assert numbers(rows(path)["p", "copy", 0], "present", "lost") == (59, 1)
-    look(31 * BUCKET_MS)  # what is kept is no more than can still change
+    look(31 * BUCKET_MS)  # only what can still change is kept
     assert spark.read.parquet(str(path / "state/words")).count() == 0
     assert spark.read.parquet(str(path / "state/counts")).count() == 0
     assert numbers(rows(path)["p", "copy", 0], "present", "lost") == (59, 1)
 
 
 def test_buckets_close_by_the_watermark_while_there_is_more_to_read(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
-    """In a backlog, what is read goes by the records' own times, and no bucket is closed before all partitions are past it."""
+    """In a backlog, the records' own times count, and no bucket closes before all partitions are past it."""
     path = tmp_path / "audit"
     flow.send(10 * 24 * 3_600_000, *range(500, 10 * BUCKET_MS, 500))  # 1200, the first with a wrong clock
     flow.pass_on()
@@ -109,7 +109,7 @@ def test_buckets_close_by_the_watermark_while_there_is_more_to_read(spark: Spark
     how = follow(pass_records=800, keep_s=3600)
     incremental.run(spark, flow.options(path, 100 * BUCKET_MS, incremental=how), told)
     assert [passed.is_behind for passed in passes] == [True, True, False]
-    # 800 of 2400: the first third of each partition, to about minute 3:20; the 16th record from there is of minute 2 (then 6)
+    # 800 of 2400: the first third of each partition, to about minute 3:20; the 16th record before is in minute 2 (then 6)
     assert [(at - START_MS) // 1000 for at, _, _ in closed] == [120 - 30, 360 - 30, 100 * 60 - 30]
     assert [lost for _, lost, _ in closed] == [0, 0, 0]
     assert [count for _, _, count in closed] == [1, 5, 10]
@@ -117,7 +117,7 @@ def test_buckets_close_by_the_watermark_while_there_is_more_to_read(spark: Spark
 
 
 def test_numbers_with_times_of_two_buckets_are_kept_together(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
-    """A tier has times of arrival, and a record is doubled with a new time: nothing of it is compared with what was dropped."""
+    """A tier has times of arrival, and a record is doubled with a new time: it is not compared with what was dropped."""
     path, keep = tmp_path / "audit", follow(keep_s=60 * BUCKET_MS / 1000)
 
     def look(minute: int) -> list[dict[str, int]]:
@@ -168,7 +168,7 @@ def test_a_topic_that_a_pattern_finds_later_is_missing_where_it_is_not(spark: Sp
     flow.send(0, 1, 2)
     flow.pass_on()
     new = f"{flow.topic}-new"
-    flow.producer.produce(new, b"v", timestamp=START_MS)  # makes the topic
+    flow.producer.produce(new, b"v", timestamp=START_MS)  # creates the topic
     assert flow.producer.flush(30) == 0
     found = incremental.run(spark, options).summary
     assert found.header.topics == (flow.topic, new)
@@ -181,7 +181,7 @@ def test_a_topic_that_a_pattern_finds_later_is_missing_where_it_is_not(spark: Sp
 
 
 def _tags(bootstrap: str, topic: str) -> Any:
-    """Those of the first record of a topic."""
+    """Return the headers of the first record of a topic."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "tags"})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     try:

@@ -1,4 +1,4 @@
-"""Passes of the audit that are killed, stopped, or meet others at work: clusters that go, archives that change."""
+"""Passes of the audit that are killed or stopped, or during which clusters go away and archives change."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_two_at_once_are_told(spark: SparkSession, flow: Flow, tmp_path: Path) -
     state = State.read(path)
     assert state is not None
     assert state.number == 1
-    path.rename(tmp_path / ".audit.0.old")  # as a kill between two renames leaves it
+    path.rename(tmp_path / ".audit.0.old")  # the state that a kill between the two renames leaves
     assert incremental.run(spark, options).summary.tiers["cluster"]["present"] == 30
     state = State.read(path)
     assert state is not None
@@ -179,13 +179,13 @@ def test_two_at_once_are_told(spark: SparkSession, flow: Flow, tmp_path: Path) -
 
 
 def _is_moment(path: Path, number: int, name: str, process: subprocess.Popen[bytes]) -> bool:
-    """Whether so many passes are done, and the next one has written that."""
+    """Return whether pass `number` has ended and the next pass has written `name`, or the process has ended."""
     return process.poll() is not None or (_number(path) >= number and any(path.parent.glob(f".flow.*.new/{name}")))
 
 
 def _number(path: Path) -> int:
     try:
         state = State.read(path)
-    except PipelineError:  # read in the moment when it is replaced
+    except PipelineError:  # read at the moment when it is replaced
         return 0
     return state.number if state is not None else 0

@@ -1,4 +1,4 @@
-"""What was read becomes Arrow record batches of exactly Spark's types. The session is for parsing schemas."""
+"""Rows become Arrow record batches of exactly Spark's types. The session parses schemas."""
 
 from __future__ import annotations
 

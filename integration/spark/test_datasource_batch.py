@@ -81,14 +81,14 @@ def test_every_column_by_a_schema_of_the_users_own(session: SparkSession, tmp_pa
     assert [row[:8] for row in rows] == [
         (False, first, 1, 7, 0, 0, 2, "zstd"),
         (False, first + 1, 1, 7, 0, 0, 2, "zstd"),
-        (False, 0, 1, 7, 0, 0, 2, "zstd"),  # sequences begin anew
+        (False, 0, 1, 7, 0, 0, 2, "zstd"),  # sequences start again at 0
         (False, None, None, None, 0, 3, 2, "none"),
         (False, None, None, None, 0, 3, 2, "none"),
     ]
     assert [row[8:] for row in rows[:1]] == [(START_MS, ("0." * 20)[:20], "events-0-0", 0, "events")]
     assert [row[8] for row in rows[3:]] == [-1, 0]
     times = table(session, tmp_path, columns="offset,timestamp").orderBy("offset").collect()
-    assert [row.timestamp is None for row in times] == [False, False, False, True, False]  # -1 is no time
+    assert [row.timestamp is None for row in times] == [False, False, False, True, False]  # -1 means no time
 
 
 def test_messages_of_magic_0_and_1(session: SparkSession, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_messages_of_magic_0_and_1(session: SparkSession, tmp_path: Path) -> Non
 
 
 def test_filters_reach_the_segments(session: SparkSession, tmp_path: Path) -> None:
-    """Segments that cannot match are damaged: they are not read."""
+    """Segments that cannot match are damaged, which shows that they are not read."""
     data = DataDirectory(tmp_path, segment_bytes=1200, index_interval_bytes=100)
     for i in range(40):
         data.append(3, size=60, timestamp=START_MS + i * 60_000)
@@ -138,7 +138,7 @@ def test_filters_reach_the_segments(session: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_frame_may_be_queried_again(session: SparkSession, tmp_path: Path) -> None:
-    """Spark 4.2.0 would answer the later queries with what the first had pushed down, if it were let."""
+    """If pushdown were on, Spark 4.2.0 would apply the filters of the first query to the later ones, too."""
     data = DataDirectory(tmp_path)
     data.append(100)
     data.checkpoint()

@@ -22,7 +22,7 @@ TIMEOUT_S = 240
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Callable[..., list[tuple[int, int]]]:
-    """Run the stream over `tmp_path / "data"` to the end of what is there. Returns what the table has."""
+    """Run the stream over `tmp_path / "data"` to its present end. Return what the table has."""
     from pybroker.pipeline.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
 
     register(spark)
@@ -61,7 +61,7 @@ def test_a_stream_goes_on_where_it_was(run: Callable[..., list[tuple[int, int]]]
     made = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     data.append(10)
     data.append(3, tp=TopicPartition("events", 1))
-    data.append(2, **made)  # undecided: it and what follows waits
+    data.append(2, **made)  # open: the transaction and what follows wait
     data.append(4)
     data.checkpoint()
     expected = offsets(0, range(110)) + offsets(1, range(3))

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md are run, in their order, as they stand there."""
+"""Runs the examples of docs/pipeline.md, in their order, as they are written there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for example in sys.argv[1:]:
 
 
 def examples() -> list[str]:
-    """The indented blocks that are commands of these jobs, or Python that stands on its own."""
+    """Return the indented blocks that are commands of these jobs, or complete Python programs."""
     found = []
     for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.read_text(), re.MULTILINE):
         text = re.sub(r"^    ", "", block, flags=re.MULTILINE).strip()
@@ -53,7 +53,7 @@ def test_the_examples_of_the_page_work(spark_broker: BrokerProcess, tmp_path: Pa
     assert any("--count 100000 " in command for command in commands)
     commands = [
         command.replace("--count 100000 ", "--count 20000 ") for command in commands
-    ]  # the page's number takes a minute more
+    ]  # the number in the page takes a minute longer
     script = [sys.executable, "-c", RUN_ALL, *commands]
     run = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
     assert run.returncode == 0, run.stdout + run.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Generated load: what is asked for, the same for the same seed."""
+"""Generated load has the requested properties, and is the same for the same seed."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ def test_the_command_says_what_it_wrote(spark_broker: BrokerProcess) -> None:
     command = [*pybroker, "generate", *where, "--topic", topic, "--count", "1000", "--size", "50", "--partitions", "2"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert run.stdout.startswith("1,000 records, 0.1 MB in ")
-    assert all(line.startswith("generate: ") for line in run.stderr.splitlines())  # progress, where that takes long
+    assert all(line.startswith("generate: ") for line in run.stderr.splitlines())  # progress, if the run takes long
     assert sum(extent.end for extent in Cluster(spark_broker.bootstrap).extents({topic: 2}).values()) == 1000

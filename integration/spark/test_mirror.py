@@ -1,4 +1,4 @@
-"""`mirror` with Spark: each partition a task. What it does to batches is tested without Spark, in test_mirror_clusters.py."""
+"""`mirror` with Spark: each partition is a task. test_mirror_clusters.py tests without Spark what it does to batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what was named, whatever the names are."""
+"""Pictures show names literally, whatever characters they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay: an archive back to topics as they were, once, whatever is killed."""
+"""The replay writes an archive back to topics as they were, once, whatever process is killed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPECIAL = [
 
 @pytest.fixture(scope="module")
 def archived(spark: SparkSession, spark_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A topic with 3 partitions, days, keys, headers and nulls, and its archive."""
+    """Make a topic with 3 partitions, several days, keys, headers and nulls, and its archive."""
     from confluent_kafka import Producer  # noqa: PLC0415
 
     topic, path = unique("source"), tmp_path_factory.mktemp("archived") / "archive"
@@ -59,7 +59,7 @@ def archived(spark: SparkSession, spark_broker: BrokerProcess, tmp_path_factory:
 
 
 def log_of(bootstrap: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
-    """All records as a stock client sees them, by partition, in order."""
+    """Read all records as a stock client sees them, by partition, in order."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415
 
     ends = {partition: extent for (_, partition), extent in Cluster(bootstrap).extents({topic: 3}).items()}

@@ -1,4 +1,4 @@
-"""`report`: what it counts is what a plain reading counts, of logs of every kind and of a topic of a real broker."""
+"""`report` counts what a plain reader counts, in logs of every kind and in a topic of a real broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOSTILE = b"<script>alert('$x$')</script>"
 
 
 def records(first: int, count: int, seed: int = 0) -> list[Record]:
-    """Nulls, empty and long keys and values, headers, times that go back and forth, are missing or in the future."""
+    """Make records with nulls, empty and long keys and values, headers, and times that jump, are missing or in the future."""
     chance = random.Random(first * 7919 + seed)
     made = []
     for offset in range(first, first + count):
@@ -59,7 +59,7 @@ def records(first: int, count: int, seed: int = 0) -> list[Record]:
 
 @dataclass
 class Expected:
-    """Counted one by one."""
+    """The counts of records that are counted one by one."""
 
     rows: list[Record]
 
@@ -256,7 +256,7 @@ def test_the_driver_hears_how_far_tasks_are() -> None:
 
 
 def fill(bootstrap: str, topic: str) -> None:
-    """Three partitions, the last of them empty; two producers of different codecs."""
+    """Fill three partitions, the last of them empty, from two producers with different codecs."""
     Cluster(bootstrap).create_topic(topic, 3)
     for codec, partition, count in (("lz4", 0, 700), ("none", 1, 300), ("zstd", 0, 200)):
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": codec != "none"})
@@ -273,7 +273,7 @@ def fill(bootstrap: str, topic: str) -> None:
 
 
 def consumed(bootstrap: str, topic: str, partition: int, end: int) -> list[Record]:
-    """What a stock client reads."""
+    """Read the topic with a stock client."""
     rows: list[Record] = []
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0)])

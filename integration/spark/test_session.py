@@ -1,4 +1,4 @@
-"""The session itself: quiet, UTC, this interpreter for the workers, the connector on board."""
+"""The session itself: it is quiet, uses UTC, runs workers with this interpreter, and has the connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data directories to read: logs filled by the broker's own log layer, or files laid down by hand."""
+"""Data directories for readers: logs that the broker's own log layer filled, or files written by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = OFFSET | TIMESTAMP | KEY | VALUE | HEADERS
 
 
 class DataDirectory:
-    """A log directory; logs are opened by name, and the checkpoints written as the broker does."""
+    """A log directory, whose logs are opened by name and whose checkpoints are written as a broker writes them."""
 
     def __init__(self, path: Path, **config: Any) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class DataDirectory:
     def append(
         self, count: int = 1, *, tp: TopicPartition = TP, size: int = 20, timestamp: int = START_MS, **options: Any
     ) -> list[Record]:
-        """A batch of records that tell where they are; returned as they should be read."""
+        """Append a batch of records whose content shows their place. Return them as a reader should see them."""
         log = self.log(tp)
         base = log.log_end_offset
         records = [
@@ -75,14 +75,14 @@ class DataDirectory:
         self.append_bytes(data, tp=tp, origin=AppendOrigin.COORDINATOR)
 
     def flush(self) -> None:
-        """Bring the gathered index entries into their files."""
+        """Write the collected index entries to their files."""
         for log in self.logs.values():
             for segment in log.segments:
                 segment.offset_index.write()
                 segment.time_index.write()
 
     def checkpoint(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
-        """As the broker does every few seconds; the ends of the logs, unless other watermarks are given."""
+        """Write the checkpoint that a broker writes every few seconds: the ends of the logs, unless watermarks are given."""
         self.flush()
         offsets = {tp: log.log_end_offset for tp, log in self.logs.items()} | (high_watermarks or {})
         starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset}
@@ -94,7 +94,7 @@ class DataDirectory:
 
 
 def lay_down(path: Path, files: dict[int, bytes], *, tp: TopicPartition = TP, high_watermark: int | None = None) -> Path:
-    """Data files alone, without indexes, by their base offsets."""
+    """Write data files alone, without indexes, by their base offsets."""
     folder = path / str(tp)
     folder.mkdir(parents=True, exist_ok=True)
     for base_offset, data in files.items():
@@ -120,7 +120,7 @@ def read_all(ranges: Iterable[SegmentRange], wanted: int, options: options_of.Op
 
 
 def records_of(rows: Rows, wanted: int = ALL) -> list[Record]:
-    """What was not wanted is 0 or None."""
+    """Return the rows; columns that were not wanted are 0 or None."""
     count, offsets, timestamps, keys, values, headers = rows.columns
     assert count == sum(run.rows for run in rows.runs)
     nothing = [None] * count

@@ -1,8 +1,9 @@
-"""Fill a data directory with Apache Kafka 3.9.2 and keep what the tests read: `kafka-3.9.2/` beside this file.
+"""Fills a data directory with Apache Kafka 3.9.2 and keeps what the tests read: `kafka-3.9.2/` beside this file.
 
     python -m tests.pipeline.make_kafka_logs tests/pipeline/kafka-3.9.2
 
-`expected.json` is what librdkafka's consumer got from that Kafka, by isolation level. Needs Java and, the first time, Maven.
+`expected.json` has what librdkafka's consumer got from that Kafka, by isolation level. This needs Java and, the first time,
+Maven.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def wait_until(holds: Any, what: str) -> None:
 
 
 def consumed(bootstrap: str, isolation: str) -> list[list[Any]]:
-    """Topic, partition, offset, time, type of time, key, value and headers of every record that this consumer gets."""
+    """Return topic, partition, offset, time, type of time, key, value and headers of every record that this consumer gets."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": isolation, "isolation.level": isolation, "enable.partition.eof": True}
     )

@@ -12,7 +12,7 @@ from pybroker.pipeline.errors import PipelineError
 
 
 def staged(archive: Archive, *ranges: tuple[int, int]) -> tuple[Path, list[ArchivedFile]]:
-    """Files of one partition with these offsets, as a batch leaves them."""
+    """Write files of one partition with these offsets, as a batch leaves them."""
     folder, files = archive.new_staging(), []
     for first, last in ranges:
         path = Path("topic=orders/date=2026-11-21") / f"part-{first}.parquet"
@@ -71,12 +71,12 @@ def test_the_manifest_is_written_anew_every_so_often(tmp_path: Path, monkeypatch
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @pytest.mark.parametrize("step", range(14))
 def test_a_kill_at_any_step_leaves_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Every change on the disk is a step; the process dies before the given one, is started again and does its batch."""
+    """Each change on the disk is a step. The process dies before the given step, starts again and repeats its batch."""
     archive = Archive.write(tmp_path / "archive")
     archive.commit(*staged(archive, (0, 4), (5, 9)), batch=0)
     folder, files = staged(archive, (0, 9))
@@ -109,7 +109,7 @@ def test_a_kill_at_any_step_leaves_all_or_nothing(tmp_path: Path, monkeypatch: p
     assert visible(again) == named(again)
     assert named(again) == (["0-4", "5-9"] if again.contents.batch == 0 else ["0-9"])
     assert again.contents.batch in {0, 1}
-    if step >= 1:  # the commit is there once its file is
+    if step >= 1:  # the commit exists once its file exists
         assert again.contents.batch == 1
     assert not (again.hidden / "staging").exists()
 

@@ -14,7 +14,7 @@ NOBODY: list[tuple[int, int]] = []
 
 
 def words(tier: int, records: list[tuple[int, int]]) -> list[Word]:
-    """What Spark makes of (bucket, number) of each record of a tier."""
+    """Return what Spark makes of the (bucket, number) of each record of a tier."""
     grouped: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
     for bucket, number in records:
         grouped[bucket, number // 64][number % 64] += 1
@@ -24,7 +24,7 @@ def words(tier: int, records: list[tuple[int, int]]) -> list[Word]:
         nibbles = None
         if copies.total() != len(copies):
             nibbles = [sum(copies[at] << 4 * (at % 16) for at in copies if at // 16 == part) for part in range(4)]
-        signed = bits - (1 << 64) if bits >> 63 else bits  # as Spark has 64 bits
+        signed = bits - (1 << 64) if bits >> 63 else bits  # because Spark has signed 64-bit integers
         found.append(Word(tier, bucket, word, copies.total(), signed, nibbles))
     return found
 
@@ -76,7 +76,8 @@ def test_one_lost_and_one_doubled_with_equal_counts() -> None:
 
 
 def test_what_was_never_acknowledged_is_not_lost() -> None:
-    # 2 was refused and is nowhere, 3 was refused and is there all the same, of 4 nothing is known, 5 is not counted but there
+    # 2 was refused and is in no tier; 3 was refused and arrived all the same; nothing is known about 4; 5 has no count but
+    # arrived
     counted = [count(0, [0, 1, 2, 3, 4], [0, 1], [2, 3])]
     found = compare(ask(2), "t", 0, [*words(0, [(0, 0), (0, 3), (0, 5)]), *words(1, [(0, 0)])], counted)
     assert row(found, 0) == Row(0, 0, expected=4, present=3, lost=1, lost_here=1, unknown=1, refused=1, lost_ranges=[(1, 1)])
@@ -101,7 +102,7 @@ def test_more_copies_than_can_be_told_apart_are_all_counted() -> None:
 
 def test_the_bucket_is_the_producers_whatever_times_a_tier_has() -> None:
     counted = [count(0, [0, 1], [0, 1]), count(WIDTH, [2, 3], [2, 3])]
-    arrived = [(WIDTH, 0), (WIDTH, 1), (2 * WIDTH, 2)]  # the second tier has the times of arrival
+    arrived = [(WIDTH, 0), (WIDTH, 1), (2 * WIDTH, 2)]  # the second tier has the times of arrival as its timestamps
     found = compare(ask(2), "t", 0, [*words(0, [(0, 0), (0, 1), (WIDTH, 2), (WIDTH, 3)]), *words(1, arrived)], counted)
     assert [(one.tier, one.bucket, one.present, one.lost) for one in found if one.tier == 1] == [(1, 0, 2, 0), (1, WIDTH, 1, 1)]
 

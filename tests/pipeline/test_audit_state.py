@@ -70,7 +70,7 @@ def test_files_that_are_missing_or_changed_are_told(tmp_path: Path) -> None:
 def test_what_is_new_and_what_is_gone() -> None:
     extents = {("t", 0): Extent(5, 20), ("t", 1): Extent(0, 3), ("t", 2): Extent(4, 9)}
     new, lost, news = next_extents(extents, {("t", 0): 2, ("t", 1): 3})
-    assert new == {("t", 0): Extent(5, 20), ("t", 1): Extent(3, 3), ("t", 2): Extent(4, 9)}  # of 2 nothing was read yet
+    assert new == {("t", 0): Extent(5, 20), ("t", 1): Extent(3, 3), ("t", 2): Extent(4, 9)}  # partition 2 has not been read yet
     assert (lost, news) == (3, "3 records were deleted before they were read: t-0 from 2 to 4")
     with pytest.raises(PipelineError, match="t-1 ends at offset 3, but was read to 4: it is another log"):
         next_extents(extents, {("t", 1): 4})
@@ -89,7 +89,7 @@ def test_a_short_pass_reads_a_share_of_each(sizes: list[list[tuple[int, int]]], 
             whole = tiers[tier][place]
             assert extent.start == whole.start
             assert extent.end <= whole.end
-            assert (extent.end > extent.start) == (whole.end > whole.start)  # something of each, so that it goes on
+            assert (extent.end > extent.start) == (whole.end > whole.start)  # some offsets of each, so that each advances
             taken += extent.end - extent.start
     wanted = sum(size for found in sizes for _, size in found)
     assert taken == wanted if wanted <= most else most <= taken <= most + sum(map(len, sizes))
@@ -97,7 +97,7 @@ def test_a_short_pass_reads_a_share_of_each(sizes: list[list[tuple[int, int]]], 
 
 def test_the_watermark_is_the_least_of_what_is_behind() -> None:
     assert watermark([], 1000) == 1000
-    assert watermark([(True, None), (True, 5)], 1000) == 1000  # at the end: the clock counts, also where nothing happens
+    assert watermark([(True, None), (True, 5)], 1000) == 1000  # at the end, the clock counts, even in an idle partition
     assert watermark([(True, 5), (False, 700), (False, 300)], 1000) == 300
     assert watermark([(False, 10**12)], 1000) == 1000  # a time in the future closes nothing
     assert watermark([(False, None), (True, 5)], 1000) == 0

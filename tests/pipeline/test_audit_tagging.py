@@ -15,7 +15,7 @@ from pybroker.pipeline.audit.trail import Trail
 
 
 class FakeClient:
-    """As confluent-kafka's: what is produced waits until `answer`."""
+    """A fake of confluent-kafka's producer: what is produced waits until `answer`."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ class FakeFuture:
 
 
 class FakeKafkaClient:
-    """As kafka-python's."""
+    """A fake of kafka-python's producer."""
 
     def __init__(self, **config: Any) -> None:
         self.config = {"key_serializer": None, "value_serializer": None, **config}
@@ -69,7 +69,7 @@ def reports(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def numbers(said: list[dict[str, Any]], what: str, topic: str = "t") -> dict[tuple[int, int], int]:
-    """The sets of all reports, joined, by bucket and chunk."""
+    """Join the sets of all reports, by bucket and chunk."""
     found: dict[tuple[int, int], int] = {}
     for report in said:
         for one in report["counts"]:

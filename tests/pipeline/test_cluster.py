@@ -1,4 +1,4 @@
-"""What jobs ask a cluster, with the client's answers made up."""
+"""What jobs ask a cluster, with made-up responses of the client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pybroker.pipeline.errors import PipelineError
 
 
 class Admin:
-    """Answers with each partition's errors, one after the other, and then with its number."""
+    """A client that responds with each partition's errors, one after the other, and then with the partition's number."""
 
     def __init__(self, errors: dict[int, list[int]]) -> None:
         self.errors = errors

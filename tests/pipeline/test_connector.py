@@ -14,7 +14,7 @@ ARTIFACT = connector.Artifact("org.example", "thing", "1.0", hashlib.sha256(CONT
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The jar of the one artifact, in a repository of files."""
+    """Make a repository of files with the jar of the one artifact, and return the jar."""
     monkeypatch.setattr(connector, "ARTIFACTS", (ARTIFACT,))
     monkeypatch.setenv("PYBROKER_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYBROKER_MAVEN_URL", (tmp_path / "maven").as_uri() + "/")

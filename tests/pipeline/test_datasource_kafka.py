@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka 3.9.2 wrote is read as its consumers read it. `make_kafka_logs` makes it."""
+"""The data source reads a directory that Apache Kafka 3.9.2 wrote as its consumers do. `make_kafka_logs` makes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text(value: bytes | None) -> str | None:
 
 
 def rows(path: Path = KAFKA, **options: str) -> list[list[Any]]:
-    """As `expected.json` has them."""
+    """Return rows in the form that `expected.json` has."""
     found = []
     for one in plan(path, **options):
         for read in RangeReader(ALL, parsed(path, **options)).read(one):
@@ -40,7 +40,7 @@ def test_every_record_is_what_a_consumer_got(isolation: str, split: str) -> None
 
 
 def test_the_directory_has_what_is_hard() -> None:
-    """Aborted and undecided transactions, gaps by the cleaner, a log that begins inside a segment, five codecs, both times."""
+    """It has aborted and open transactions, gaps by the cleaner, a log that begins inside a segment, five codecs, both times."""
     committed, all_ = ([row[:3] for row in EXPECTED[level]] for level in ("read_committed", "read_uncommitted"))
     assert len(committed) < len(all_)
     assert ["undecided", 0, 1] in all_
@@ -61,7 +61,7 @@ def test_offsets_from_headers_are_the_same() -> None:
 
 
 def test_as_kafka_leaves_it_when_it_is_killed(tmp_path: Path) -> None:
-    """Indexes of the active segments are preallocated, and no producer snapshot is of the end."""
+    """Indexes of active segments are preallocated, and there is no producer snapshot of the end."""
     path = shutil.copytree(KAFKA, tmp_path / "killed")
     for folder in path.glob("*-*/"):
         active = max(folder.glob("*.log")).stem

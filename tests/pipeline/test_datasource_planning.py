@@ -1,4 +1,4 @@
-"""Filters reach only the segments and batches that can match; a stream goes from offset to offset without loss or repetition."""
+"""Filters reach only segments and batches that can match; a stream advances without loss or repetition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def constraints(*filters: tuple[str, str, object]) -> Constraints:
 
 
 def ten_segments(path: Path) -> tuple[DataDirectory, list[Record]]:
-    """Each batch of 3 is a minute younger than the one before."""
+    """Append batches of 3 records, each a minute younger than the batch before."""
     data = DataDirectory(path, segment_bytes=1200, index_interval_bytes=100)
     records = [record for i in range(40) for record in data.append(3, size=60, timestamp=START_MS + i * 60_000)]
     data.checkpoint()
@@ -56,7 +56,7 @@ def test_offsets_choose_segments_by_name(tmp_path: Path) -> None:
     only = constraints(("offset", "GreaterThanOrEqual", 50), ("offset", "LessThan", 52))
     (one,) = plan(data, only)
     assert one.segment.base_offset == max(base for base in all_bases if base <= 50)
-    assert one.position > 0  # and the place by the index
+    assert one.position > 0  # and the position by the index
     assert data.read(only) == records[50:52]
     assert plan(data, constraints(("offset", "GreaterThan", 5), ("offset", "LessThan", 3))) == []
 
@@ -71,12 +71,12 @@ def test_times_choose_segments_by_the_time_index(tmp_path: Path) -> None:
     assert ranges[0].position > 0 or ranges[0].start_offset > ranges[0].segment.base_offset
     assert data.read(only) == [record for record in records if record.timestamp >= since]
     beyond = constraints(("timestamp", "GreaterThan", EPOCH + timedelta(milliseconds=START_MS + 10**9)))
-    assert len(plan(data, beyond)) == 1  # of the last segment no index knows the end
+    assert len(plan(data, beyond)) == 1  # no index knows the end of the last segment
     assert data.read(beyond) == []
 
 
 def test_options_narrow_as_filters_do(tmp_path: Path) -> None:
-    """For Spark, whose filters are not to be had without a catch."""
+    """The options exist because Spark's filter pushdown has a flaw."""
     data, records = ten_segments(tmp_path)
     other = data.append(2, tp=TopicPartition("events", 7))
     data.checkpoint()
@@ -99,7 +99,7 @@ def test_a_time_index_that_lies_is_not_believed(tmp_path: Path) -> None:
     first.write_bytes(ENTRY.pack(START_MS - 1000, 2))
     only = constraints(("timestamp", "GreaterThanOrEqual", EPOCH + timedelta(milliseconds=START_MS)))
     assert data.read(only) == records
-    first.write_bytes(entries + bytes(12 * 1000))  # preallocated, as Kafka's active ones are
+    first.write_bytes(entries + bytes(12 * 1000))  # preallocated, like Kafka's active indexes
     assert data.read(only) == records
 
 
@@ -180,7 +180,7 @@ def test_time_filters_lose_no_match(pushed: list[tuple[str, int]], ms: int) -> N
     """The filters count microseconds, the log milliseconds."""
     only = Constraints()
     for kind, micros in pushed:
-        assert not only.push("timestamp", kind, EPOCH + timedelta(microseconds=micros))  # Spark looks again
+        assert not only.push("timestamp", kind, EPOCH + timedelta(microseconds=micros))  # Spark filters again
     assert (only.min_timestamp <= ms <= only.max_timestamp) == all(holds(kind, ms * 1000, value) for kind, value in pushed)
 
 

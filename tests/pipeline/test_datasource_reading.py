@@ -1,4 +1,4 @@
-"""What is read of a data directory is what a consumer would see; what cannot be read ends in one clear line."""
+"""The rows of a data directory are what a consumer would see; what cannot be read ends in one clear line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_only_what_is_wanted_is_filled(tmp_path: Path) -> None:
 
 
 def test_headers_of_batches_alone_give_offsets_and_counts(tmp_path: Path) -> None:
-    """The records are damaged on purpose: nobody looks at them, unless compaction has left gaps."""
+    """The records are damaged on purpose: they are not read, unless compaction has left gaps."""
     data = DataDirectory(tmp_path)
     for _ in range(10):
         data.append(5, compression=CompressionType.ZSTD, size=50)
@@ -175,7 +175,7 @@ def test_undecided_transactions_hold_back_what_follows(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path, **SEGMENTS)
     kept = data.append(4)
     open_ = data.append(2, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    later = [record for _ in range(20) for record in data.append(4, size=100)]  # segments roll, with snapshots
+    later = [record for _ in range(20) for record in data.append(4, size=100)]  # so that segments roll, with snapshots
     data.checkpoint()
     assert len(data.log().segments) > 2
     assert data.read() == kept
@@ -208,7 +208,7 @@ def test_the_high_watermark_ends_the_snapshot(tmp_path: Path) -> None:
     assert data.read(until="logEnd") == records
     data.checkpoint({TP: 0})
     assert data.read() == []
-    data.checkpoint({TP: 10_000})  # a tail was lost with the machine
+    data.checkpoint({TP: 10_000})  # the machine went down and lost the tail
     assert data.read() == records
 
 
@@ -226,7 +226,7 @@ def test_a_torn_tail_is_not_read(tmp_path: Path) -> None:
         path.write_bytes(whole + tail)
         assert data.read() == records, tail
     path.write_bytes(whole + batch[:-3] + b"???")
-    with pytest.raises(PipelineError, match=f"damaged at byte {len(whole)}: .*checksum"):  # committed, and yet damaged
+    with pytest.raises(PipelineError, match=f"damaged at byte {len(whole)}: .*checksum"):  # committed, but damaged
         data.read()
 
 
@@ -365,7 +365,7 @@ def test_a_decompressed_section_that_is_no_records(tmp_path: Path) -> None:
         list(read_all(plan(tmp_path), 31, parsed(tmp_path, checkCrcs="false")))
 
 
-# --- the broker goes on while we read
+# --- the broker keeps writing while we read
 
 
 def test_segments_deleted_a_short_while_ago_are_still_read(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_segments_that_are_gone_end_the_job_or_are_left_out(tmp_path: Path) -> N
 
 
 def test_compaction_between_plan_and_read(tmp_path: Path) -> None:
-    """Two segments become one with other positions; what is left of their records is read, each once."""
+    """Two segments become one, with other positions; each of the remaining records is read once."""
     batches = [bytes(build_batch([Record(i, START_MS, b"k%d" % (i % 3), b"%d" % i)])) for i in range(30)]
     files = {0: b"".join(batches[:10]), 10: b"".join(batches[10:20]), 20: b"".join(batches[20:])}
     folder = lay_down(tmp_path, files, high_watermark=30)
@@ -423,7 +423,7 @@ def test_nothing_is_changed(tmp_path: Path) -> None:
         data.append(4, size=100)
     data.checkpoint()
     index = max(Path(data.log().path).glob("*.index"))
-    index.write_bytes(index.read_bytes() + bytes(1 << 16))  # as Kafka preallocates it
+    index.write_bytes(index.read_bytes() + bytes(1 << 16))  # preallocated, like an index of Kafka
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(tmp_path.rglob("*")) if path.is_file()}
     assert len(data.read()) == 80
     assert before == {

@@ -9,7 +9,7 @@ NASTY = "<script>alert('a & b')</script>\""
 
 
 class Reader(HTMLParser):
-    """What a browser sees: tags with their attributes, and the text between them."""
+    """A parser of what a browser sees: tags with their attributes, and the text between them."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()

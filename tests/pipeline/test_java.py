@@ -12,7 +12,7 @@ from pybroker.pipeline.errors import PipelineError
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any Java."""
+    """Make a machine without any Java."""
     monkeypatch.setenv("PYBROKER_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin-without-java")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -1,4 +1,4 @@
-"""`pybroker spark mirror`: what it says of a wrong command line, and what it looks up without a cluster."""
+"""`pybroker spark mirror`: how it reports a wrong command line, and what it looks up without a cluster."""
 
 from __future__ import annotations
 

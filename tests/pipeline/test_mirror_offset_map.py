@@ -1,4 +1,4 @@
-"""The map of offsets: what is next after an end at any moment, and where a record came from."""
+"""The offset map: it knows the next source offset for any end of the target, and where a record came from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_where_things_went(tmp_path: Path) -> None:
     assert [offsets.target_of(n) for n in (99, 100, 102, 103, 105, 106, 201, 202)] == [None, 0, 2, None, 4, None, 6, None]
     assert list(offsets.runs()) == [Run(100, 0, 3), Run(104, 3, 2), Run(200, 5, 2)]
     assert offsets.arrived == read_arrived(path) == Arrived(202, 7, 99)
-    assert path.stat().st_size == 36 + 3 * 20, "what goes on by one is one run"
+    assert path.stat().st_size == 36 + 3 * 20, "consecutive offsets are one run"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_gap_at_the_end_is_remembered(tmp_path: Path) -> None:
     with OffsetMap.write(path) as offsets:
         offsets.plan([(207, 7)])
         assert offsets.resume(7) == 207
-        offsets.plan([(209, 7)])  # a longer one: nothing was sent between
+        offsets.plan([(209, 7)])  # a longer gap: nothing was sent in between
         assert offsets.resume(7) == 209
         offsets.mark(Arrived(210, 8, 0))
         assert offsets.source_of(7) == 209
@@ -74,7 +74,7 @@ def test_a_run_that_was_half_written_is_forgotten(tmp_path: Path) -> None:
         path.write_bytes(whole[:-left])
         with OffsetMap.write(path) as offsets:
             assert offsets.resume(7) == 108
-    path.write_bytes(whole[:-20] + bytes(20))  # the machine went down: the size was written, the data not
+    path.write_bytes(whole[:-20] + bytes(20))  # the machine went down after the size was written, before the data was
     with OffsetMap.write(path) as offsets:
         assert offsets.resume(4) == 105
 
@@ -124,7 +124,7 @@ def test_what_was_before_is_not_known(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=12), st.integers(0, 1 << 30))
 def test_whatever_arrives_before_a_kill_the_map_says_what_it_was(steps: list[tuple[int, int]], seed: int) -> None:
-    """Batches of some records, with gaps before them; planned some at a time, and killed with some of those there."""
+    """Batches with gaps before them are planned some at a time; a kill comes when some of those have arrived."""
     chance = random.Random(seed)
     batches, source, target = [], 10, 0
     for gap, count in steps:
@@ -140,7 +140,7 @@ def test_whatever_arrives_before_a_kill_the_map_says_what_it_was(steps: list[tup
                 end = batches[there][1]
                 following = offsets.resume(end)
                 assert following <= batches[there][0], "nothing is left out"
-                assert following > (wanted[end - 1] if end else -1), "and nothing sent twice"
+                assert following > (wanted[end - 1] if end else -1), "and nothing is sent twice"
                 planned = batches[there : there + chance.randint(1, 4)]
                 offsets.plan((first, at) for first, at, _ in planned)
             there += chance.randint(0, len(planned))

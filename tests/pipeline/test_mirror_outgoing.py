@@ -1,4 +1,4 @@
-"""What a mirror sends of what it fetched: batches as they were where that can be, and only what a broker takes."""
+"""What a mirror makes of fetched batches: it sends them unchanged if possible, and only what a broker accepts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def planner(source: int = 0, target: int = 0, size_max: int = 1 << 20) -> Planne
 
 
 def appended(out: Sequence[Outgoing]) -> list[Record]:
-    """What a broker has in its log that takes these, validated as it validates what producers send."""
+    """Return the log of a broker that has accepted these batches and validated them like a producer's."""
     found: list[Record] = []
     for one in out:
         header = BatchView(one.data)
@@ -72,7 +72,7 @@ def appended(out: Sequence[Outgoing]) -> list[Record]:
 
 
 def sources(out: Sequence[Outgoing]) -> list[int]:
-    """The source offset of every record, by the runs."""
+    """Return the source offset of every record, by the runs."""
     found: list[int] = []
     for one in out:
         targets = [target for _, target in one.runs] + [one.offset + one.count]
@@ -216,7 +216,7 @@ def test_aborted_transactions_are_left_out_as_for_read_committed() -> None:
                 build_batch([record(2)]),
                 part(3, 5),  # aborted
                 end(4, 5, ControlType.ABORT),
-                part(5, 5),  # the same producer's next, committed
+                part(5, 5),  # the next transaction of the same producer, committed
                 end(6, 6, ControlType.COMMIT),
                 end(7, 5, ControlType.COMMIT),
                 part(8, 6),  # aborted
@@ -300,7 +300,7 @@ def test_a_batch_that_is_cut_waits_for_the_next_fetch() -> None:
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[bytearray], list[Record]]:
-    """A log with gaps in and between batches, and what readers see."""
+    """Make a log with gaps in and between batches. Return it with what readers see."""
     parts, seen, offset = [], [], draw(st.integers(0, 5))
     for _ in range(draw(st.integers(1, 6))):
         there = sorted(draw(st.sets(st.integers(0, 9), min_size=1)))

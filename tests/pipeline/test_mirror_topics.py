@@ -1,4 +1,4 @@
-"""What topics of the target are called and how they are made."""
+"""The names of topics in the target, and how they are created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = {"message.timestamp.type": TopicSetting("CreateTime", False), "compressio
 
 
 class Cluster:
-    """A cluster of which only topics and settings are asked."""
+    """A fake cluster that knows only topics and settings."""
 
     bootstrap = "here:1"
 

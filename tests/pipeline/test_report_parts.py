@@ -1,4 +1,4 @@
-"""What the report counts and says, without Spark, brokers and pictures."""
+"""What the report counts and shows, without Spark, brokers and pictures."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_timeline_of_a_year_has_days() -> None:
     assert timeline(Series()) is None
 
 
-# --- Which offsets --------------------------------------------------------------------------------------------------------------
+# --- Offsets to read ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_sample_is_of_its_size_and_its_stretches_do_not_overlap(size: int) -> 
 
 
 class Offsets:
-    """A client that knows a log from 100 to 200 with a record each ms from time 1000 on."""
+    """A client that knows a log from 100 to 200, with a record in each millisecond from time 1000."""
 
     def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
         if timestamp < 0:
@@ -185,7 +185,7 @@ def test_times_become_offsets(wanted: Wanted, expected: tuple[tuple[int, int], .
 
 
 class Script:
-    """A client and a counting in one: each answer is bytes and the offset that comes next, or an error."""
+    """A client and a counter at once: each response is bytes and the next offset, or an error."""
 
     def __init__(self, *answers: Any, start: int = 0) -> None:
         self.answers, self.asked, self.start = list(answers), [], start
@@ -256,7 +256,7 @@ def test_what_cannot_be_read_is_said(script: Any, message: str) -> None:
         reading(script)
 
 
-# --- What is said ---------------------------------------------------------------------------------------------------------------
+# --- The summary and the page ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The client of the protocol against brokers that are scripts: whom it asks, what it tries again, and what it says at last."""
+"""The wire client against scripted brokers: which broker it asks, what it retries, and what it reports in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches to one partition: in order, five at a time, and what is said after trouble."""
+"""Batches to one partition: in order, five at a time, and the errors after trouble."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(to: PartitionWriter, *offsets: int) -> None:
 
 
 def sent(cluster: Cluster) -> list[tuple[int, int]]:
-    """Node and number of each batch, as they were sent."""
+    """Return node and number of each batch, in the order in which they were sent."""
     return [
         (node, int(bytes(one.topic_data[0].partition_data[0].records).split()[1]))
         for node, one in requests(cluster, produce.ProduceRequest)

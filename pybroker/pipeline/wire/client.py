@@ -78,7 +78,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """A value of a topic's setting, and whether it is the topic's own."""
+    """The value of a topic's setting, and whether it is the topic's own."""
 
     value: str | None
     is_of_topic: bool
