@@ -111,7 +111,7 @@ def test_a_changed_file_is_found(spark: SparkSession, spark_broker: BrokerProces
         verify(spark, options.path)
 
 
-def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_made_again_are_refused(
+def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_created_again_are_refused(
     spark: SparkSession, spark_broker: BrokerProcess, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     topic = make(spark, spark_broker.bootstrap, 50, partitions=1)
@@ -145,7 +145,7 @@ def test_another_topic_or_cluster_a_gone_checkpoint_and_a_topic_made_again_are_r
         run(spark, options)
 
 
-def test_records_that_are_gone_stop_it_unless_it_is_told_to_go_on(
+def test_records_that_are_gone_stop_it_unless_loss_is_allowed(
     spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     from kafka.admin import KafkaAdminClient  # noqa: PLC0415
@@ -193,7 +193,7 @@ def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
     assert verify(spark, path).records == 6000
 
 
-def test_ctrl_c_stops_a_continuous_run_that_goes_on_later(
+def test_ctrl_c_stops_a_continuous_run_that_continues_later(
     spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     topic = make(spark, spark_broker.bootstrap, 1000)

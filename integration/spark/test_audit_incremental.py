@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_pass_after_pass_says_what_one_pass_over_everything_says(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+def test_pass_after_pass_finds_what_one_pass_over_everything_finds(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path, whole = tmp_path / "followed", tmp_path / "whole"
     rng = random.Random(5)
     for step in range(3):

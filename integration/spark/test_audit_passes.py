@@ -66,7 +66,7 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
     assert [entry.name for entry in path.parent.iterdir()] == ["flow"]
 
 
-def test_a_run_for_ever_closes_idle_tails_and_tells_what_is_lost(flow: Flow, tmp_path: Path) -> None:
+def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, tmp_path: Path) -> None:
     path = tmp_path / "audit"
     command = [
         *(sys.executable, "-m", "pybroker", "spark", "audit", str(path), "--topic", flow.topic),
@@ -152,7 +152,7 @@ def test_an_archive_is_followed_through_its_compactions(spark: SparkSession, flo
         assert found["lake"]["lost_here"] == 0
 
 
-def test_two_at_once_are_told(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+def test_two_audits_at_once_are_refused(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path = tmp_path / "audit"
     flow.send(*range(30))
     options = flow.options(path, BUCKET_MS, incremental=follow())

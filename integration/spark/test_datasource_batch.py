@@ -148,7 +148,7 @@ def test_a_frame_may_be_queried_again(session: SparkSession, tmp_path: Path) -> 
     assert few.alias("a").crossJoin(many.alias("b")).count() == 900
 
 
-def test_headers_alone_answer_what_needs_no_records(session: SparkSession, tmp_path: Path) -> None:
+def test_headers_alone_serve_queries_that_need_no_records(session: SparkSession, tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     for i in range(10):
         data.append(5, compression=CompressionType(i % 5))
@@ -201,7 +201,7 @@ def test_a_running_broker_is_read_up_to_its_high_watermark(
         ({"path": "/nowhere/at/all"}, None, "there is no data directory /nowhere/at/all"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_errors_name_what_is_wrong(
     session: SparkSession, tmp_path: Path, options: dict[str, str], schema: str | None, message: str
 ) -> None:
     data = DataDirectory(tmp_path / "data")

@@ -52,7 +52,7 @@ def offsets(partition: int, *ranges: range) -> list[tuple[int, int]]:
     return [(partition, offset) for one in ranges for offset in one]
 
 
-def test_a_stream_goes_on_where_it_was(run: Callable[..., list[tuple[int, int]]], tmp_path: Path) -> None:
+def test_a_stream_continues_where_it_was(run: Callable[..., list[tuple[int, int]]], tmp_path: Path) -> None:
     data = DataDirectory(tmp_path / "data", segment_bytes=2000)
     for _ in range(20):
         data.append(5, size=100)

@@ -53,7 +53,7 @@ def test_the_log_is_the_same_for_the_same_seed_however_it_is_cut(changes: dict[s
     assert everything(options(count=40_000, seed=6, **changes)) != whole
 
 
-def test_sizes_keys_skew_headers_and_tombstones_are_as_asked() -> None:
+def test_sizes_keys_skew_headers_and_tombstones_are_as_requested() -> None:
     rows = everything(options(count=20_000, size=100, keys=100, skew=1.0, headers=2, tombstones=10))
     values = [value for _, _, value, _, _ in rows]
     assert values.count(None) == 2000
@@ -105,7 +105,7 @@ def test_a_rate_is_kept(spark: SparkSession, spark_broker: BrokerProcess) -> Non
     assert result.seconds >= 1.9
 
 
-def test_what_cannot_be_is_one_line(spark: SparkSession) -> None:
+def test_a_refusal_is_one_line(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match="unknown codec 'brotli': must be one of none, gzip"):
         options(codec="brotli")
     with pytest.raises(PipelineError, match=r"cannot create topic .* at 127\.0\.0\.1:1: ") as caught:
@@ -113,7 +113,7 @@ def test_what_cannot_be_is_one_line(spark: SparkSession) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_says_what_it_wrote(spark_broker: BrokerProcess) -> None:
+def test_the_command_prints_what_it_wrote(spark_broker: BrokerProcess) -> None:
     topic = unique("generated")
     pybroker = [sys.executable, "-m", "pybroker", "spark"]
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[1]"]

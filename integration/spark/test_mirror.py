@@ -40,7 +40,7 @@ def payloads(bootstrap: str, topic: str, partitions: int) -> list[list[bytes]]:
         return [[bytes(one.payload) for one in batches(client.fetch(topic, n, 0).data)] for n in range(partitions)]
 
 
-def test_tasks_mirror_partitions_and_go_on_where_they_were(
+def test_tasks_mirror_partitions_and_continue_where_they_were(
     spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     topic, bootstrap = unique("mirror"), spark_broker.bootstrap

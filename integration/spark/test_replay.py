@@ -148,7 +148,7 @@ def test_kills_and_ctrl_c_lose_and_double_nothing(
     assert log_of(spark_broker.bootstrap, copy) == log_of(spark_broker.bootstrap, topic)
 
 
-def test_what_cannot_be_is_one_line(
+def test_a_refusal_is_one_line(
     spark: SparkSession, spark_broker: BrokerProcess, archived: tuple[str, Path], tmp_path: Path
 ) -> None:
     topic, path = archived
@@ -240,7 +240,7 @@ def test_foreign_and_broken_parquet_is_one_line(spark: SparkSession, spark_broke
     assert run(spark, options).records == 20
 
 
-def test_a_broker_that_goes_away_ends_it_and_it_goes_on_later(
+def test_a_broker_that_goes_away_ends_it_and_it_continues_later(
     spark: SparkSession, own_broker: Callable[..., BrokerProcess], archived: tuple[str, Path], spark_broker: BrokerProcess
 ) -> None:
     import threading  # noqa: PLC0415

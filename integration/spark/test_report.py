@@ -290,7 +290,7 @@ def consumed(bootstrap: str, topic: str, partition: int, end: int) -> list[Recor
     return rows
 
 
-def test_a_report_says_what_a_plain_consumer_reads(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_report_has_what_a_plain_consumer_reads(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
     topic, bootstrap = unique("report"), spark_broker.bootstrap
     fill(bootstrap, topic)
     options = ReportOptions(bootstrap=bootstrap, path=tmp_path / "r", topics=(topic,), has_summary=True)
@@ -333,7 +333,7 @@ def test_a_part_of_a_topic_and_topics_without_records(spark: SparkSession, spark
     assert "No records." in path.read_text()
 
 
-def test_what_is_not_there_is_said(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_missing_topics_and_brokers_are_reported(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
     bootstrap, path = spark_broker.bootstrap, tmp_path / "r"
     with pytest.raises(PipelineError, match=f"^no topic missing at {bootstrap}$"):
         run(spark, ReportOptions(bootstrap=bootstrap, path=path, topics=("missing",)))

@@ -58,7 +58,7 @@ def test_a_second_session_is_the_first(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is_said(tmp_path: Path) -> None:
+def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is_printed(tmp_path: Path) -> None:
     for command in ("bash", "env", "dirname", "basename", "cat", "sh", "rm", "ls", "uname"):
         found = next(f"{folder}/{command}" for folder in ("/bin", "/usr/bin") if os.access(f"{folder}/{command}", os.X_OK))
         (tmp_path / command).symlink_to(found)

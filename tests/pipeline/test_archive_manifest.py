@@ -61,7 +61,7 @@ def test_the_manifest_has_the_sum_of_each_partition(tmp_path: Path) -> None:
     assert named(reopened(archive)) == ["0-4", "7-9"]
 
 
-def test_the_manifest_is_written_anew_every_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_manifest_is_written_after_some_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "_SNAPSHOT_EVERY", 3)
     archive = Archive.write(tmp_path / "archive")
     for number in range(7):
@@ -140,7 +140,7 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
     assert reopened(archive).identity() == identity
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no such directory"):
         Archive.read(tmp_path / "nowhere")
     (tmp_path / "table.parquet").touch()
@@ -170,7 +170,7 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path: Path, text: str, messag
         Archive.write(tmp_path / "archive")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     archive = Archive.write(tmp_path / "archive")
     archive.commit(*staged(archive, (0, 4)), batch=0)
     next(archive.root.glob("topic=*/date=*/*")).unlink()

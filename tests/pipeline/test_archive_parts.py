@@ -47,7 +47,7 @@ def test_lost_records_are_counted_and_named() -> None:
     assert (lost, news) == (2, "2 records were deleted before they were archived: a-0 from 10 to 11")
 
 
-def test_a_log_that_ends_earlier_is_another() -> None:
+def test_a_log_that_ends_earlier_is_another_log() -> None:
     with pytest.raises(PipelineError, match="a-0 ends at offset 3, but was archived to 10: it is another log"):
         loss({("a", 0): 10}, {("a", 0): Extent(0, 3)})
 

@@ -49,7 +49,7 @@ def test_sets_come_back_from_runs(numbers: set[int]) -> None:
 
 
 @pytest.mark.parametrize("said", [[1], [-1, 3], [0, CHUNK + 1], [CHUNK, 1], [0, -1]])
-def test_what_are_no_runs(said: list[int]) -> None:
+def test_damaged_runs_are_refused(said: list[int]) -> None:
     with pytest.raises(ValueError, match="runs"):
         from_runs(said)
 
@@ -87,7 +87,7 @@ def test_what_was_never_acknowledged_is_not_lost() -> None:
     assert row(found, PRODUCER_TIER) == Row(PRODUCER_TIER, 0, expected=2, present=2, refused=2, unknown=2)
 
 
-def test_a_double_is_of_the_tier_that_made_it() -> None:
+def test_a_double_belongs_to_the_tier_that_made_it() -> None:
     found = compare(
         ask(3), "t", 0, [*words(0, [(0, 0)] * 2), *words(1, [(0, 0)] * 2), *words(2, [(0, 0)] * 5)], [count(0, [0], [0])]
     )
@@ -143,20 +143,20 @@ def test_late_records_are_counted_in_the_bucket_of_their_time() -> None:
     assert (row(found, 0).late, row(found, 0).present, row(found, 0).lost) == (1, 1, 0)
 
 
-def test_only_buckets_that_were_asked_for() -> None:
+def test_only_requested_buckets_have_rows() -> None:
     counted = [count(bucket, [bucket // WIDTH], [bucket // WIDTH]) for bucket in (0, WIDTH, 2 * WIDTH)]
     found = compare(ask(from_ms=WIDTH, to_ms=2 * WIDTH), "t", 0, [], counted)
     assert {one.bucket for one in found} == {WIDTH}
 
 
-def test_a_row_names_so_many_ranges_and_counts_all() -> None:
+def test_a_row_names_the_first_ranges_and_counts_all() -> None:
     numbers = [*range(0, 200, 2)]
     found = compare(ask(), "t", 0, [], [count(0, numbers, numbers)])
     assert row(found, 0).lost == 100
     assert row(found, 0).lost_ranges == [(number, number) for number in numbers[:RANGES_MAX]]
 
 
-def test_a_count_that_is_none_is_refused() -> None:
+def test_a_damaged_count_is_refused() -> None:
     with pytest.raises(ValueError, match="runs"):
         compare(ask(), "t", 0, [], [Count(0, [5000, 1])])
 
@@ -166,7 +166,7 @@ def test_a_count_that_is_none_is_refused() -> None:
     st.sets(st.integers(0, 130)),
     st.sets(st.integers(0, 130)),
 )
-def test_it_is_what_counting_one_by_one_says(tiers: list[list[int]], acked: set[int], failed: set[int]) -> None:
+def test_the_result_is_that_of_counting_each_record(tiers: list[list[int]], acked: set[int], failed: set[int]) -> None:
     def bucket_of(number: int) -> int:
         return number // 50 * WIDTH
 

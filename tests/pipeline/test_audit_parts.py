@@ -23,7 +23,7 @@ def summary(header: Header | None = None, open_buckets: int = 0, **tiers: dict[s
     return Summary(header or Header(("t",), tuple(tiers), 60, 0, 0), totals, 1, 2, open_buckets, findings)
 
 
-def test_a_summary_says_what_is_lost_and_ends_with_the_verdict() -> None:
+def test_a_summary_names_what_is_lost_and_ends_with_the_verdict() -> None:
     found = summary(cluster={"expected": 1000, "present": 1000}, mirror={"expected": 1000, "present": 997, "lost": 3})
     assert list(found.lines()) == [
         "t: 1 producers, 2 buckets of 60 s",
@@ -36,7 +36,7 @@ def test_a_summary_says_what_is_lost_and_ends_with_the_verdict() -> None:
     assert not found.is_good
 
 
-def test_a_summary_without_loss_says_what_it_did_not_judge() -> None:
+def test_a_summary_without_loss_names_what_it_did_not_judge() -> None:
     header = Header(("t",), ("cluster",), 60, 4, 1)
     found = summary(
         header, open_buckets=1, cluster={"expected": 5, "present": 5, "untagged": 2, "damaged": 1, "other_version": 3}
@@ -90,7 +90,7 @@ def test_what_a_kill_has_left_is_swept_but_not_what_another_pass_writes(tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])
-def test_a_folder_that_is_no_result_is_left_alone(tmp_path: Path, content: str) -> None:
+def test_a_folder_that_is_not_a_result_is_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(PipelineError, match="is not the result of an audit"), replacing(tmp_path):
         pytest.fail("it must not come here")

@@ -39,7 +39,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "positions": {"t": [[1]]}}'])
-def test_what_is_no_state_is_told(tmp_path: Path, said: str) -> None:
+def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path, said: str) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/state.json").write_text(said)
     with pytest.raises(PipelineError, match=r"state\.json is not the state of an audit"):
@@ -49,7 +49,7 @@ def test_what_is_no_state_is_told(tmp_path: Path, said: str) -> None:
         State.read(tmp_path)
 
 
-def test_files_that_are_missing_or_changed_are_told(tmp_path: Path) -> None:
+def test_files_that_are_missing_or_changed_are_reported(tmp_path: Path) -> None:
     for name in ("state/words/a.parquet", "state/counts/b.parquet", "counts/c.parquet"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"12")
@@ -103,7 +103,7 @@ def test_the_watermark_is_the_least_of_what_is_behind() -> None:
     assert watermark([(False, None), (True, 5)], 1000) == 0
 
 
-def test_a_state_is_of_one_audit(tmp_path: Path) -> None:
+def test_a_state_belongs_to_a_single_audit(tmp_path: Path) -> None:
     check_identity(tmp_path, {"topics": ["t"], "more": 1}, {"topics": ["t"]})
     with pytest.raises(PipelineError, match="is an audit with topics t, v, not u: give another folder"):
         check_identity(tmp_path, {"topics": ["t", "v"]}, {"topics": ["u"]})
@@ -111,7 +111,7 @@ def test_a_state_is_of_one_audit(tmp_path: Path) -> None:
         check_identity(tmp_path, {"counts": None}, {"counts": "abc"})
 
 
-def test_a_pass_over_everything_does_not_take_the_place_of_a_state(tmp_path: Path) -> None:
+def test_a_pass_over_everything_does_not_replace_a_state(tmp_path: Path) -> None:
     check_not_followed(tmp_path)
     (tmp_path / "state").mkdir()
     with pytest.raises(PipelineError, match="belongs to an incremental audit"):
@@ -155,7 +155,7 @@ def test_an_archive_that_changes_meanwhile_is_read_again(tmp_path: Path) -> None
         tried(options, work)
 
 
-def test_options_that_do_not_go_together_are_told(tmp_path: Path) -> None:
+def test_options_that_contradict_each_other_are_refused_at_once(tmp_path: Path) -> None:
     result = CliRunner().invoke(
         command, [str(tmp_path), "--topic", "t", "--tier", "here=localhost:1", "--every", "1", "--to-time", "2026-11-21"]
     )

@@ -97,7 +97,7 @@ def test_a_record_gets_three_headers_after_its_own() -> None:
     assert producer.list_topics() == "topics"
 
 
-def test_sequence_numbers_rise_by_one_for_each_topic_and_begin_anew_with_each_incarnation() -> None:
+def test_sequence_numbers_rise_by_one_in_each_topic_and_start_again_with_each_incarnation() -> None:
     client = FakeClient()
     first = AuditedProducer(client, "p", interval_s=0)
     for topic in ("a", "b", "a", "a", "b"):
@@ -133,7 +133,7 @@ def test_sent_acknowledged_and_refused_are_reported_by_bucket_and_only_what_is_n
     assert {record["key"] for record in client.of("audit-counts")} == {producer.trail.identity}
 
 
-def test_a_record_that_the_client_does_not_take_is_refused_not_lost() -> None:
+def test_a_record_that_the_client_does_not_take_counts_as_refused_not_lost() -> None:
     client = FakeClient()
     producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: 0)
     client.is_full = True

@@ -55,7 +55,7 @@ def test_a_missing_jar_is_one_line(repository: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_url_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_url_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBROKER_MAVEN_URL", "central")
     with pytest.raises(PipelineError, match="PYBROKER_MAVEN_URL is 'central', which is not a URL"):
         connector.connector_jars()

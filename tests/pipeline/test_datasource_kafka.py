@@ -39,7 +39,7 @@ def test_every_record_is_what_a_consumer_got(isolation: str, split: str) -> None
     assert rows(isolation=isolation, splitBytes=split) == EXPECTED[isolation]
 
 
-def test_the_directory_has_what_is_hard() -> None:
+def test_the_directory_has_the_hard_cases() -> None:
     """It has aborted and open transactions, gaps by the cleaner, a log that begins inside a segment, five codecs, both times."""
     committed, all_ = ([row[:3] for row in EXPECTED[level]] for level in ("read_committed", "read_uncommitted"))
     assert len(committed) < len(all_)
@@ -60,7 +60,7 @@ def test_offsets_from_headers_are_the_same() -> None:
         assert offsets == [row[2] for row in expected]
 
 
-def test_as_kafka_leaves_it_when_it_is_killed(tmp_path: Path) -> None:
+def test_a_directory_of_a_killed_kafka_is_read(tmp_path: Path) -> None:
     """Indexes of active segments are preallocated, and there is no producer snapshot of the end."""
     path = shutil.copytree(KAFKA, tmp_path / "killed")
     for folder in path.glob("*-*/"):

@@ -131,7 +131,7 @@ def test_times_that_the_broker_set_bound_batches_from_above(tmp_path: Path) -> N
     assert [record.offset for record in read_all(plan(tmp_path, only), 31, parsed(tmp_path))] == [0, 1, 2]
 
 
-def test_a_start_offset_of_an_older_topic_of_the_name_hides_nothing(tmp_path: Path) -> None:
+def test_a_start_offset_of_an_older_topic_with_the_same_name_hides_nothing(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     records = data.append(5)
     data.checkpoint()
@@ -258,7 +258,7 @@ def test_a_stream_takes_what_was_added(tmp_path: Path) -> None:
     assert planner.ends() == end
 
 
-def test_a_stream_starts_where_it_is_told(tmp_path: Path) -> None:
+def test_a_stream_starts_at_the_given_offsets(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     data.append(5)
     data.checkpoint()
@@ -319,7 +319,7 @@ def test_a_stream_waits_for_transactions(tmp_path: Path) -> None:
     assert rows == expected
 
 
-def test_a_stream_says_what_it_lost(tmp_path: Path) -> None:
+def test_a_stream_reports_what_it_lost(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     records = data.append(20)
     data.log().increment_log_start_offset(12, high_watermark=20)
@@ -336,7 +336,7 @@ def test_a_stream_says_what_it_lost(tmp_path: Path) -> None:
         list(StreamPlanner(parsed(data)).plan({}, {"other": {"0": 3}}))
 
 
-def test_an_older_checkpoint_does_not_lead_back(tmp_path: Path) -> None:
+def test_an_older_checkpoint_does_not_move_a_stream_back(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     data.append(20)
     data.checkpoint({TP: 5})

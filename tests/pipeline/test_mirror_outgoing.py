@@ -93,7 +93,7 @@ def _no_decompressor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_decompressor")
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_goes_over_as_it_is_and_is_never_decompressed(codec: CompressionType) -> None:
+def test_a_batch_is_copied_unchanged_and_never_decompressed(codec: CompressionType) -> None:
     payload = b"these bytes are of no codec at all, and nobody finds out"
     batch = assemble_batch(
         payload, base_offset=500, last_offset_delta=9, attributes=codec, base_timestamp=T0, max_timestamp=T0 + 5, record_count=10
@@ -112,7 +112,7 @@ def test_a_batch_goes_over_as_it_is_and_is_never_decompressed(codec: Compression
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_goes_over_is_what_was_there(codec: CompressionType) -> None:
+def test_the_copy_has_the_records_of_the_source(codec: CompressionType) -> None:
     wanted = records(0, 30)
     parts = [
         build_batch(wanted[n : n + 10], compression=codec, producer_id=5, producer_epoch=1, base_sequence=n) for n in (0, 10, 20)
@@ -123,7 +123,7 @@ def test_what_goes_over_is_what_was_there(codec: CompressionType) -> None:
 
 
 @pytest.mark.usefixtures("_no_decompressor")
-def test_transactional_bit_and_delete_horizon_go_the_rest_stays() -> None:
+def test_only_the_transactional_bit_and_the_delete_horizon_are_cleared() -> None:
     committed = assemble_batch(
         b"?", base_offset=0, last_offset_delta=0, attributes=4 | 0x10, base_timestamp=T0, max_timestamp=T0, record_count=1
     )
@@ -141,13 +141,13 @@ def test_transactional_bit_and_delete_horizon_go_the_rest_stays() -> None:
     assert all(one.is_verbatim for one in out)
 
 
-def test_the_sequence_begins_anew_after_its_largest() -> None:
+def test_the_sequence_starts_again_after_its_largest() -> None:
     [out] = planner(0, (1 << 31) + 5).plan(fetched(build_batch(records(0, 1))))
     assert BatchView(out.data).base_sequence == 5
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_with_gaps_is_built_anew(codec: CompressionType) -> None:
+def test_a_batch_with_gaps_is_rebuilt(codec: CompressionType) -> None:
     left = [record(offset) for offset in (102, 103, 107)]
     batch = build_batch(left, base_offset=100, last_offset=109, compression=codec)
     plan = planner(100, 7)
@@ -246,13 +246,13 @@ def test_messages_of_old_formats_become_batches_in_their_codec(magic: int, codec
     assert (plan.source, plan.target) == (61, 14)
 
 
-def test_old_messages_without_a_codec_go_together_but_not_without_end() -> None:
+def test_old_messages_without_a_codec_are_joined_up_to_a_limit() -> None:
     old = [Record(n, T0, b"k", b"v" * 20_000) for n in range(10)]
     out = list(planner().plan(fetched(build_message_set(old, magic=1))))
     assert [one.count for one in out] == [4, 4, 2]
 
 
-def test_what_is_built_anew_fits_the_target() -> None:
+def test_a_rebuilt_batch_fits_the_target() -> None:
     batch = build_batch([record(n, 400) for n in range(20)], base_offset=0, last_offset=25)
     out = list(planner(size_max=3000).plan(fetched(batch)))
     assert [one.count for one in out] == [5, 5, 5, 5]
@@ -261,7 +261,7 @@ def test_what_is_built_anew_fits_the_target() -> None:
 
 
 @pytest.mark.parametrize("last_offset", [0, 5])
-def test_a_batch_that_does_not_fit_is_said(last_offset: int) -> None:
+def test_a_batch_that_does_not_fit_is_reported(last_offset: int) -> None:
     batch = build_batch([record(0, 4000)], last_offset=last_offset)
     with pytest.raises(
         PipelineError, match=r"the batch at source offset 0 has \d+ bytes, " r"but the target accepts 3000: raise its max"
@@ -286,7 +286,7 @@ def of_a_wrong_count(batch: bytearray) -> bytearray:
 
 
 @pytest.mark.parametrize("how", [damaged, too_short, of_a_wrong_count])
-def test_damage_is_not_carried_on(how: Any) -> None:
+def test_damage_is_not_copied(how: Any) -> None:
     with pytest.raises(PipelineError, match="the source is damaged at offset 2"):
         list(planner().plan(fetched(build_batch(records(0, 2)), how(build_batch(records(2, 2))))))
 
@@ -314,7 +314,7 @@ def logs(draw: st.DrawFn) -> tuple[list[bytearray], list[Record]]:
 
 
 @given(logs(), st.data())
-def test_nothing_is_lost_or_doubled_whatever_a_fetch_gives(
+def test_nothing_is_lost_or_doubled_whatever_a_fetch_returns(
     log: tuple[list[bytearray], list[Record]], data: st.DataObject
 ) -> None:
     parts, seen = log

@@ -74,7 +74,7 @@ def test_topics_by_name_and_pattern() -> None:
         chosen_topics(source, (), "(")
 
 
-def test_a_topic_that_is_missing_is_made_like_the_source() -> None:
+def test_a_topic_that_is_missing_is_created_like_the_source() -> None:
     settings = {
         "cleanup.policy": TopicSetting("compact", True),
         "retention.ms": TopicSetting("1000", True),
@@ -103,7 +103,7 @@ def test_a_topic_that_is_missing_is_made_like_the_source() -> None:
     assert (made["retention.ms"], made.get("retention.bytes")) == ("1000", None)
 
 
-def test_a_topic_that_is_there_is_looked_at() -> None:
+def test_a_topic_that_exists_is_checked() -> None:
     source, there = Cluster(BOTH, {}), {"x": Topic("x", b"X" * 16, (1,))}
     target = Cluster(there, {"max.message.bytes": TopicSetting("3000", True)})
     assert prepare(source, target)[1] == 3000

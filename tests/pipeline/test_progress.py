@@ -24,7 +24,7 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_progress_goes_on_after_a_look_that_fails() -> None:
+def test_progress_continues_after_a_look_that_fails() -> None:
     out, looks, seen = io.StringIO(), iter([Standing(1), None, Standing(3)]), threading.Event()
 
     def look() -> Standing:

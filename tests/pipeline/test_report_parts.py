@@ -102,7 +102,7 @@ def test_a_timeline_has_empty_buckets_too() -> None:
     )
 
 
-def test_a_timeline_leaves_out_few_strange_times_and_says_so() -> None:
+def test_a_timeline_leaves_out_few_strange_times_and_counts_them() -> None:
     series = Series()
     for number in range(10_000):
         series.add(1_700_000_000_000 + number, 1, 1)
@@ -224,7 +224,7 @@ def reading(script: Any, first: int = 0, end: int = 100) -> int:
     return read(script, PART, script, first, end)
 
 
-def test_reading_goes_on_until_the_end() -> None:
+def test_reading_continues_until_the_end() -> None:
     script = Script(40, 100)
     assert reading(script) == 0
     assert script.asked == [0, 40]
@@ -251,7 +251,7 @@ def test_what_retention_took_meanwhile_is_counted() -> None:
         (Script(BrokerError("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)), "t-0: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )
-def test_what_cannot_be_read_is_said(script: Any, message: str) -> None:
+def test_what_cannot_be_read_is_reported(script: Any, message: str) -> None:
     with pytest.raises(PipelineError, match=f"^{message}"):
         reading(script)
 
@@ -342,7 +342,7 @@ def test_hostile_names_are_text_on_the_page() -> None:
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 4
 
 
-def test_the_page_says_what_was_not_looked_at_and_what_is_an_estimate() -> None:
+def test_the_page_shows_what_was_not_looked_at_and_what_is_an_estimate() -> None:
     partial = tally(10)
     part = PartitionReport(0, Extent(0, 5000, ((0, 13),)), partial)
     keys = KeySummary(12_345, False, 3, [(b"often", 7)])

@@ -56,21 +56,21 @@ def test_a_leader_that_moved_is_followed() -> None:
     assert [node for node, _ in requests(cluster, list_offsets.ListOffsetsRequest)] == [1, 2]
 
 
-def test_a_lost_connection_is_made_anew() -> None:
+def test_a_lost_connection_is_made_again() -> None:
     cluster = Cluster()
     cluster.say(list_offsets.ListOffsetsRequest, ConnectionLostError("gone"), ConnectionLostError("gone"), listed(42))
     assert cluster.client().list_offset("t", 0, LATEST) == 42
     assert cluster.pauses == [0.05, 0.1]
 
 
-def test_another_address_does_when_the_first_is_not_there() -> None:
+def test_another_address_is_used_when_the_first_does_not_respond() -> None:
     cluster = Cluster()
     cluster.refused = {1}
     assert cluster.client().cluster_id() == "cluster"
     assert [node for node, _ in cluster.asked] == [2]
 
 
-def test_it_gives_up_after_a_while_and_says_what_happened() -> None:
+def test_it_gives_up_after_a_while_and_reports_what_happened() -> None:
     cluster = Cluster()
     cluster.refused = {1, 2}
     with pytest.raises(
@@ -89,14 +89,14 @@ def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
     assert cluster.pauses == []
 
 
-def test_what_the_broker_says_itself_is_told_in_one_line() -> None:
+def test_the_brokers_own_message_is_reported_in_one_line() -> None:
     cluster = Cluster()
     cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.MESSAGE_TOO_LARGE, "too large\nby far"))
     with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE: too large$"):
         cluster.client().produce("t", 0, BATCH)
 
 
-def test_an_unknown_error_is_told_by_its_number() -> None:
+def test_an_unknown_error_is_reported_by_its_number() -> None:
     assert str(BrokerError("it fails", 9999)) == "it fails: error 9999"
 
 
@@ -111,7 +111,7 @@ def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> Non
     assert len(requests(cluster, produce.ProduceRequest)) == 1
 
 
-def test_a_topic_that_was_made_again_is_another() -> None:
+def test_a_topic_that_was_created_again_is_another_topic() -> None:
     cluster = Cluster()
     client = cluster.client()
     client.topic("t")
@@ -130,7 +130,7 @@ def gone_meanwhile(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("how", [gone_before, gone_meanwhile])
-def test_a_topic_that_is_not_there_is_waited_for_a_little(how: Callable[[Cluster], None]) -> None:
+def test_a_missing_topic_is_waited_for_a_little(how: Callable[[Cluster], None]) -> None:
     cluster = Cluster()
     client = cluster.client(retry_s=60)
     if how is gone_meanwhile:
@@ -142,7 +142,7 @@ def test_a_topic_that_is_not_there_is_waited_for_a_little(how: Callable[[Cluster
     assert 4 < cluster.now < 8
 
 
-def test_a_partition_that_is_not_there_is_said() -> None:
+def test_a_missing_partition_is_reported() -> None:
     with pytest.raises(PipelineError, match="topic t at one:1,two:2 has 1 partitions, so it has no partition 3"):
         Cluster().client().list_offset("t", 3, LATEST)
 

@@ -29,7 +29,7 @@ def sent(cluster: Cluster) -> list[tuple[int, int]]:
     ]
 
 
-def test_no_more_than_five_are_on_their_way() -> None:
+def test_no_more_than_five_requests_are_in_flight() -> None:
     cluster = Cluster()
     cluster.leader = 2
     cluster.say(produce.ProduceRequest, *map(produced, range(8)))
@@ -53,7 +53,7 @@ def test_no_more_than_five_are_on_their_way() -> None:
         produced(-1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
-def test_trouble_is_the_callers_and_nothing_is_sent_again(trouble: object) -> None:
+def test_trouble_is_raised_and_nothing_is_sent_again(trouble: object) -> None:
     cluster = Cluster()
     cluster.say(produce.ProduceRequest, produced(0), trouble)
     out = writer(cluster)
@@ -63,7 +63,7 @@ def test_trouble_is_the_callers_and_nothing_is_sent_again(trouble: object) -> No
     assert [number for _, number in sent(cluster)] == [0, 1, 2, 3]
 
 
-def test_nobody_there_is_trouble_too() -> None:
+def test_a_missing_broker_is_trouble_too() -> None:
     cluster = Cluster()
     cluster.refused = {1, 2}
     with pytest.raises(WriteInterruptedError, match="no broker at two:2: Connection refused"):
@@ -79,7 +79,7 @@ def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
         out.finish()
 
 
-def test_what_does_not_help_is_said_at_once() -> None:
+def test_an_error_that_a_retry_cannot_mend_is_raised_at_once() -> None:
     cluster = Cluster()
     cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.INVALID_RECORD, "no key"))
     out = writer(cluster)
