@@ -1,4 +1,4 @@
-"""What administrators ask of groups of every kind: which there are, and that they go.
+"""What administrators do with groups of every kind: list and delete them.
 
 Source: GroupMetadataManager.listGroups; GroupCoordinatorShard.deleteGroups; KIP-518, KIP-848, KIP-1043.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-    """The groups that pass both filters, which are in lower case; an empty one passes all."""
+    """Return the groups that pass both filters. The filters are in lower case; an empty filter passes every group."""
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -33,7 +33,7 @@ def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]
 
 
 def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> CoordinatorResult:
-    """Response: a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE when it is gone with its offsets."""
+    """Delete groups with their offsets; the response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or NONE."""
     result = CoordinatorResult()
     codes: dict[GroupId, ErrorCode] = {}
     for group_id in group_ids:
@@ -48,6 +48,6 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int)
 
 
 def remove_empty_consumer_group(shard: GroupShard, group_id: GroupId) -> CoordinatorResult:
-    """An empty KIP-848 group gives way to a classic one, which takes over its offsets."""
+    """Remove an empty KIP-848 group, so that a classic group can take over its offsets."""
     group = shard.consumer_groups.get(group_id)
     return CoordinatorResult(records=[] if group is None or group.members else group.tombstones())

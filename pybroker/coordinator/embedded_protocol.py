@@ -1,4 +1,4 @@
-"""What consumers tell each other through their group: read only as far as the coordinator needs it.
+"""What consumers of the classic protocol exchange through their group. The coordinator reads only what it needs.
 
 The metadata of a consumer's protocol begins, in all versions so far, with
 
@@ -7,8 +7,8 @@ The metadata of a consumer's protocol begins, in all versions so far, with
 | version | int16           |
 | topics  | array of string |
 
-and what follows is looked at only where members of the classic protocol are in a group of KIP-848: what they own, and what they
-are assigned.
+The coordinator looks at the rest, the partitions that a member owns, and at assignments only where members of the classic
+protocol are in a KIP-848 group.
 
 Source: ConsumerProtocolSubscription.json, ConsumerProtocol; ClassicGroup.computeSubscribedTopics.
 """
@@ -38,13 +38,13 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members together; None when one of them cannot be read."""
+    """Return the topics of all members together, or None when the metadata of a member cannot be read."""
     topics: set[str] = set()
     for subscription_bytes in metadata:
         try:
             topics.update(_topics(subscription_bytes))
         except (struct.error, UnicodeDecodeError, ValueError) as error:
-            logger.warning("A consumer's subscription cannot be read: %s", error)
+            logger.warning("The subscription of a consumer cannot be read: %s; the group counts as reading every topic", error)
             return None
     return frozenset(topics)
 
@@ -66,12 +66,12 @@ def _topics(metadata: bytes) -> list[str]:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member said in JoinGroup. Raises DecodeError."""
+    """Read the subscription that a member sent in JoinGroup. Raises DecodeError."""
     return decode(ConsumerProtocolSubscription, _version(metadata), memoryview(metadata), _VERSION.size)
 
 
 def read_assignment(assignment: bytes) -> dict[str, list[int]]:
-    """What a member was told in SyncGroup, by topic; nothing if it was told nothing. Raises DecodeError."""
+    """Read the assignment that a member got from SyncGroup, by topic; it is empty for empty bytes. Raises DecodeError."""
     if not assignment:
         return {}
     decoded = decode(ConsumerProtocolAssignment, _version(assignment), memoryview(assignment), _VERSION.size)
@@ -79,7 +79,7 @@ def read_assignment(assignment: bytes) -> dict[str, list[int]]:
 
 
 def write_assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> bytes:
-    """What a member whose subscription is `metadata` is told: in the version that it speaks itself. Raises DecodeError."""
+    """Write the assignment of a member in the version of its own subscription, `metadata`. Raises DecodeError."""
     version = _version(metadata)
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -91,7 +91,7 @@ def write_assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> by
 
 
 def _version(data: bytes) -> int:
-    """A newer one is read as the newest that we know."""
+    """Return the version in which to read `data`: a newer version is read as the newest known one."""
     if len(data) < _VERSION.size:
         raise DecodeError("no version")
     version: int = _VERSION.unpack_from(data)[0]

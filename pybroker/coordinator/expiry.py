@@ -1,15 +1,15 @@
-"""Old offsets go, and groups that have nothing left.
+"""The removal of offsets that have expired, and of groups that have no offset and no member left.
 
-How the age of an offset counts (`offsets.retention.minutes`):
+The age of an offset, which `offsets.retention.minutes` limits, counts like this:
 
-    the commit named its own expiry (v2 to v4)     that time
+    the commit named its own expiry (v2 to v4)     that time decides
     a simple group: consumers without membership   since the commit
     a group of KIP-848                             since the commit, and only for topics that no member subscribes to
     an Empty group                                 since it became Empty; since the commit if that is not known
     a Stable group of consumers                    since the commit, and only for topics that no member subscribes to
     any other group                                never
 
-An Empty group is removed with its last offset; one that never had any, at the next look.
+An Empty group is removed with its last offset; a group that never had an offset is removed at the next clean-up.
 
 Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirationCondition; KIP-211.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-    """Tombstones for all that has expired."""
+    """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left."""
     result = CoordinatorResult(is_atomic=False)
     for group in shard.all_groups():
         kept_count = _expire_offsets(shard, group, result.records, now_ms)
@@ -37,7 +37,7 @@ def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
 
 
 def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRecord], now_ms: int) -> int:
-    """Returns how many offsets stay."""
+    """Add a tombstone for each expired offset to `records`. Returns the number of offsets that remain."""
     topics = shard.offsets.get(group.group_id)
     if topics is None:
         return 0

@@ -1,6 +1,6 @@
-"""One view of a group, whatever its kind.
+"""The interfaces of a group, whatever its kind.
 
-    Group          what offsets, expiry and administrators need to know; `ClassicGroup` and `ConsumerGroup` are groups
+    Group          what offsets, expiry and administrators need to know; `ClassicGroup` and `ConsumerGroup` implement it
     GroupRequests  what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a group. `classic/requests.py` serves classic groups,
                    `migration/classic_requests.py` serves the members of the classic protocol in a KIP-848 group
 
@@ -34,9 +34,9 @@ class GroupType(Enum):
 
 
 class OffsetAge(NamedTuple):
-    """How the age of a group's offsets counts. When `is_counted` is false, they never get old.
+    """The way in which the age of a group's offsets counts. When `is_counted` is false, the offsets never get old.
 
-    The age counts since `since_ms`, or since the commit of each offset when that is None.
+    The age counts since `since_ms`, or since the commit of each offset when `since_ms` is None.
     """
 
     is_counted: bool
@@ -54,26 +54,26 @@ class Group(Protocol):
 
     @property
     def type(self) -> GroupType:
-        """The kind of the group."""
+        """Return the kind of the group."""
 
     @property
     def state_name(self) -> str:
-        """The name of the group's state, as it is on the wire."""
+        """Return the name of the group's state, as it is on the wire."""
 
     @property
     def listed_protocol_type(self) -> str:
-        """The protocol type that ListGroups reports; empty for a simple group."""
+        """Return the protocol type that ListGroups reports; empty for a simple group."""
 
     @property
     def is_unused(self) -> bool:
-        """Whether the group has no members and none is about to join, so that it ends with its last offset."""
+        """Return whether the group ends with its last offset, because it has no members and none is about to join."""
 
     @property
     def offset_age(self) -> OffsetAge:
-        """How the age of the group's offsets counts now."""
+        """Return how the age of the group's offsets counts now."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Return whether a member reads the topic."""
 
     def check_commit(self, committer: Committer) -> ErrorCode:
         """Return NONE if the committer may commit offsets now, else what is wrong."""
@@ -92,7 +92,7 @@ class Group(Protocol):
 
 
 class GroupRequests(Protocol):
-    """Serves the requests of members that speak the classic protocol."""
+    """The part of the coordinator that serves the requests of members that speak the classic protocol."""
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup. Raises KafkaError."""

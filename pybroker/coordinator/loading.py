@@ -1,4 +1,5 @@
-"""What loading means for groups: how the records of a batch become state, and what is to be done when all are replayed.
+"""The part of loading that knows groups: it replays the records of a batch, and it finishes a shard that has replayed all of
+them.
 
 Source: GroupMetadataManager.onLoaded, GroupCoordinatorRecordSerde.
 """
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
-    """Replay a batch; types that mean nothing here are counted in `skipped`."""
+    """Replay a batch, and count records of types that mean nothing here in `skipped`."""
     names: bytes | None = None
     group_id, topic = GroupId(""), ""
     for key, value in entries(batch):
         if key is None:
             continue
-        if key.startswith(OFFSET_PREFIX) and value is not None:  # nearly all there is
-            if key[:-4] != names:  # those that were committed together have the same names
+        if key.startswith(OFFSET_PREFIX) and value is not None:  # nearly every record
+            if key[:-4] != names:  # offsets that were committed together have the same names
                 group_id, topic, _ = offset_key_from_bytes(key)
                 names = key[:-4]
             shard.replay_offset(group_id, topic, int.from_bytes(key[-4:], signed=True), offset_from_bytes(value))
@@ -42,8 +43,9 @@ def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> 
 
 
 def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
-    """After loading: members get their sessions, groups that are too large a rebalance, and offsets of topics that were deleted
-    when nobody could take notice go. `partitions_of` tells how many partitions a topic has, 0 if it is not there.
+    """Finish loading: start the sessions of members, begin a rebalance in groups that are too large, and delete the offsets of
+    topics that were deleted while no broker led this partition. `partitions_of` returns the number of partitions of a topic, 0 if
+    the topic does not exist.
     """
     topics = {topic for offsets_by_topic in shard.offsets.values() for topic in offsets_by_topic}
     result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)

@@ -1,8 +1,8 @@
 """Committed offsets: commit, fetch, delete.
 
-A commit is taken from a member of the group in its generation, which keeps its session alive, or from somebody who is no member,
-while the group is Empty: an administrator, or a consumer that assigns its partitions itself. For the latter a group is made that
-has no protocol, a simple one.
+A group takes a commit from a member in its generation; in a classic group the commit keeps the session of the member alive. While
+the group is Empty it also takes commits from clients that are not members: an administrator, or a consumer that assigns its
+partitions itself. Such a commit to a group that does not exist makes a group without a protocol, a simple group.
 
 Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffsetDelete.
 """
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
-"""How a fetch says that nothing is committed."""
+"""The offset that a fetch returns where nothing is committed."""
 
 
 class Committer(NamedTuple):
-    """Who commits. `generation_id` is negative, `member_id` empty and the instance None for somebody who is no member.
+    """The client that commits. `generation_id` is negative, `member_id` empty and the instance None for a client that is no
+    member.
 
-    `unknown_group` is the error when a member commits to a group that is not there: it depends on the version. So does
-    `knows_epochs`, whether the number may be the epoch of a KIP-848 member.
+    `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
+    So does `knows_epochs`, which says whether `generation_id` may be the epoch of a KIP-848 member.
     """
 
     group_id: GroupId
@@ -42,7 +43,7 @@ class Committer(NamedTuple):
 
 
 class NewOffset(NamedTuple):
-    """What is to be committed for one partition. `commit_ms` is -1 for now, but for clients that say it (v1)."""
+    """The offset to commit for one partition. `commit_ms` is -1, for "now", unless the client names a time (v1)."""
 
     offset: int
     leader_epoch: int
@@ -56,11 +57,14 @@ Codes = dict[TopicPartition, ErrorCode]
 def commit(
     shard: GroupShard, committer: Committer, new: Mapping[TopicPartition, NewOffset], *, retention_ms: int, now_ms: int
 ) -> CoordinatorResult:
-    """Response: a code for each partition. `retention_ms` is -1 for the broker's (v2 to v4 may ask for another)."""
+    """Commit offsets; the response is a code for each partition.
+
+    `retention_ms` is -1 for the broker's retention; clients of v2 to v4 may ask for another.
+    """
     group = shard.find_group(committer.group_id)
     if group is not None:
         code = group.check_commit(committer)
-    else:  # a commit from outside makes a simple group
+    else:  # a commit by a client that is no member makes a simple group
         code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
         return CoordinatorResult(response=dict.fromkeys(new, code))
@@ -84,24 +88,24 @@ def commit(
 
 
 def _utf16_length(text: str) -> int:
-    """As Java counts: characters beyond the first 65,536 are two."""
+    """Return the length as Java counts it: characters beyond the first 65,536 count twice."""
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
 def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
-    """Whether a fetch may be answered: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a KIP-848 member that is not as it says."""
+    """Return NONE if the fetch is served, or what is wrong with a KIP-848 member: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH."""
     group = shard.find_group(group_id)
     return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
 
 def fetch(shard: GroupShard, group_id: GroupId, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-    """What is committed, NO_OFFSET where nothing is."""
+    """Return what is committed for the partitions `wanted`, NO_OFFSET where nothing is."""
     topics = shard.offsets.get(group_id, {})
     return {tp: topics.get(tp.topic, {}).get(tp.partition, NO_OFFSET) for tp in wanted}
 
 
 def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, CommittedOffset]:
-    """All that is committed."""
+    """Return all committed offsets of the group."""
     return {
         TopicPartition(topic, partition): committed
         for topic, partitions in shard.offsets.get(group_id, {}).items()
@@ -110,7 +114,7 @@ def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, Comm
 
 
 def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
-    """Response: an ErrorCode for the whole, or a code for each partition."""
+    """Delete offsets; the response is an ErrorCode for the whole request, or a code for each partition."""
     group = shard.find_group(group_id)
     if group is None:
         return CoordinatorResult(response=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -130,12 +134,14 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
 
 
 def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> list[CoordinatorRecord]:
-    """For every offset of the group."""
+    """Return a tombstone for every offset of the group."""
     return [offset_tombstone(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id)]
 
 
 def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> CoordinatorResult:
-    """Delete the offsets of topics that are gone; `is_gone` has the number of partitions that each still has, 0 for none."""
+    """Delete the offsets of partitions that were removed. `partition_counts` has the number of partitions that each topic still
+    has, 0 for a topic that was deleted.
+    """
     records = [
         offset_tombstone(group_id, topic, partition)
         for group_id, topics in shard.offsets.items()

@@ -1,11 +1,11 @@
-"""Records of `__consumer_offsets`: made from state, written to bytes and read back.
+"""The records of `__consumer_offsets`: how they are made from state, written to bytes and read back.
 
-A key is the int16 of its record type and a message, a value the int16 of its version and a message; see
-`protocol/messages/group_records.py`. We write what Kafka since 2.3 reads: offsets in version 3, or in version 1 when they carry
-the expiry that a client of before 2.1 asked for, and groups in version 3.
+A key is the int16 of its record type, then a message; a value is the int16 of its version, then a message; see
+`protocol/messages/group_records.py`. The broker writes what Kafka since 2.3 reads: offsets in version 3, or in version 1 when
+they carry the expiry that a client from before 2.1 asked for, and groups in version 3.
 
-Offsets, of which there may be a million to load and one is in each commit, have no messages: their bytes are made and read here.
-In state and records they are an `OffsetKey` and a `CommittedOffset`.
+Offsets have no messages, because there may be a million of them to load, and because each commit has some: this module makes and
+reads their bytes. In state and in records they are an `OffsetKey` and a `CommittedOffset`.
 
     key     int16 type, string group, string topic, int32 partition
     value   int16 version, int64 offset, int32 leader epoch (v3), string metadata, int64 commit time, int64 expiry (v1)
@@ -41,7 +41,7 @@ NO_LEADER_EPOCH: Final = -1
 _OFFSET_COMMIT: Final = RecordType.OFFSET_COMMIT
 _OFFSET_TYPES: Final = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
 OFFSET_PREFIX: Final = b"\x00\x01"
-"""How the key of a committed offset begins."""
+"""The bytes with which the key of a committed offset begins."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -49,7 +49,7 @@ _INT64: Final = struct.Struct(">q")
 _TWO_INT64: Final = struct.Struct(">qq")
 _TYPE_AND_LENGTH: Final = struct.Struct(">hh")
 _VALUE_HEAD: Final = struct.Struct(">hqih")  # version 3 up to the length of the metadata
-_SHORT: Final = (-1, 0, 0, 0)  # what is too short to be of version 3
+_SHORT: Final = (-1, 0, 0, 0)  # stands for a value that is too short to be of version 3
 _OLD_VALUE_HEAD: Final = struct.Struct(">hqh")  # of versions 0 to 2, which lack the leader epoch
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
@@ -58,7 +58,10 @@ _GROUP_VERSION: Final = 3
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read a partition. Times in ms; `expire_ms` is -1 when the broker's retention decides."""
+    """The offset that a group has committed for a partition.
+
+    Times in ms; `expire_ms` is -1 when the broker's retention decides.
+    """
 
     offset: int
     leader_epoch: int
@@ -68,7 +71,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is."""
+    """The group and the partition of a committed offset."""
 
     group: GroupId
     topic: str
@@ -76,18 +79,18 @@ class OffsetKey(NamedTuple):
 
 
 def offset_record(group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
-    """A committed offset."""
+    """Return the record of a committed offset."""
     version = _OFFSET_VERSION if committed.expire_ms == NO_TIMESTAMP else _OFFSET_WITH_EXPIRY_VERSION
     return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition), committed, version)
 
 
 def offset_tombstone(group_id: GroupId, topic: str, partition: int) -> CoordinatorRecord:
-    """The offset is gone."""
+    """Return the record that deletes an offset."""
     return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition))
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[MemberId, bytes]) -> CoordinatorRecord:
-    """The group in its generation, with what each member is assigned."""
+    """Return the record of the group in its generation, with the assignment of each member."""
     return CoordinatorRecord(
         RecordType.GROUP_METADATA,
         GroupMetadataKey(group=group.group_id),
@@ -116,12 +119,12 @@ def group_record(group: ClassicGroup, assignments: Mapping[MemberId, bytes]) -> 
 
 
 def group_tombstone(group_id: GroupId) -> CoordinatorRecord:
-    """The group is gone."""
+    """Return the record that deletes the group."""
     return CoordinatorRecord(RecordType.GROUP_METADATA, GroupMetadataKey(group=group_id))
 
 
 def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they lie in the log. Raises EncodeError."""
+    """Return key and value as they lie in the log. Raises EncodeError."""
     if record.type_id == _OFFSET_COMMIT:
         return _offset_key_bytes(record.key), None if record.value is None else _offset_bytes(record.value)
     key = _INT16.pack(record.type_id) + _encoded(record.key, _KEY_VERSION)
@@ -131,7 +134,7 @@ def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The inverse; None for a type of record that we do not know. Raises DecodeError, struct.error."""
+    """Read what `to_bytes` writes; return None for an unknown type of record. Raises DecodeError, struct.error."""
     (type_id,) = _INT16.unpack_from(key)
     if type_id in _OFFSET_TYPES:
         committed = None if value is None else offset_from_bytes(value)
@@ -170,7 +173,7 @@ def _offset_bytes(committed: CommittedOffset) -> bytes:
 
 
 def offset_key_from_bytes(key: bytes) -> OffsetKey:
-    """Raises DecodeError, struct.error."""
+    """Read the key of a committed offset. Raises DecodeError, struct.error."""
     _, size = _TYPE_AND_LENGTH.unpack_from(key)
     topic_at = _TYPE_AND_LENGTH.size + size + _INT16.size
     (topic_size,) = _INT16.unpack_from(key, topic_at - _INT16.size)
@@ -188,7 +191,7 @@ def offset_key_from_bytes(key: bytes) -> OffsetKey:
 
 
 def offset_from_bytes(value: bytes) -> CommittedOffset:
-    """Raises DecodeError, struct.error."""
+    """Read the value of a committed offset. Raises DecodeError, struct.error."""
     version, offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value) if len(value) >= _VALUE_HEAD.size else _SHORT
     if version != _OFFSET_VERSION or size < 0 or len(value) != _VALUE_HEAD.size + size + _INT64.size:
         return _offset_from_message(value)
@@ -201,7 +204,7 @@ def offset_from_bytes(value: bytes) -> CommittedOffset:
 
 
 def _offset_from_message(value: bytes) -> CommittedOffset:
-    """Of another version; damaged ones get their error here."""
+    """Read a value of another version by its message; a damaged value raises its error here."""
     (version,) = _INT16.unpack_from(value)
     message = decode(OffsetCommitValue, version, memoryview(value), _INT16.size)
     return CommittedOffset(

@@ -1,8 +1,9 @@
-"""The group coordinator as the request handlers see it: finds the shard of a group, and keeps shards where partitions are led.
+"""The group coordinator as the request handlers see it. It finds the shard of a group, and keeps a shard for each partition that
+this broker leads.
 
-A group belongs to the partition of `__consumer_offsets` that the hash of its name says; whoever leads that one coordinates the
-group. The topic is created when the first client looks for a coordinator. Outcomes are given by calling back with a response or
-an ErrorCode, at once in most cases.
+The hash of a group's name determines the partition of `__consumer_offsets` to which the group belongs; the leader of that
+partition coordinates the group. The topic is created when the first client looks for a coordinator. The coordinator passes each
+outcome, a response or an ErrorCode, to a callback, in most cases before the call returns.
 
 Source: GroupCoordinatorService; Utils.abs, String.hashCode.
 """
@@ -56,13 +57,13 @@ logger = logging.getLogger(__name__)
 
 
 HASHES_MAX: Final = 10_000
-"""Groups whose hashes are kept."""
+"""The number of groups whose hashes are kept."""
 
 CLEAN_UP_STEPS: Final = 100
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
+    """Return what Java's String.hashCode returns: a hash over UTF-16 units, as a signed 32-bit number."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -71,17 +72,17 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: GroupId, partition_count: int) -> int:
-    """The group's partition of `__consumer_offsets`."""
+    """Return the group's partition of `__consumer_offsets`."""
     return partition_of_hash(java_hash(group_id), partition_count=partition_count)
 
 
 def partition_of_hash(value: int, *, partition_count: int) -> int:
-    """The same by the hash of the group's name."""
+    """Return the partition of a group whose name has the hash `value`."""
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def group_settings(config: BrokerConfig, new_member_id: Callable[[str], MemberId]) -> GroupSettings:
-    """What the configuration says about groups."""
+    """Return the settings of groups from the broker's configuration."""
     return GroupSettings(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -96,12 +97,15 @@ def group_settings(config: BrokerConfig, new_member_id: Callable[[str], MemberId
 
 
 def random_member_id(name: str) -> MemberId:
-    """An id that nobody has, in which a person recognizes the client."""
+    """Return an id that no other member has, and in which a person recognizes the client."""
     return MemberId(f"{name}-{uuid.uuid4()}")
 
 
 class GroupCoordinator:
-    """Belongs to the loop. `call_soon` runs its argument in the loop's next iteration."""
+    """The coordinator of the groups whose partitions this broker leads. It is used from the event loop only.
+
+    `call_soon` runs its argument in the loop's next iteration.
+    """
 
     def __init__(
         self,
@@ -117,8 +121,8 @@ class GroupCoordinator:
         self._config = config
         self._replicas = replicas
         self._controller = controller
-        self._hashes: dict[str, int] = {}  # by group: each letter of a name costs 0.1 us in every request
-        self._loaded = 0  # shards, since the start
+        self._hashes: dict[str, int] = {}  # by group: to hash a name costs 0.1 us a letter, in every request
+        self._loaded = 0  # the number of shards that were loaded since the start
         settings = group_settings(config, new_member_id)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeSettings(
@@ -142,20 +146,22 @@ class GroupCoordinator:
         self._follow_leadership()
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call back as soon as no partition is being loaded: at once if that is so."""
+        """Call `callback` as soon as no partition is being loaded, which may be at once."""
         self._loader.when_done(callback)
 
     def stop(self) -> None:
-        """Send those who wait away; they find the coordinator that comes next."""
+        """Respond NOT_COORDINATOR to the requests that wait; their clients find the next coordinator."""
         for partition in self.runtime.partitions():
             self._unload(partition)
 
     def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the cluster, after the replica manager has."""
+        """Follow a change of the cluster. The replica manager must have followed it before."""
         topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
         if any(topic.name == OFFSETS_TOPIC for topic in topics):
             self._follow_leadership()
-        partition_counts = {topic.name: 0 for topic in delta.removed}  # also of one that was created again: it is another topic
+        partition_counts = {
+            topic.name: 0 for topic in delta.removed
+        }  # a topic that was created again counts too: it is another topic
         partition_counts |= {
             topic.name: len(topic.partitions) for old, topic in delta.changed if len(topic.partitions) < len(old.partitions)
         }
@@ -184,7 +190,8 @@ class GroupCoordinator:
         result = first_operation(shard, self._partition_count, now_ms)
         for group in shard.consumer_groups.values():
             member_timers.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
-        # A thousandth of the interval after each other, so that not all of them hold the loop up at once.
+        # The partitions look for old offsets a thousandth of the interval apart, so that they do not all hold up the loop at
+        # once.
         interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
         result.timers.append(self._next_clean_up(self._loaded % CLEAN_UP_STEPS * interval_ms // 1000))
         return result
@@ -199,7 +206,7 @@ class GroupCoordinator:
     def _clean_up(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = expiry.clean_up(shard, now_ms)
         if result.records:
-            logger.info("%d records of old offsets and groups go", len(result.records))
+            logger.info("The coordinator writes %d tombstones for expired offsets and empty groups", len(result.records))
         result.timers.append(self._next_clean_up())
         return result
 
@@ -215,20 +222,20 @@ class GroupCoordinator:
 
     @property
     def is_topic_missing(self) -> bool:
-        """Whether nobody has looked for a coordinator yet."""
+        """Return whether `__consumer_offsets` is missing, because no client has looked for a coordinator yet."""
         return OFFSETS_TOPIC not in self._controller.image.topics
 
     async def create_topic(self) -> ErrorCode:
-        """Make `__consumer_offsets` if it is not there."""
+        """Create `__consumer_offsets` if it is missing."""
         outcomes = await self._controller.create_missing_topics([OFFSETS_TOPIC])
         error = outcomes[OFFSETS_TOPIC].error
         if error is not None:
-            logger.warning("%s cannot be created: %s", OFFSETS_TOPIC, error.message)
+            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", OFFSETS_TOPIC, error.message)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
     def leader_of(self, group_id: GroupId) -> int | None:
-        """The broker that coordinates the group; None while there is none, or no topic."""
+        """Return the broker that coordinates the group, or None while the partition has no leader or the topic is missing."""
         topic = self._controller.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return None
@@ -246,7 +253,7 @@ class GroupCoordinator:
     # Members
 
     def join(self, request: JoinRequest) -> None:
-        """A JoinGroup; `request.respond` gets a response or an ErrorCode."""
+        """Serve a JoinGroup; `request.respond` gets a response or an ErrorCode."""
         partition = self._partition(request.group_id)
         self.runtime.write(
             partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
@@ -256,7 +263,7 @@ class GroupCoordinator:
         )
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
-        """A SyncGroup."""
+        """Serve a SyncGroup."""
         self.runtime.write(
             self._partition(GroupId(request.group_id)),
             lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).sync(request, done, now_ms),
@@ -264,7 +271,7 @@ class GroupCoordinator:
         )
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
-        """A Heartbeat."""
+        """Serve a Heartbeat."""
         self.runtime.write(
             self._partition(GroupId(request.group_id)),
             lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).heartbeat(request, now_ms),
@@ -272,7 +279,7 @@ class GroupCoordinator:
         )
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
-        """A LeaveGroup, in its form from v3."""
+        """Serve a LeaveGroup, in its form from v3."""
         self.runtime.write(
             self._partition(GroupId(request.group_id)),
             lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).leave(request, now_ms),
@@ -280,7 +287,7 @@ class GroupCoordinator:
         )
 
     def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
-        """Return what serves the group's members of the classic protocol: the only place that asks which kind the group is."""
+        """Return what serves the members of the classic protocol. Only this method asks of which kind the group is."""
         group = shard.consumer_groups.get(group_id)
         if group is None:
             return ClassicGroupRequests(shard)
@@ -289,7 +296,7 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str, done: Done
     ) -> None:
-        """A ConsumerGroupHeartbeat."""
+        """Serve a ConsumerGroupHeartbeat."""
         beat = ConsumerHeartbeat(
             request=request,
             version=version,
@@ -301,7 +308,7 @@ class GroupCoordinator:
         self.runtime.write(self._partition(GroupId(request.group_id)), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
     def _consumer_settings(self, group_id: GroupId) -> ConsumerGroupSettings:
-        """The broker's, or what was set for the group itself."""
+        """Return the settings of the group: its own where they are set, otherwise the broker's."""
         config = self._config
         values = self._controller.image.configs_of(GROUP_KIND, group_id)
         return ConsumerGroupSettings(
@@ -314,7 +321,7 @@ class GroupCoordinator:
     # Offsets
 
     def commit(self, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, done: Done) -> None:
-        """Commit offsets; a code for each partition."""
+        """Commit offsets; `done` gets a code for each partition."""
         self.runtime.write(
             self._partition(committer.group_id),
             lambda shard, now_ms: offsets.commit(shard, committer, new, retention_ms=retention_ms, now_ms=now_ms),
@@ -330,7 +337,10 @@ class GroupCoordinator:
         member_id: MemberId | None = None,
         member_epoch: int = -1,
     ) -> None:
-        """Offsets by partition; all that the group has when `wanted` is None. An ErrorCode for a KIP-848 member out of date."""
+        """Fetch the offsets of the partitions `wanted`, or all offsets of the group when it is None.
+
+        `done` gets the offsets by partition, or an ErrorCode when a KIP-848 member is unknown or its epoch is stale.
+        """
 
         def query(shard: GroupShard) -> dict[TopicPartition, CommittedOffset] | ErrorCode:
             code = offsets.check_fetch(shard, group_id, member_id, member_epoch)
@@ -341,7 +351,7 @@ class GroupCoordinator:
         self.runtime.read(self._partition(group_id), query, done)
 
     def delete_offsets(self, group_id: GroupId, unwanted: Sequence[TopicPartition], done: Done) -> None:
-        """Delete offsets; a code for each partition, or one for all."""
+        """Delete offsets; `done` gets a code for each partition, or a single code for all of them."""
         self.runtime.write(
             self._partition(group_id),
             lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms),
@@ -351,13 +361,13 @@ class GroupCoordinator:
     # Administration
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup] | ErrorCode:
-        """The groups that are coordinated here; COORDINATOR_LOAD_IN_PROGRESS while some are not known yet."""
+        """Return the groups that this broker coordinates, or COORDINATOR_LOAD_IN_PROGRESS while some are still being loaded."""
         if self.runtime.loading_count:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [group for shard in self.runtime.shards for group in administration.list_groups(shard, states, types)]
 
     def describe(self, group_id: GroupId, done: Done) -> None:
-        """A DescribedGroup, or GROUP_ID_NOT_FOUND."""
+        """Describe a classic group; `done` gets a DescribedGroup, or GROUP_ID_NOT_FOUND."""
         self.runtime.read(
             self._partition(group_id),
             lambda shard: describe_classic(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
@@ -365,7 +375,7 @@ class GroupCoordinator:
         )
 
     def describe_consumer_group(self, group_id: GroupId, done: Done) -> None:
-        """A DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
+        """Describe a KIP-848 group; `done` gets a DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
         self.runtime.read(
             self._partition(group_id),
@@ -374,7 +384,7 @@ class GroupCoordinator:
         )
 
     def delete_groups(self, group_ids: Iterable[GroupId], done: Callable[[dict[GroupId, ErrorCode]], None]) -> None:
-        """Delete groups with their offsets; a code for each."""
+        """Delete groups with their offsets; `done` gets a code for each group."""
         by_partition: dict[int, list[GroupId]] = {}
         for group_id in group_ids:
             by_partition.setdefault(self._partition(group_id), []).append(group_id)
@@ -402,4 +412,4 @@ class GroupCoordinator:
 
 
 def _ignore(_outcome: object) -> None:
-    """Nobody waits for it."""
+    """Ignore the outcome of an operation for which no client waits."""

@@ -1,4 +1,4 @@
-"""The groups of one partition of `__consumer_offsets`: what they are, and how records become state.
+"""The groups and the committed offsets of one partition of `__consumer_offsets`, and how records become that state.
 
 Source: GroupCoordinatorShard, GroupMetadataManager.replay, OffsetMetadataManager.replay.
 """
@@ -26,7 +26,7 @@ TopicOffsets = dict[str, dict[int, CommittedOffset]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupSettings:
-    """What the broker's configuration says about groups; times in ms."""
+    """The broker's settings of groups; times in ms."""
 
     min_session_timeout_ms: int
     max_session_timeout_ms: int
@@ -35,21 +35,25 @@ class GroupSettings:
     offset_metadata_max_bytes: int
     offsets_retention_ms: int
     may_upgrade: bool
-    """Whether a classic group with members may become one of KIP-848, and the other way round."""
+    """Whether a classic group with members may become a KIP-848 group."""
     may_downgrade: bool
+    """Whether a KIP-848 group with members may become a classic group."""
     new_member_id: Callable[[str], MemberId]
-    """Makes a member id that nobody has from a client's or instance's name."""
+    """Makes a member id that no other member has from the name of a client or an instance."""
 
 
 class GroupShard:
-    """State only. Offsets and what the log says of groups change by `replay` alone; members that come and go are soft state."""
+    """The state of one partition, without behaviour.
+
+    Only `replay` changes offsets and whatever the log holds of groups. Classic members that join and leave are soft state.
+    """
 
     __slots__ = ("_replays", "classic_groups", "consumer_groups", "offsets", "settings")
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.classic_groups: dict[GroupId, ClassicGroup] = {}
-        self.consumer_groups: dict[GroupId, ConsumerGroup] = {}  # of KIP-848; a name is in one of the two at most
+        self.consumer_groups: dict[GroupId, ConsumerGroup] = {}  # of KIP-848; a name is in at most one of the two
         self.offsets: dict[GroupId, TopicOffsets] = {}
         self._replays: dict[int, Callable[[Any, Any], None]] = {
             RecordType.LEGACY_OFFSET_COMMIT: self._replay_offset,
@@ -66,18 +70,18 @@ class GroupShard:
         return chain(self.classic_groups.values(), self.consumer_groups.values())
 
     def classic_group(self, group_id: GroupId) -> ClassicGroup:
-        """The classic group, made if there is none."""
+        """Return the classic group of that name, and make the group if there is none."""
         group = self.classic_groups.get(group_id)
         if group is None:
             group = self.classic_groups[group_id] = ClassicGroup(group_id)
         return group
 
     def offset(self, group_id: GroupId, topic: str, partition: int) -> CommittedOffset | None:
-        """What the group has committed for the partition."""
+        """Return what the group has committed for the partition, if anything."""
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
     def replay(self, record: CoordinatorRecord) -> bool:
-        """Take over what a record says. Returns False for a type that has no meaning here."""
+        """Change the state as the record says. Returns False for a type of record that means nothing here."""
         replay = self._replays.get(record.type_id)
         if replay is None:
             return self._replay_consumer_group(record)
@@ -92,9 +96,9 @@ class GroupShard:
             self.replay_offset(group_id, topic, partition, committed)
 
     def replay_offset(self, group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """What `replay` does with a record of a committed offset."""
+        """Replay a committed offset, as `replay` does with its record."""
         if group_id not in self.classic_groups and group_id not in self.consumer_groups:
-            self.classic_group(group_id)  # an offset without a group makes a simple one: Empty, without a protocol
+            self.classic_group(group_id)  # an offset without a group makes a simple group: Empty, without a protocol
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
@@ -127,7 +131,7 @@ class GroupShard:
             if record.value is None:
                 return True
             group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
-            self.classic_groups.pop(group_id, None)  # a simple one, of offsets that compaction has left in front of this
+            self.classic_groups.pop(group_id, None)  # a simple group, made by offsets that compaction has left before this record
         replay(group, record.key, record.value)
         return True
 
