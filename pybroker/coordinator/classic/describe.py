@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def describe(shard: GroupShard, group_id: GroupId) -> DescribedGroup | None:
-    """None if there is no such group. Metadata and assignments are told of a Stable group only, as otherwise they change."""
+    """Return None if there is no such group.
+
+    Only a Stable group shows metadata and assignments, because otherwise they change.
+    """
     group = shard.classic_groups.get(group_id)
     if group is None:
         return None

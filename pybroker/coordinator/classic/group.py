@@ -1,11 +1,11 @@
-"""A group of the classic protocol: its members, and in which state it is.
+"""A group of the classic protocol: its members, and the state of the group.
 
 States
-    Empty                no members; offsets may be left
-    PreparingRebalance   members are asked to join; their requests wait until all have, or the time is up
-    CompletingRebalance  all know the new generation; followers wait for what the leader assigns
-    Stable               everybody has an assignment
-    Dead                 removed: nobody finds it any more, and its timers do nothing
+    Empty                the group has no members, but may have offsets
+    PreparingRebalance   members are asked to join; their requests wait until all members have joined, or the time is up
+    CompletingRebalance  all members know the new generation; the followers wait for the assignment by the leader
+    Stable               every member has an assignment
+    Dead                 the group was removed: no request finds it any more, and its timers do nothing
 
     from \\ to            Empty              PreparingRebalance       CompletingRebalance   Stable           Dead
     Empty                -                  first member joins       -                     -                deleted, expired
@@ -14,8 +14,8 @@ States
                                             no sync in time                                is durable
     Stable               -                  join, leave, death       -                     -                became KIP-848's
 
-What each request gets (a member that is not known always gets UNKNOWN_MEMBER_ID, an old instance FENCED_INSTANCE_ID, another
-generation ILLEGAL_GENERATION):
+What each request gets. An unknown member always gets UNKNOWN_MEMBER_ID, a replaced instance FENCED_INSTANCE_ID, another
+generation ILLEGAL_GENERATION:
 
     request        Empty               PreparingRebalance     CompletingRebalance         Stable
     JoinGroup new  rebalance begins    waits                  rebalance begins again      rebalance begins
@@ -31,13 +31,14 @@ generation ILLEGAL_GENERATION):
     OffsetDelete   done                if not subscribed      if not subscribed           if not subscribed
     DeleteGroups   done                NON_EMPTY_GROUP        NON_EMPTY_GROUP             NON_EMPTY_GROUP
 
-    OffsetDelete knows what consumers subscribe to (GROUP_SUBSCRIBED_TO_TOPIC); other groups with members get NON_EMPTY_GROUP.
-    `tests/coordinator/test_state_tables.py` reads both tables and compares them with what happens in the stories.
+    OffsetDelete knows the topics that consumers subscribe to (GROUP_SUBSCRIBED_TO_TOPIC); other groups with members get
+    NON_EMPTY_GROUP. `tests/coordinator/test_state_tables.py` reads both tables and compares them with what happens in the
+    stories.
 
 What is kept
-    The log has a group as it was after its last complete rebalance, and when it became Empty. Members that are joining, timers
-    and waiting requests are soft state: after a restart the members of the last generation are there, with new timers, and
-    those who joined since are told UNKNOWN_MEMBER_ID and join again.
+    The log holds the group as it was after its last complete rebalance, and when it became Empty. Members that are joining,
+    timers and requests that wait are soft state. After a restart the group has the members of the last generation, with new
+    timers; members that have joined since then get UNKNOWN_MEMBER_ID and join again.
 
 Source: kafka.coordinator.group ClassicGroup, ClassicGroupState; KIP-345, KIP-394.
 """
@@ -62,13 +63,13 @@ if TYPE_CHECKING:
     from pybroker.model import GroupId, MemberId
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and metadata of the protocols that a member can use, its favourite first."""
+"""The names and metadata of the protocols that a member can use, its favourite first."""
 
 NO_GENERATION: Final = -1
 
 
 class GroupState(Enum):
-    """By Kafka's names, which are on the wire."""
+    """The states of a group, by Kafka's names, which are on the wire."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -91,7 +92,7 @@ PREVIOUS_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProx
 
 
 class ClassicMember:
-    """One member. At most one of its requests waits, a JoinGroup or a SyncGroup."""
+    """A member. At most one of its requests waits: a JoinGroup or a SyncGroup."""
 
     __slots__ = (
         "assignment",
@@ -132,19 +133,22 @@ class ClassicMember:
         self.assignment = assignment
         self.awaiting_join: Respond | None = None
         self.awaiting_sync: Respond | None = None
-        self.is_new = False  # has not had the answer to its first JoinGroup
+        self.is_new = False  # the response to its first JoinGroup has not been sent
 
     @property
     def is_excused(self) -> bool:
-        """Whether it need not send heartbeats: it waits for the group. Not so a new one, whose client may be gone."""
+        """Return whether the member need not send heartbeats, because it waits for the group.
+
+        A new member is not excused, because its client may be gone.
+        """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said of `protocol`; nothing when it does not know it."""
+        """Return the member's metadata of `protocol`, or nothing when the member does not know the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def replaced_by(self, member_id: MemberId) -> ClassicMember:
-        """The same static member under a new id."""
+        """Return the same static member under a new id."""
         return ClassicMember(
             member_id=member_id,
             group_instance_id=self.group_instance_id,
@@ -159,10 +163,10 @@ class ClassicMember:
 
 
 class ClassicGroup:
-    """The state of one group, and the questions about it. What happens to it is in `join`, `sync`, `heartbeat` and `leave`.
+    """The state of a group, and what can be asked about it. `join`, `sync`, `heartbeat` and `leave` change it.
 
-    `state_since_ms` is None for what was written by Kafka before 2.1. `topics` are those that members subscribe to; None when
-    that cannot be known.
+    `state_since_ms` is None for a group that was written by Kafka before 2.1. `topics` are the topics that members subscribe to,
+    None when that cannot be known.
     """
 
     __slots__ = (
@@ -205,8 +209,8 @@ class ClassicGroup:
         self.state_since_ms = state_since_ms
         self.members: dict[MemberId, ClassicMember] = {}
         self.static_members: dict[str, MemberId] = {}  # member id by instance id
-        self.pending_joins: set[MemberId] = set()  # ids given out (KIP-394) with which nobody has joined yet
-        self.pending_syncs: set[MemberId] = set()  # members of this generation that have not asked for their assignment
+        self.pending_joins: set[MemberId] = set()  # ids that were given out (KIP-394), and with which no client has joined yet
+        self.pending_syncs: set[MemberId] = set()  # members of this generation that have not sent a SyncGroup
         self.protocol_counts: Counter[str] = Counter()
         self.awaiting_join_count = 0
         self.has_new_member = False
@@ -216,22 +220,22 @@ class ClassicGroup:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members are consumers, whose metadata can be read."""
+        """Return whether the members are consumers, whose metadata can be read."""
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin: none is being prepared."""
+        """Return whether a rebalance can begin, because none is being prepared."""
         return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether every member waits for the new generation."""
+        """Return whether every member waits for the new generation."""
         return len(self.members) == self.awaiting_join_count and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join: the longest that one of them wants."""
+        """Return how long members may take to join: the longest time that any of them asks for."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # As a `Group`
@@ -271,21 +275,21 @@ class ClassicGroup:
         if self.state is GroupState.EMPTY and committer.generation_id < 0:
             return ErrorCode.NONE
         if committer.generation_id < 0 and not committer.member_id and committer.group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID  # not a member, and the group has some
+            return ErrorCode.UNKNOWN_MEMBER_ID  # the client is no member, and the group has members
         code = self.check_member(committer.member_id, committer.group_instance_id)
         if code:
             return code
         if committer.generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
-        # The member knows the new generation, but not yet what is its own in it.
+        # The member knows the new generation, but not yet its assignment in it.
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
 
     def check_fetch(self, _member_id: str | None, _member_epoch: int) -> ErrorCode:
-        """See `Group`; whoever asks may know."""
+        """See `Group`; every client may fetch."""
         return ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
-        """See `Group`; what members read is only known of consumers."""
+        """See `Group`; the broker knows what members read only when they are consumers."""
         may = self.state is GroupState.EMPTY or self.is_consumer_group
         return ErrorCode.NONE if may else ErrorCode.NON_EMPTY_GROUP
 
@@ -300,7 +304,7 @@ class ClassicGroup:
     # Members
 
     def check_member(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
-        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance's place."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the place of the instance."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -310,17 +314,19 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols can work with those that are there."""
+        """Return whether a member with these protocols can work with the present members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return protocol_type == self.protocol_type and any(self.protocol_counts[name] == len(self.members) for name in names)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; where that cannot be known, every consumer might."""
+        """Return whether a member reads the topic. Where that cannot be known, a group of consumers might read every topic."""
         return self.is_consumer_group if self.topics is None else topic in self.topics
 
     def elected_protocol(self) -> str:
-        """Of the protocols that all members know each one votes for its favourite; the first with most votes wins."""
+        """Return the protocol that wins the vote: each member votes for its favourite among the protocols that all members know,
+        and the first protocol with most votes wins.
+        """
         everybody = len(self.members)
         candidates = {name for name, count in self.protocol_counts.items() if count == everybody}
         votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in self.members.values())
@@ -329,12 +335,12 @@ class ClassicGroup:
     # Changes
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Move along the table."""
+        """Move the group to `state`, as the table at the top of the module allows."""
         assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state.value} to {state.value}"
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
 
     def add(self, member: ClassicMember, respond: Respond | None) -> None:
-        """Take a member in; `respond` is its JoinGroup."""
+        """Add a member; `respond` belongs to its JoinGroup."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -349,7 +355,10 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: MemberId) -> ClassicMember | None:
-        """Forget a member or a pending one. The next in line becomes the leader. Its waiting requests are the caller's."""
+        """Remove a member, or an id that was given out. If it was the leader, the next member in order becomes the leader.
+
+        The caller responds to the requests of the member that wait.
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
             self.protocol_counts.subtract(name for name, _ in member.protocols)
@@ -371,7 +380,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         respond: Respond | None,
     ) -> None:
-        """Take over what a member's newer JoinGroup says, which is now the one that waits."""
+        """Take over what a newer JoinGroup of the member says; this JoinGroup is now the one that waits."""
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -380,16 +389,16 @@ class ClassicGroup:
         member.awaiting_join = respond
 
     def take_join(self, member: ClassicMember) -> Respond | None:
-        """The member's waiting JoinGroup, which the caller answers; it no longer waits."""
+        """Return the way to respond to the member's JoinGroup, if it waits. It no longer waits: the caller responds."""
         respond, member.awaiting_join = member.awaiting_join, None
         self.awaiting_join_count -= respond is not None
         return respond
 
     def replace_static(self, group_instance_id: str, member_id: MemberId) -> ClassicMember:
-        """Give a static member a new id. The old one must not have requests that wait any more."""
+        """Give a static member a new id. No request of the old id may still wait."""
         old_id = self.static_members[group_instance_id]
         member = self.members[old_id].replaced_by(member_id)
-        # In the old one's place, as the order decides who is the next leader.
+        # The new id takes the place of the old one, because the order of members determines the next leader.
         self.members = {member.member_id if id_ == old_id else id_: m for id_, m in self.members.items()}
         self.members[member_id] = member
         self.static_members[group_instance_id] = member_id
@@ -398,7 +407,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader waits for the generation. Returns whether there is such a member."""
+        """Make sure that the leader is a member that waits for the generation. Returns whether there is such a member."""
         leader = self.members.get(self.leader_id or NO_MEMBER_ID)
         if leader is None:
             return False
@@ -410,7 +419,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self, now_ms: int) -> None:
-        """All who joined are in: count the generation and elect its protocol; without members the group is Empty."""
+        """Begin the next generation with the present members, and elect its protocol; without members the group becomes Empty."""
         self.generation_id += 1
         self.protocol_name = self.elected_protocol() if self.members else None
         self.topics = self.computed_topics()
@@ -418,7 +427,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def computed_topics(self) -> frozenset[str] | None:
-        """What the members subscribe to, by their metadata; None when it is not a consumer group or cannot be read."""
+        """Return the topics that members subscribe to by their metadata, or None for other groups and unreadable metadata."""
         if not self.is_consumer_group:
             return None
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())

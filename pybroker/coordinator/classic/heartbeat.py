@@ -1,4 +1,4 @@
-"""Heartbeat: a member stays, and learns whether it has to join again.
+"""Heartbeat: a member stays in the group, and learns whether it has to join again.
 
 Source: GroupMetadataManager.classicGroupHeartbeat; KIP-345.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> CoordinatorResult:
-    """The member's session begins anew."""
+    """Start the member's session again, and tell the member to join again while a rebalance is being prepared."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     if group is None:
         return _response(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,12 +1,12 @@
-"""JoinGroup: a member comes, comes again, or takes the place of its earlier self.
+"""JoinGroup: a member joins, joins again, or takes the place of its earlier self.
 
 Cases
-    A  a new dynamic member from v4 on: it gets an id and comes again with it (KIP-394), so that a client which gives up and
-       tries again leaves only an id behind, not a member that everybody waits for.
-    B  a new member otherwise, or the id of A: it is added, and the group rebalances.
-    C  a new static member whose instance is there already (KIP-345): it takes the place and the assignment of the old one,
-       whose requests are fenced. In a Stable group whose protocol stays, nobody else notices.
-    D  a member that is known: see the table in `classic/group.py`.
+    A  A new dynamic member from v4 on gets an id and joins again with this id (KIP-394). A client that gives up and tries again
+       thus leaves behind only an id, not a member for which all others wait.
+    B  Any other new member, and a member with an id from A, is added, and the group rebalances.
+    C  A new static member whose instance is in the group already (KIP-345) takes the place and the assignment of the old member,
+       whose requests are fenced. In a Stable group whose protocol stays the same, the other members do not notice.
+    D  For a known member see the table in `classic/group.py`.
 
 Source: GroupMetadataManager.classicGroupJoinToClassicGroup and what it calls; KIP-394, KIP-345, KIP-559, KIP-814.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinRequest:
-    """What a JoinGroup says, and what the connection says of its client."""
+    """The content of a JoinGroup, and what the connection knows of its client."""
 
     group_id: GroupId
     member_id: MemberId
@@ -43,14 +43,14 @@ class JoinRequest:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     requires_member_id: bool
-    """From v4."""
+    """True from v4: a new dynamic member first gets an id (KIP-394)."""
     can_skip_assignment: bool
-    """From v9: a static leader that comes back is told not to assign anew (KIP-814)."""
+    """True from v9: the response can tell a static leader that comes back not to assign again (KIP-814)."""
     respond: Respond
 
 
 def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-    """See the module. The answer goes to `request.respond`, now or when the group's next generation begins."""
+    """Serve a JoinGroup; see the module. The response goes to `request.respond`, now or when the next generation begins."""
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
@@ -59,7 +59,7 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     if group is None:
         if not is_new:
             return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        if not (request.protocol_type and request.protocols):  # an answer that must not leave a group behind
+        if not (request.protocol_type and request.protocols):  # this request must not leave a group behind
             return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = shard.classic_group(request.group_id)
     if not _has_room(shard, group, request.member_id):
@@ -71,7 +71,7 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
     if is_new:
         return _join_new(shard, group, request, now_ms)
     if request.member_id in group.pending_joins:
-        if request.group_instance_id is not None:  # ids are only given out to dynamic members
+        if request.group_instance_id is not None:  # only dynamic members get ids
             return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         return _add(shard, group, request, request.member_id, now_ms)  # Case B
     code = group.check_member(request.member_id, request.group_instance_id)
@@ -87,7 +87,10 @@ def _refused(request: JoinRequest, code: ErrorCode, member_id: MemberId = NO_MEM
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: MemberId) -> bool:
-    """Whether the group takes the member within `group.max.size`. In preparation those who wait count, as the others may go."""
+    """Return whether `group.max.size` leaves room for the member.
+
+    While a rebalance is being prepared only the members that wait count, because the others may not join again.
+    """
     max_size = shard.settings.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
         member = group.members.get(member_id)
@@ -98,7 +101,7 @@ def _has_room(shard: GroupShard, group: ClassicGroup, member_id: MemberId) -> bo
 
 
 def _forget(result: CoordinatorResult, group: ClassicGroup, member_id: MemberId, now_ms: int) -> None:
-    """Take out a member for which there is no room; it may be the one that a rebalance waits for."""
+    """Remove a member for which there is no room; a rebalance may have waited for this member."""
     member = group.members.get(member_id)
     if member is not None:
         rebalance.drop(result, group, member)
@@ -148,17 +151,17 @@ def _add(shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id
 def _join_known(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, request: JoinRequest, now_ms: int
 ) -> CoordinatorResult:
-    """Case D."""
+    """Serve a known member (case D)."""
     is_same = member.protocols == request.protocols
     if group.state is GroupState.COMPLETING_REBALANCE and is_same:
-        # It may not have got the answer to its first request.
+        # The response to the member's first request may have been lost.
         return CoordinatorResult(parked_responses=[ParkedResponse(request.respond, rebalance.joined_response(group, member))])
     if group.state is GroupState.STABLE and is_same and member.member_id != group.leader_id:
         return CoordinatorResult(parked_responses=[ParkedResponse(request.respond, rebalance.joined_response(group, member))])
-    # In a Stable group the leader's coming means that it sees a reason, such as new partitions.
+    # When the leader of a Stable group joins again, it has a reason, such as new partitions.
     result = CoordinatorResult()
     earlier = group.take_join(member)
-    if earlier is not None:  # its client has given up on that one: one request of a member waits at a time
+    if earlier is not None:  # its client has given up that request: only one request of a member waits at a time
         result.parked_responses.append(ParkedResponse(earlier, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
     _update(group, member, request)
     rebalance.prepare_or_complete(shard, result, group, now_ms)
@@ -178,7 +181,7 @@ def _update(group: ClassicGroup, member: ClassicMember, request: JoinRequest) ->
 def _replace_static(
     shard: GroupShard, group: ClassicGroup, request: JoinRequest, member_id: MemberId, now_ms: int
 ) -> CoordinatorResult:
-    """Case C."""
+    """Let a static member take the place of its earlier self (case C)."""
     result = CoordinatorResult()
     instance_id = request.group_instance_id
     assert instance_id is not None
@@ -195,14 +198,14 @@ def _replace_static(
             return result
         rebalance.prepare_or_complete(shard, result, group, now_ms)
     elif group.state is GroupState.COMPLETING_REBALANCE:
-        rebalance.prepare(shard, result, group, now_ms)  # the leader would assign to the old id
+        rebalance.prepare(shard, result, group, now_ms)  # otherwise the leader would assign to the old id
     else:
         rebalance.complete_if_all_joined(result, group, now_ms)
     return result
 
 
 def _fence(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
-    """Answer what still waits of a static member that has been replaced, and stop its session."""
+    """Respond FENCED_INSTANCE_ID to the request that waits of a replaced static member, and stop its session."""
     result.parked_responses += rebalance.refuse_waiting(group, member, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     result.timers.append(TimerChange(rebalance.session_key(group, member.member_id), None))
 
@@ -216,14 +219,14 @@ def _keep_generation(
     request: JoinRequest,
     leader_before: MemberId,
 ) -> None:
-    """Write down the new id, then answer with the generation as it stands. If it cannot be written the old id stays."""
+    """Write the new id to the log, then respond with the present generation. If the write fails, the old id stays."""
     result.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
     result.is_replayed = False
 
     def on_durable(code: ErrorCode, _now_ms: int) -> CoordinatorResult:
         follow_up = CoordinatorResult()
         if group.members.get(member.member_id) is not member:
-            return follow_up  # gone meanwhile, and answered
+            return follow_up  # the member was removed meanwhile, with a response
         respond = group.take_join(member)
         if code:
             _take_back(follow_up, group, old, member)
@@ -231,7 +234,7 @@ def _keep_generation(
         else:
             response = rebalance.joined_response(group, member)
             if not request.can_skip_assignment:
-                # Before v9 a leader that saw itself as such would assign anew, and nobody would take notice.
+                # Before v9 a leader that saw itself named would assign again, and no other member would notice.
                 response.leader, response.members = leader_before, []
             elif member.member_id == group.leader_id:
                 response.skip_assignment = True

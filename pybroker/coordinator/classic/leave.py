@@ -1,4 +1,4 @@
-"""LeaveGroup: members go.
+"""LeaveGroup: members leave the group.
 
 Source: GroupMetadataManager.classicGroupLeave; KIP-345.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
-    """Each member of the request goes, or has an error of its own; then the group rebalances once."""
+    """Remove each member of the request, or respond with an error for it; then rebalance the group once."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     response = LeaveGroupResponse(error_code=ErrorCode.NONE)
     result = CoordinatorResult(response=response)
@@ -39,7 +39,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> Coordin
 
 def _leave_one(result: CoordinatorResult, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
     member_id, instance_id = MemberId(identity.member_id), identity.group_instance_id
-    if not member_id:  # an administrator, who knows the instance only
+    if not member_id:  # an administrator knows only the instance
         if instance_id is None or instance_id not in group.static_members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = group.static_members[instance_id]

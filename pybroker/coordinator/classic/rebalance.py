@@ -1,11 +1,13 @@
-"""From one generation of a group to the next: who begins it, who is waited for, and how it is completed.
+"""The way from one generation of a group to the next: how a rebalance begins, for which members it waits, and how it is
+completed.
 
-A rebalance is prepared (members are asked to join, by REBALANCE_IN_PROGRESS to their heartbeats), completed when all have joined
-or the longest rebalance timeout is over (who has not joined is out, unless it is static), and then the leader's assignment is
-waited for (`sync`). The first rebalance of an Empty group begins with a delay that is extended while new members come, up to the
-rebalance timeout, so that a group that starts does so once: `group.initial.rebalance.delay.ms`.
+The coordinator prepares a rebalance: it asks members to join, by the response REBALANCE_IN_PROGRESS to their heartbeats. It
+completes the rebalance when all members have joined or the longest rebalance timeout is over; it then removes the dynamic members
+that have not joined. After that the group waits for the leader's assignment (`sync`). The first rebalance of an Empty group
+begins with a delay, `group.initial.rebalance.delay.ms`, which is extended while new members join, up to the rebalance timeout. A
+group whose members start together thus rebalances once.
 
-All functions put what is to be done into the result that they are given.
+All functions add what must be done to the result that they are given.
 
 Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule.
 """
@@ -34,22 +36,22 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 def session_key(group: ClassicGroup, member_id: MemberId) -> tuple[str, str, str]:
-    """The timer that ends a member."""
+    """Return the key of the timer that removes a silent member."""
     return ("session", group.group_id, member_id)
 
 
 def join_key(group: ClassicGroup) -> tuple[str, str]:
-    """The timer that ends the waiting for members."""
+    """Return the key of the timer that ends the wait for members to join."""
     return ("join", group.group_id)
 
 
 def sync_key(group: ClassicGroup) -> tuple[str, str]:
-    """The timer that ends the waiting for members that joined and then never asked for their assignment."""
+    """Return the key of the timer that ends the wait for the SyncGroup of members that have joined."""
     return ("sync", group.group_id)
 
 
 def unless_replaced(group: ClassicGroup, operation: Operation) -> Operation:
-    """`operation` if the group is still the one it was when it was planned."""
+    """Return an operation that runs `operation` unless another group has the name by then, or none."""
 
     def run(shard: GroupShard, now_ms: int) -> CoordinatorResult:
         if shard.classic_groups.get(group.group_id) is not group:
@@ -60,7 +62,7 @@ def unless_replaced(group: ClassicGroup, operation: Operation) -> Operation:
 
 
 def restart_session(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember, delay_ms: int | None = None) -> None:
-    """The member has shown that it is alive."""
+    """Start the member's session again, because the member has shown that it is alive."""
     member_id = member.member_id
     delay_ms = member.session_timeout_ms if delay_ms is None else delay_ms
     expire = unless_replaced(group, lambda shard, now_ms: expire_session(shard, group, member_id, now_ms))
@@ -68,7 +70,7 @@ def restart_session(result: CoordinatorResult, group: ClassicGroup, member: Clas
 
 
 def expire_session(shard: GroupShard, group: ClassicGroup, member_id: MemberId, now_ms: int) -> CoordinatorResult:
-    """Nothing was heard of a member for its session timeout, or an id was given out and nobody came with it."""
+    """Remove a member that was silent for its session timeout, or an id with which no client has joined."""
     result = CoordinatorResult()
     if member_id in group.pending_joins:
         group.remove(member_id)
@@ -77,7 +79,7 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: MemberId, 
         return result
     member = group.members.get(member_id)
     if member is not None and not member.is_excused:
-        logger.info("Group %s: nothing heard of member %s", group.group_id, member_id)
+        logger.info("Group %s: the session of member %s has timed out; the member is removed", group.group_id, member_id)
         drop(result, group, member)
         after_removal(shard, result, group, now_ms)
     return result
@@ -86,7 +88,7 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: MemberId, 
 def refuse_waiting(
     group: ClassicGroup, member: ClassicMember, code: ErrorCode, *, member_id: MemberId = NO_MEMBER_ID
 ) -> list[ParkedResponse]:
-    """Return `code` as the response to the request of the member that waits, if any; it no longer waits.
+    """Return `code` as the response to the request of the member that waits, if any. The request no longer waits.
 
     `member_id` is the id that the response to a JoinGroup names.
     """
@@ -100,14 +102,17 @@ def refuse_waiting(
 
 
 def drop(result: CoordinatorResult, group: ClassicGroup, member: ClassicMember) -> None:
-    """Take a member out. A waiting JoinGroup of it is answered, so that a client that is still there joins again."""
+    """Remove a member.
+
+    If a request of it waits, the response is UNKNOWN_MEMBER_ID, so that a client that is alive joins again.
+    """
     result.parked_responses += refuse_waiting(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
     result.timers.append(TimerChange(session_key(group, member.member_id), None))
 
 
 def after_removal(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
-    """A member is gone: the others get another generation, or the one in preparation can be completed."""
+    """Begin a rebalance because a member was removed, or complete the one in preparation if it waited only for that member."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(shard, result, group, now_ms)
     elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
@@ -115,7 +120,7 @@ def after_removal(shard: GroupShard, result: CoordinatorResult, group: ClassicGr
 
 
 def prepare_or_complete(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
-    """A member has joined: begin a rebalance, or complete the one in preparation if that was the last one waited for."""
+    """Begin a rebalance because a member has joined, or complete the one in preparation if it waited only for that member."""
     if group.can_rebalance:
         prepare(shard, result, group, now_ms)
     else:
@@ -123,14 +128,14 @@ def prepare_or_complete(shard: GroupShard, result: CoordinatorResult, group: Cla
 
 
 def complete_if_all_joined(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
-    """Complete the preparation, but never the first one of an Empty group before its delay is over."""
+    """Complete the rebalance if all have joined, but never the first one of an Empty group before its delay is over."""
     is_initial = group.previous_state is GroupState.EMPTY
     if group.state is GroupState.PREPARING_REBALANCE and not is_initial and group.has_all_joined:
         complete_join(result, group, now_ms)
 
 
 def prepare(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
-    """Begin a rebalance. Those who wait for an assignment are told to join again."""
+    """Begin a rebalance. Members that wait for an assignment get REBALANCE_IN_PROGRESS, so that they join again."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -155,7 +160,7 @@ def _wait_for_all(result: CoordinatorResult, group: ClassicGroup) -> None:
 
 
 def _wait_for_more(result: CoordinatorResult, group: ClassicGroup, *, delay_ms: int, remaining_ms: int) -> None:
-    """Let an Empty group's first members gather."""
+    """Give the first members of an Empty group time to gather."""
 
     def expire(shard: GroupShard, now_ms: int) -> CoordinatorResult:
         if not group.has_new_member or remaining_ms == 0:
@@ -177,16 +182,18 @@ def _completed_join(group: ClassicGroup, now_ms: int) -> CoordinatorResult:
 
 
 def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -> None:
-    """Everybody has joined, or the time is up: begin the next generation with those who have."""
+    """Begin the next generation with the members that have joined, because all have or the time is up."""
     result.timers.append(TimerChange(join_key(group), None))
     late_members = [m for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
     for member in late_members:
         group.remove(member.member_id)
         result.timers.append(TimerChange(session_key(group, member.member_id), None))
     if late_members:
-        logger.info("Group %s: %d members did not join in time", group.group_id, len(late_members))
+        logger.info("Group %s: %d members did not join in time and are removed", group.group_id, len(late_members))
     if group.members and not group.elect_joined_leader():
-        _wait_for_all(result, group)  # only static members are left, and none has joined: their sessions decide
+        _wait_for_all(
+            result, group
+        )  # only static members are left, and none has joined: wait for them or the end of their sessions
         return
     group.begin_generation(now_ms)
     if group.state is GroupState.EMPTY:
@@ -194,7 +201,7 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         result.records.append(group_record(group, {}))
         result.is_replayed = False
         return
-    logger.info("Group %s: generation %d with %d members", group.group_id, group.generation_id, len(group.members))
+    logger.info("Group %s begins generation %d with %d members", group.group_id, group.generation_id, len(group.members))
     for member in group.members.values():
         if (respond := group.take_join(member)) is not None:
             result.parked_responses.append(ParkedResponse(respond, joined_response(group, member)))
@@ -207,7 +214,7 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
 
 
 def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """The generation, as this member is told."""
+    """Return the response that describes the generation to this member."""
     is_leader = member.member_id == group.leader_id
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,
@@ -221,7 +228,7 @@ def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResp
 
 
 def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """All members with their metadata, to be assigned."""
+    """Return all members with their metadata, for the leader to assign partitions to them."""
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -233,7 +240,9 @@ def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> None:
-    """Give all who wait their assignment, or `code`. Their sessions begin anew: while they waited nobody counted."""
+    """Respond to every SyncGroup that waits, with the assignment or `code`, and start the sessions of these members again,
+    because sessions do not count while members wait.
+    """
     for member in group.members.values():
         if member.awaiting_sync is not None:
             response = SyncGroupResponse(error_code=code) if code else sync_response(group, member)
@@ -243,7 +252,7 @@ def respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: Error
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """The member's assignment."""
+    """Return the response that holds the member's assignment."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,
@@ -253,11 +262,11 @@ def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
 
 
 def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: int, now_ms: int) -> CoordinatorResult:
-    """Some members have joined but never asked for their assignment: they are out, and the others begin anew."""
+    """Remove the members that have joined but sent no SyncGroup in time; the others rebalance again."""
     result = CoordinatorResult()
     in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id
     if in_time and group.pending_syncs:
-        logger.info("Group %s: %d members did not sync in time", group.group_id, len(group.pending_syncs))
+        logger.info("Group %s: %d members did not sync in time and are removed", group.group_id, len(group.pending_syncs))
         for member_id in sorted(group.pending_syncs):
             drop(result, group, group.members[member_id])
         prepare(shard, result, group, now_ms)

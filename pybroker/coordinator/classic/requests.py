@@ -1,4 +1,4 @@
-"""The requests of members to a classic group, or to a group that is not there yet.
+"""The requests of members to a classic group, or to a group that does not exist yet.
 
 Source: GroupMetadataManager.classicGroupJoin and its siblings.
 """

@@ -1,7 +1,7 @@
-"""SyncGroup: members ask for their assignment, and the leader brings it.
+"""SyncGroup: members ask for their assignment, and the leader brings the assignments of all.
 
-The leader's request makes the generation durable; only then does anybody get its assignment and is the group Stable. If the
-record cannot be written, all are told so and the group rebalances again.
+The leader's request makes the generation durable. Only then do members get their assignments, and the group becomes Stable. If
+the record cannot be written, all members get the error and the group rebalances again.
 
 Source: GroupMetadataManager.classicGroupSyncToClassicGroup; KIP-559.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:
-    """The answer goes to `respond`, now or when the leader's assignment is durable."""
+    """Serve a SyncGroup. The response goes to `respond`, now or when the leader's assignment is durable."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
     if group is None or code:
@@ -36,7 +36,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> Coor
     if group.state is GroupState.STABLE:
         result.parked_responses.append(ParkedResponse(respond, rebalance.sync_response(group, member)))
         return result
-    if member.awaiting_sync is not None:  # its client has given up on that one
+    if member.awaiting_sync is not None:  # its client has given up that request
         result.parked_responses.append(
             ParkedResponse(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         )
@@ -60,7 +60,10 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
-    """Members that the leader left out have an empty assignment; others than members are not taken."""
+    """Write the leader's assignment to the log.
+
+    Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored.
+    """
     assignment_by_member = {MemberId(assignment.member_id): assignment.assignment for assignment in request.assignments}
     assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
     generation_id = group.generation_id
@@ -69,7 +72,7 @@ def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: Classi
 
     def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
         follow_up = CoordinatorResult()
-        # Meanwhile a member may have come or gone, so that there is another rebalance: then everybody has been told.
+        # If a member has joined or left meanwhile, another rebalance has begun, and all members already have a response.
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != generation_id:
             return follow_up
         for member in group.members.values():

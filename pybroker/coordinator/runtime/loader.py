@@ -1,8 +1,8 @@
-"""Fills shards from their logs, in slices, so that the loop has its turn in between.
+"""Fills shards from their logs, in slices, so that the event loop can do other work in between.
 
-Shards are loaded one after the other in the order of their partitions. A record that cannot be read fails its shard, as what is
-behind it cannot be trusted to be complete, and so does whatever else goes wrong; the others are loaded all the same. A type of
-record that we do not know, as a newer broker may have written it, is skipped.
+The loader loads shards in turn, in the order of their partitions. A record that cannot be read fails its shard, because the
+records after it cannot be trusted to be complete; any other error fails the shard too. The other shards are loaded all the same.
+The loader skips records of unknown types, which a newer broker may have written.
 
 Source: CoordinatorLoaderImpl.
 """
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLICE_RECORDS: Final = 1_000
-"""Records replayed before the loop has its turn: a few ms."""
+"""The number of records that are replayed in a slice, which takes a few ms."""
 
 FREEZE_RECORDS: Final = 20_000
-"""After so many replayed records the garbage collector is told to leave alone what is there: it lives long, and going through a
-million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
+"""After this many replayed records the loader freezes all present objects, so that the garbage collector ignores them. They live
+long, and to go through a million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
 """
 
 Loading = Iterator[int]
-"""Does a batch per step and yields the number of its records."""
+"""An iterator that replays a batch per step and yields the number of its records."""
 
 ReplayBatch = Callable[[S, "BatchView", Counter[int]], None]
 """Replays the records of a batch into the shard, and counts the types that mean nothing there."""
 
 
 class Loader(Generic[S]):
-    """Loads shards while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
+    """A loader of shards, which works while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class Loader(Generic[S]):
         self._replay_batch = replay_batch
         self._bytes_max = bytes_max
         self._queue: deque[tuple[int, S, Loading]] = deque()
-        self._replayed = 0  # since the collector was told
+        self._replayed = 0  # since the last freeze
         self._loaded: Operation | None = None
         self._waiting: list[Callable[[], None]] = []
 
     def start(self, partition: int, log: Log, loaded: Operation) -> None:
-        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is done at once."""
+        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once."""
         shard = self._runtime.begin_loading(partition)
         self._loaded = loaded
         if log.log_start_offset == log.log_end_offset:
@@ -74,7 +74,7 @@ class Loader(Generic[S]):
             self._call_soon(self._slice)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back as soon as nothing is left to load: at once if that is so."""
+        """Call `callback` as soon as nothing is left to load, which may be at once."""
         if self._queue:
             self._waiting.append(callback)
         else:
@@ -89,7 +89,7 @@ class Loader(Generic[S]):
                 continue
             try:
                 step = next(loading, None)
-            except Exception as error:  # whatever it is, the shards behind it must be loaded
+            except Exception as error:  # whatever it is, the next shards must be loaded
                 self._give_up(partition, error)
                 continue
             if step is None:
@@ -116,13 +116,13 @@ class Loader(Generic[S]):
             self._give_up(partition, error)
 
     def _give_up(self, partition: int, error: Exception) -> None:
-        """Nobody coordinates these groups until the next change of the partition's leader."""
-        logger.error("Partition %d of the groups cannot be loaded", partition, exc_info=error)
+        """Unload the shard, so that no broker coordinates its groups until the next change of the partition's leader."""
+        logger.error("Partition %d of the groups cannot be loaded; its groups get NOT_COORDINATOR", partition, exc_info=error)
         self._runtime.unload(partition)
 
 
 def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: int) -> Loading:
-    """Replay everything that is in `log`; damaged batches are named in the log and passed over.
+    """Replay everything that is in `log`; damaged batches are logged and skipped.
 
     Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
     """
@@ -135,7 +135,7 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
         try:
             fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
             if not fetched.size:
-                break  # compaction has removed what was behind
+                break  # compaction has removed the rest
             data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
             batches_read.extend(batches(data))
         except CorruptRecordError as error:
@@ -154,12 +154,12 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
                 replay_batch(shard, batch, skipped)
                 yield batch.record_count
     for type_id, count in skipped.items():
-        logger.warning("%s: %d records of type %d were skipped", log.topic_partition, count, type_id)
+        logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
 
 
 def _log_damage(log: Log, reason: object, *, first_offset: int, end_offset: int) -> None:
     logger.error(
-        "%s: the offsets %d to %d cannot be read (%s): the commits in there are lost, the rest is loaded",
+        "%s: the offsets %d to %d cannot be read (%s): their records are lost, the broker loads the rest",
         log.topic_partition,
         first_offset,
         end_offset - 1,

@@ -1,7 +1,7 @@
-"""What a coordinator's operation gives back: data only, which the runtime carries out.
+"""The result of a coordinator's operation: data only, which the runtime carries out.
 
-An operation is a plain function of a shard's state and the time. It appends nothing, answers nobody and starts no timer; it says
-what is to be done, in a `CoordinatorResult`, and a test can read that.
+An operation is a plain function of a shard's state and the time. It appends nothing, sends no response and starts no timer. It
+returns what must be done, in a `CoordinatorResult`, and a test can read that.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/raft `Ready`.
 """
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 from pybroker.protocol.error_codes import ErrorCode
 
 Respond = Callable[[Any], None]
-"""How a parked request is answered: call it once with the response."""
+"""The way to respond to a parked request: call it once, with the response."""
 
 Operation = Callable[[Any, int], "CoordinatorResult"]
-"""Called with the shard and the wall time in ms. Changes the shard's soft state at most; see `runtime`."""
+"""A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record to append, or one that was read: declared messages. Without a value it is a tombstone.
+    """A record to append, or a record that was read; key and value are declared messages. Without a value it is a tombstone.
 
-    `type_id` is the int16 that the key begins with, `value_version` the one of the value.
+    The key begins with `type_id`, the value with `value_version`; both are int16.
     """
 
     type_id: int
@@ -34,16 +34,16 @@ class CoordinatorRecord(NamedTuple):
 
 
 class ParkedResponse(NamedTuple):
-    """A response to a request that was parked before."""
+    """The response to a request that was parked before."""
 
     respond: Respond
     response: Any
 
 
 class TimerChange(NamedTuple):
-    """Start the timer `key` anew, or stop it when `delay_ms` is None. `operation` runs when its time has come.
+    """The order to start the timer `key` again, or to stop it when `delay_ms` is None. `operation` runs when the time is up.
 
-    With `is_kept` a timer that is running already goes on as it is.
+    With `is_kept` a timer that is running already continues as it is.
     """
 
     key: Hashable
@@ -54,16 +54,17 @@ class TimerChange(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """What to do.
+    """What the runtime must do.
 
     Attributes:
-        response: to the request; None when it was parked, or when there was none.
-        records: appended in one batch, or in several if `is_atomic` is false; the response waits until they are durable.
+        response: the response to the request; None when the request was parked, or when there is no request.
+        records: the records to append, in one batch, or in several if `is_atomic` is false; the response waits until they are
+            durable.
         is_replayed: False when the records only write down what the state says already.
         too_large: the error when the records do not fit into a batch.
-        parked_responses: to parked requests; they do not wait for the records.
-        timers: carried out last, in order.
-        on_durable: called with NONE when the records are durable, else with what went wrong, and the time; its result is
+        parked_responses: the responses to parked requests; they do not wait for the records.
+        timers: the timers to start and stop; they are carried out last, in order.
+        on_durable: called with NONE when the records are durable, otherwise with the error, and with the time; its result is
             carried out like this one.
     """
 

@@ -1,17 +1,18 @@
-"""Runs coordinators: one shard of state for each partition of their topic that this broker leads.
+"""Runs coordinators: a shard of state for each partition of their topic that this broker leads.
 
 How an operation runs
-    It is called with the shard and the time and gives a `CoordinatorResult`. Its records are appended, and replayed into the
-    shard as soon as they are in the log, so that the next operation sees them; the response goes out when they are durable by
-    the topic's rule: replicated, and on the disk where `flush.messages` wants that. What could not be appended is not replayed,
-    and the response says what is wrong. A read, and an operation without records, waits likewise until everything that it may
-    have seen is durable; what takes too long is NOT_COORDINATOR, which every client tries again. So nobody is told what could be
-    lost, and a shard is at any time what its log says: loading it again gives the same.
+    The runtime calls it with the shard and the time, and it returns a `CoordinatorResult`. The runtime appends the records, and
+    replays them into the shard as soon as they are in the log, so that the next operation sees them. It sends the response when
+    the records are durable by the topic's rule: replicated, and on the disk where `flush.messages` demands that. Records that
+    could not be appended are not replayed, and the response is the error. A read, and an operation without records, also waits
+    until everything that it may have seen is durable; when that takes too long, the response is NOT_COORDINATOR, which every
+    client tries again. No client thus learns what could still be lost, and a shard is at any time what its log says: to load it
+    again gives the same state.
 
-A shard's life
-    Loading, in slices, so that the loop has its turn: requests get COORDINATOR_LOAD_IN_PROGRESS. Active. Unloaded when the
-    partition has another leader or is gone: NOT_COORDINATOR. A log that cannot be read is like a partition that we do not lead,
-    until the next change of its leader.
+The life of a shard
+    While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
+    active. It is unloaded when the partition gets another leader or is removed; requests get NOT_COORDINATOR. A log that cannot
+    be read counts as a partition that another broker leads, until the next change of its leader.
 
 Timers belong to the shard, and end with it.
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 512 * 1024
-"""About how large a batch gets when records need not be appended together; less than any sensible max.message.bytes."""
+"""The approximate size of a batch when records need not be appended together; less than any sensible max.message.bytes."""
 
 _APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
@@ -58,27 +59,27 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
         ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What clients are told of a failed append: to look for the coordinator again, or to try again."""
+"""The code that clients get for the error of an append: they look for the coordinator again, or try again."""
 
 
 class Shard(Protocol):
-    """State of one partition. `replay` is what changes it."""
+    """The state of a partition, which `replay` changes."""
 
     def replay(self, record: CoordinatorRecord) -> bool:
-        """Take over what a record says; False when it means nothing here."""
+        """Change the state as the record says; return False when the record means nothing here."""
 
 
 S = TypeVar("S", bound=Shard)
 Done = Callable[[Any], None]
-"""Gets the response, or an ErrorCode when there is none."""
+"""A callback that gets the response, or an ErrorCode when there is none."""
 
 Serialize = Callable[["CoordinatorRecord"], tuple[bytes, bytes | None]]
-"""Makes key and value of a record as they lie in the log; a tombstone has no value. Raises EncodeError."""
+"""A function that makes key and value of a record as they lie in the log; a tombstone has no value. Raises EncodeError."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RuntimeSettings:
-    """How records are written, and how much is read at once when a shard is loaded."""
+    """The way in which records are written."""
 
     topic: str
     timeout_ms: int
@@ -95,13 +96,13 @@ class _Active(Generic[S]):
         self.topic_partition = topic_partition
         self.shard = shard
         self.is_loaded = False
-        self.refusals = 0  # appends that failed since the last one that did not
+        self.refusals = 0  # the number of failed appends since the last one that succeeded
         self.replayed_end_offset = 0  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, _ShardTimer] = {}
 
 
 class _ShardTimer(TimerTask):
-    """Runs an operation on its shard when its time has come. Used again when it is started anew."""
+    """A timer that runs an operation on its shard. The same object is used when the timer is started again."""
 
     __slots__ = ("_active", "_key", "_runtime", "operation")
 
@@ -111,7 +112,7 @@ class _ShardTimer(TimerTask):
         self.operation: Operation | None = None
 
     def expire(self) -> None:
-        """Its time has come."""
+        """Run the operation, because the time is up."""
         if self._active.timers.get(self._key) is self:
             del self._active.timers[self._key]
         if self.operation is not None:
@@ -119,7 +120,7 @@ class _ShardTimer(TimerTask):
 
 
 class CoordinatorRuntime(Generic[S]):
-    """Belongs to the loop."""
+    """The runtime of a coordinator. It is used from the event loop only."""
 
     def __init__(
         self,
@@ -143,38 +144,38 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def shards(self) -> Iterator[S]:
-        """All that are loaded."""
+        """Return the shards that are loaded."""
         return (active.shard for active in self._active.values() if active.is_loaded)
 
     @property
     def loading_count(self) -> int:
-        """Shards that are not loaded yet."""
+        """Return the number of shards that are not loaded yet."""
         return sum(not active.is_loaded for active in self._active.values())
 
     def partitions(self) -> list[int]:
-        """The partitions that are led here, loaded or not."""
+        """Return the partitions that have a shard here, loaded or not."""
         return list(self._active)
 
     def begin_loading(self, partition: int) -> S:
-        """Make an empty shard, which answers nothing until `end_loading`."""
+        """Make an empty shard, which serves no request until `end_loading`."""
         active = _Active(TopicPartition(self._settings.topic, partition), self._new_shard())
         self._active[partition] = active
         return active.shard
 
     def is_loading(self, partition: int, shard: S) -> bool:
-        """Whether `shard` is still the one that is to be loaded."""
+        """Return whether `shard` is still the shard of the partition."""
         active = self._active.get(partition)
         return active is not None and active.shard is shard
 
     def end_loading(self, partition: int, loaded: Operation) -> None:
-        """The shard has replayed its log; `loaded` is its first operation."""
+        """Make the shard active, because it has replayed its log; `loaded` is its first operation."""
         active = self._active[partition]
         active.is_loaded = True
         self._note_end(active)
         self.run(active, loaded, _ignore)
 
     def unload(self, partition: int) -> S | None:
-        """Forget a shard and its timers, and return it: its waiting requests are the caller's."""
+        """Remove a shard with its timers, and return the shard; the caller responds to its requests that wait."""
         active = self._active.pop(partition, None)
         if active is None:
             return None
@@ -186,8 +187,8 @@ class CoordinatorRuntime(Generic[S]):
     # Operations
 
     def write(self, partition: int, operation: Operation, done: Done) -> None:
-        """Run `operation`. `done` gets its response when its records are durable, or what went wrong; once, or not at all when
-        the operation parked the request.
+        """Run `operation`. `done` gets its response when its records are durable, or the error: once, or not at all when the
+        operation parked the request.
         """
         active = self._active.get(partition)
         if active is None:
@@ -198,7 +199,7 @@ class CoordinatorRuntime(Generic[S]):
             self.run(active, operation, done)
 
     def read(self, partition: int, query: Callable[[S], Any], done: Done) -> None:
-        """Answer a question about the shard's state once all of that state is durable."""
+        """Pass the result of `query` on the shard's state to `done`, once all of that state is durable."""
         active = self._active.get(partition)
         if active is None:
             done(ErrorCode.NOT_COORDINATOR)
@@ -210,7 +211,7 @@ class CoordinatorRuntime(Generic[S]):
         self._when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def _when_durable(self, active: _Active[S], callback: Callable[[ErrorCode], None]) -> None:
-        """Call `then` with NONE as soon as everything that the shard has replayed is durable, or with what is in the way."""
+        """Call `callback` with NONE as soon as everything that the shard has replayed is durable, or with the error."""
         topic_partition, settings = active.topic_partition, self._settings
         if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.replayed_end_offset:
             callback(ErrorCode.NONE)
@@ -229,13 +230,13 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def _note_end(self, active: _Active[S]) -> None:
-        """The shard has replayed all that its log has."""
+        """Note that the shard has replayed everything in its log."""
         partition = self._replicas.partition(active.topic_partition)
         if not isinstance(partition, ErrorCode):
             active.replayed_end_offset = partition.log.log_end_offset
 
     def run(self, active: _Active[S], operation: Operation, done: Done) -> None:
-        """Run `operation` on a shard that is loaded, and do what its result says."""
+        """Run `operation` on a shard that is loaded, and carry out its result."""
         try:
             result = operation(active.shard, self._clock.time_ms())
         except KafkaError as error:
@@ -257,12 +258,14 @@ class CoordinatorRuntime(Generic[S]):
                 self._set_timer(active, key, delay_ms, operation)
 
     def _durable(self, active: _Active[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
-        """The records are durable, or `code` says why not: answer, and go on with what comes after."""
+        """Respond, and carry out what comes after the records. They are durable, or `code` is the reason why they are not."""
         if code:
             code = result.too_large if code in _TOO_LARGE else _CLIENT_CODES.get(code, code)
         if not code and result.response is not None:
             done(result.response)
-        elif code and (result.on_durable is None or result.response is not None):  # which else answers in its own way
+        elif code and (
+            result.on_durable is None or result.response is not None
+        ):  # `on_durable` responds in its own way if there is no response
             done(code)
         if result.on_durable is not None and self._active.get(active.topic_partition.partition) is active:
             self._carry_out(active, result.on_durable(code, self._clock.time_ms()), _ignore)
@@ -299,7 +302,7 @@ class CoordinatorRuntime(Generic[S]):
             self._append_batch(active, batch, records if result.is_replayed else (), appended)
 
     def _batches(self, records: list[CoordinatorRecord], *, is_atomic: bool) -> list[tuple[list[CoordinatorRecord], memoryview]]:
-        """The records as one batch, or as several of about BATCH_BYTES."""
+        """Return the records as a single batch, or as several batches of about BATCH_BYTES."""
         now_ms, compression = self._clock.time_ms(), self._settings.compression
         batches: list[tuple[list[CoordinatorRecord], memoryview]] = []
         batch_records: list[CoordinatorRecord] = []
@@ -353,10 +356,10 @@ class CoordinatorRuntime(Generic[S]):
             active.refusals += 1
             if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
                 what, count = topic_partition, active.refusals
-                logger.warning("What was to be written to %s is refused: %s (%d in a row so far)", what, outcome[0].name, count)
+                logger.warning("Records cannot be written to %s: %s (%d in a row so far)", what, outcome[0].name, count)
         if outcome:
             appended(outcome[0])
 
 
 def _ignore(_outcome: object) -> None:
-    """Nobody waits for it."""
+    """Ignore the outcome of an operation for which no client waits."""
