@@ -1,15 +1,16 @@
-"""Who shall read which partitions.
+"""The assignors, which decide which member reads which partitions.
 
-    uniform  everybody has equally many, or one more; what members have stays with them as far as that allows
-    range    of each topic everybody has neighbouring partitions: equal numbers of topics that are alike meet in one member
+    uniform  all members get the same number of partitions, give or take 1, and keep what they have as far as that allows
+    range    each member gets neighbouring partitions of each topic; partitions of the same number in similar topics meet in the
+             same member
 
-Where members subscribe to different topics, `uniform` moves single partitions from who has most to who has least, among those
-that may have them, until that makes nothing better.
+Where members subscribe to different topics, `uniform` moves single partitions from the member that has most to the member that
+has least, among the members that may have the partition, until no move makes the assignment more even.
 
 Cost
-    P partitions and M members: P log M when all subscribe to the same, P * M otherwise.
+    P partitions and M members: P log M when all members subscribe to the same topics, P * M otherwise.
 
-Source: UniformAssignor, RangeAssignor, of whose results these have the properties, not each number; KIP-848.
+Source: UniformAssignor, RangeAssignor; the results have the same properties as theirs, but not every number; KIP-848.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pybroker.model import MemberId
 
 
 class Subscriber(NamedTuple):
-    """A member as assignors see it. `target` is what it should have up to now."""
+    """A member as assignors see it. `target` is its present target."""
 
     member_id: MemberId
     instance_id: str | None
@@ -34,11 +35,13 @@ class Subscriber(NamedTuple):
 
 Partition = tuple[bytes, int]
 Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[MemberId, Assignment]]
-"""Called with the subscribers and the number of partitions by topic id; everybody is in the result."""
+"""A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result."""
 
 
 def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
-    """Static members first, by their instance, so that a restart changes nothing; then by member id."""
+    """Assign ranges: to static members first, in the order of their instances, so that a restart changes nothing; then to the
+    others, in the order of their ids.
+    """
     collected: dict[MemberId, dict[bytes, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
     in_order = sorted(
         subscribers, key=lambda subscriber: (subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id)
@@ -58,7 +61,7 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
 
 
 def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
-    """See the module."""
+    """Assign evenly; see the module."""
     if len({subscriber.topic_ids for subscriber in subscribers}) <= 1:
         shares = _share_alike(subscribers, partition_counts)
     else:
@@ -69,7 +72,7 @@ def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[byte
 def _keep_targets(
     subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> tuple[dict[MemberId, set[Partition]], list[Partition]]:
-    """What everybody has and may keep, and what nobody has."""
+    """Return what each member has and may keep, and the partitions that no member keeps."""
     readable = {topic_id for subscriber in subscribers for topic_id in subscriber.topic_ids}
     assigned: set[Partition] = set()
     shares: dict[MemberId, set[Partition]] = {}
@@ -90,7 +93,7 @@ def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     if not shares:
         return shares
     even_count, remainder = divmod(len(free) + sum(map(len, shares.values())), len(shares))
-    for share in sorted(shares.values(), key=len, reverse=True):  # who has most keeps one more
+    for share in sorted(shares.values(), key=len, reverse=True):  # the members that have most keep 1 more
         limit = even_count + (remainder > 0 and len(share) > even_count)
         remainder -= limit > even_count
         for partition in sorted(share)[limit:]:
@@ -115,7 +118,7 @@ def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes
     def size_and_id(member_id: MemberId) -> tuple[int, str]:
         return len(shares[member_id]), member_id
 
-    # What few may have comes first.
+    # Partitions that few members may have come first.
     for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
         shares[min(readers[partition[0]], key=size_and_id)].add(partition)
     is_better = True
@@ -132,4 +135,4 @@ def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})
-"""By the names that clients use."""
+"""The assignors, by the names that clients use."""

@@ -23,7 +23,7 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> DescribedGroup | None:
-    """None if there is no such group. Topics that are gone are left out of the assignments."""
+    """Return None if there is no such group. The assignments leave out topics that were deleted."""
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return None

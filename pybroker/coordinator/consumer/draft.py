@@ -1,6 +1,6 @@
-"""What one heartbeat makes of a group: the records to write, and the group as it will be when they are replayed.
+"""A group as one request changes it: the records to write, and the group as it will be when they are replayed.
 
-The group itself is not touched. What has not changed is not copied.
+The draft does not touch the group itself, and copies nothing that has not changed.
 
 Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupSettings:
-    """What the broker's configuration says about consumer groups, for one of them; times in ms."""
+    """The settings of a consumer group; times in ms."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -47,7 +47,7 @@ class ConsumerGroupSettings:
 
 
 class GroupDraft:
-    """Belongs to one operation."""
+    """A draft, which belongs to a single operation."""
 
     def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int) -> None:
         self.group = group
@@ -65,7 +65,7 @@ class GroupDraft:
     # Members
 
     def replace_static(self, old: ConsumerMember, member_id: MemberId) -> ConsumerMember:
-        """The same static member under a new id, with what it had."""
+        """Give a static member a new id. Returns the member, with everything that it had."""
         group_id = self.group.group_id
         member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         target = self.targets.get(old.member_id, NOTHING)
@@ -81,14 +81,17 @@ class GroupDraft:
         return member
 
     def put(self, member: ConsumerMember) -> None:
-        """Take over what a member says of itself."""
+        """Take over what a member says about itself."""
         self.members = {**self.members, member.member_id: member}
         self.records.append(member_record(self.group.group_id, member))
 
     # Subscriptions
 
     def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        """Count the epoch if what is read, or by whom, has changed. Raises KafkaError for a regular expression."""
+        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed.
+
+        Raises KafkaError for a regular expression that cannot be used.
+        """
         group, image = self.group, self._image
         is_changed = before is None or (before.topic_names, before.topic_regex) != (after.topic_names, after.topic_regex)
         if not is_changed and group.image is image:
@@ -109,10 +112,10 @@ class GroupDraft:
             self.epoch += 1
             self.records.append(epoch_record(group.group_id, self.epoch))
         if len(self.records) == records_before:
-            group.image = image  # the log agrees with it
+            group.image = image  # the log agrees with the image
 
     def _match_regexes(self) -> bool:
-        """Returns whether one matches other topics than it did."""
+        """Match the regular expressions again where that is necessary. Returns whether any matches other topics than before."""
         group, image = self.group, self._image
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
         matched: dict[str, frozenset[str]] = {}
@@ -139,7 +142,7 @@ class GroupDraft:
     # Assignments
 
     def retarget(self, settings: ConsumerGroupSettings) -> None:
-        """Make a new target for all if the epoch has moved on."""
+        """Make a new target for all members if the epoch is ahead of the target."""
         if self.epoch <= self.target_epoch:
             return
         group_id = self.group.group_id
@@ -164,7 +167,7 @@ class GroupDraft:
         return frozenset(self._topics[name][0] for name in names if name in self._topics)
 
     def step(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """The member after a step towards its target."""
+        """Return the member after a step towards its target."""
         own_ids = {None, member.member_id, self._replaced}
         after = next_step(
             member,
@@ -179,7 +182,7 @@ class GroupDraft:
 
 
 def compiled(regex: str) -> TopicPattern:
-    """Raises KafkaError."""
+    """Compile a regular expression. Raises KafkaError with INVALID_REGULAR_EXPRESSION."""
     try:
         return TopicPattern(regex)
     except PatternError as error:

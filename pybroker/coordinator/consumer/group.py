@@ -1,21 +1,21 @@
-"""A group of the consumer protocol (KIP-848): its members, what each shall own and what each owns.
+"""A group of the consumer protocol (KIP-848): its members, the target of each, and what each owns.
 
-Three numbers follow each other. The group's epoch counts whenever the members, what they subscribe to or the topics change. The
-target assignment is made for one epoch of the group. A member's epoch says which target it has reached: it goes there by itself,
-at the pace of its heartbeats, and nobody waits for the others.
+Three numbers follow each other. The group's epoch grows whenever the members, their subscriptions or the topics change. A target
+assignment is made for an epoch of the group. A member's epoch says which target the member has reached: it moves there by itself,
+at the pace of its heartbeats, and no member waits for another.
 
-States of a group, which follow from that
-    Empty        no members
-    Assigning    the target is of an older epoch than the group
+The state of a group follows from these numbers
+    Empty        the group has no members
+    Assigning    the target belongs to an older epoch than the group's
     Reconciling  a member has not reached the target
-    Stable       all have
+    Stable       all members have reached the target
     Dead         there is no such group
 
 The states of a member are in `consumer/member.py`.
 
-All of it is in the log; what is here changes by replaying records alone, but for the last two attributes.
+All of a group is in the log. Only the replay of records changes its attributes, except the last two.
 
-Members of the classic protocol may be among the others, while a group changes from one protocol to the other; see
+While a group changes from one protocol to the other, it also has members of the classic protocol; see
 `migration/classic_requests.py`.
 
 Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from pybroker.model import GroupId, MemberId
 
 Topics = Mapping[str, tuple[bytes, int]]
-"""Id and number of partitions by the topic's name."""
+"""The id and the number of partitions of topics, by name."""
 
 
 class ConsumerGroupState(Enum):
-    """By Kafka's names, which are on the wire."""
+    """The states of a group, by Kafka's names, which are on the wire."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -56,14 +56,14 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """The state of one group.
+    """The state of a group.
 
     Attributes:
-        owners: who has a partition, or has to give it up still.
+        owners: the member that has a partition, or that still has to give it up.
         regexes: the topics that each subscribed regular expression matches.
-        topics: what the group reads, as the last epoch saw it.
-        image: the cluster's image that `topics` and `regexes` were compared with last; soft.
-        revocation_epochs: the epoch of each member whose time to give up partitions is running; soft.
+        topics: the topics that the group reads, as they were in the last epoch.
+        image: the cluster's image with which `topics` and `regexes` were compared last; soft state.
+        revocation_epochs: the epoch of each member whose time to give up partitions is running; soft state.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """See the module."""
+        """Return the state of the group; see the module."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -105,7 +105,7 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def member(self, member_id: MemberId, instance_id: str | None) -> ConsumerMember | ErrorCode:
-        """The member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one has taken the instance's place."""
+        """Return the member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the place of the instance."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -142,7 +142,7 @@ class ConsumerGroup:
         return SINCE_COMMIT
 
     def check_commit(self, committer: Committer) -> ErrorCode:
-        """A member commits in its epoch; while there is none, anybody may who has no epoch."""
+        """See `Group`. A member commits in its epoch; while the group has no members, any client without an epoch may commit."""
         if committer.generation_id < 0 and not self.members:
             return ErrorCode.NONE
         member = self.members.get(committer.member_id)
@@ -151,7 +151,7 @@ class ConsumerGroup:
         return self.check_epoch(committer.member_id, committer.generation_id)
 
     def check_fetch(self, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
-        """See `Group`: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for a member that is not as it says."""
+        """See `Group`. The code is UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member or its epoch is wrong."""
         if not member_id and member_epoch < 0:
             return ErrorCode.NONE
         return self.check_epoch(member_id or NO_MEMBER_ID, member_epoch)
@@ -171,16 +171,18 @@ class ConsumerGroup:
     # Members
 
     def target(self, member_id: MemberId) -> Assignment:
-        """What the member shall own."""
+        """Return the target of the member."""
         return self.targets.get(member_id, NOTHING)
 
     def assignor(self, members: Mapping[MemberId, ConsumerMember], default: str) -> str:
-        """The one that most of `members` want."""
+        """Return the assignor that most of `members` ask for."""
         votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
         return str(votes.most_common(1)[0][0]) if votes else default
 
     def check_epoch(self, member_id: MemberId, epoch: int) -> ErrorCode:
-        """Of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (classic: ILLEGAL_GENERATION) or NONE."""
+        """Return the code of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION
+        for a member of the classic protocol, or NONE.
+        """
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -189,23 +191,23 @@ class ConsumerGroup:
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def supports_classic(self, names: Collection[str]) -> bool:
-        """Whether one of the protocols is common to all members of the classic protocol."""
+        """Return whether all members of the classic protocol know any of the protocols."""
         names_by_member = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic]
         return any(all(name in member_names for member_names in names_by_member) for name in names)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether somebody else still has a partition that the member shall have."""
+        """Return whether another member still has a partition of the member's target."""
         assigned = set(partitions_of(member.assigned))
         return any(
             partition in self.owners for partition in partitions_of(self.target(member.member_id)) if partition not in assigned
         )
 
     def topic_names(self) -> dict[bytes, str]:
-        """Of the topics that the group reads, by id."""
+        """Return the names of the topics that the group reads, by id."""
         return {topic_id: name for name, (topic_id, _) in self.topics.items()}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Return whether a member reads the topic."""
         return any(
             topic in member.topic_names or (member.topic_regex and topic in self.regexes.get(member.topic_regex, ()))
             for member in self.members.values()
@@ -214,7 +216,7 @@ class ConsumerGroup:
     # Changes; by replay alone
 
     def put(self, member: ConsumerMember) -> None:
-        """Take a member over as it is now."""
+        """Replace a member, or add it, as it is now."""
         self._disown(self.members.get(member.member_id))
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -223,7 +225,7 @@ class ConsumerGroup:
             self.owners[partition] = member.member_id
 
     def remove(self, member_id: MemberId) -> None:
-        """Forget a member."""
+        """Remove a member."""
         member = self.members.pop(member_id, None)
         self._disown(member)
         if member is not None and member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:

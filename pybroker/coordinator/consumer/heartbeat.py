@@ -1,16 +1,16 @@
-"""ConsumerGroupHeartbeat: a member of a KIP-848 group joins, says what it has, learns what it shall have, leaves.
+"""ConsumerGroupHeartbeat: a member of a KIP-848 group joins, reports what it has, learns its assignment, and leaves.
 
 What a heartbeat does, in order
-    A  A classic group of that name becomes one of KIP-848 (`upgrade`). The member is found, made (epoch 0), or takes the place of
-       a static one that said it would come again, or that spoke the classic protocol.
-    B  What it says of itself is taken over. If that changes what the group reads, or a topic has changed since, the group's
-       epoch counts.
-    C  If the target is of an older epoch, a new one is made for all.
-    D  The member goes a step towards its target.
-    E  Its session begins anew. If it has partitions to give up, it has its rebalance timeout for that.
+    A  A classic group of that name becomes a KIP-848 group (`upgrade`). The member is found or made (epoch 0), or it takes the
+       place of a static member that had announced to come again, or that spoke the classic protocol.
+    B  The group takes over what the member says about itself. If that changes the topics that the group reads, or if a topic has
+       changed since, the group's epoch grows.
+    C  If the target belongs to an older epoch, a new target is made for all members.
+    D  The member moves a step towards its target.
+    E  The member's session starts again. If the member has partitions to give up, it has its rebalance timeout to do so.
 
-Who is silent for its session, or does not give up in time, is removed, and is told UNKNOWN_MEMBER_ID. A member that joins again
-under its id, as one does that was fenced, has nothing and begins at epoch 0.
+A member that is silent for its session timeout, or that does not give up partitions in time, is removed, and then gets
+UNKNOWN_MEMBER_ID. A member that joins again under its id, as a fenced member does, has no partitions and begins at epoch 0.
 
 Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave; KIP-848, KIP-1082.
 """
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerHeartbeat:
-    """A request and what it needs to know. `version` is the request's."""
+    """A request with its version, its client, the cluster's image and the group's settings."""
 
     request: ConsumerGroupHeartbeatRequest
     version: int
@@ -64,7 +64,7 @@ class ConsumerHeartbeat:
 
 
 def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
-    """Response: a ConsumerGroupHeartbeatResponse, also of an error, which then has a text."""
+    """Serve a heartbeat. The response is a ConsumerGroupHeartbeatResponse for an error too, with a text."""
     try:
         check(beat.request, beat.version, beat.settings.assignors)
         if beat.request.member_epoch < JOIN_EPOCH:
@@ -88,7 +88,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
             f"The consumer group has reached its maximum capacity of {beat.settings.max_size} members.",
         )
     before = _member(draft, request, member_id)  # A
-    if before is not None:  # another id, or another protocol
+    if before is not None:  # the member had another id, or spoke another protocol
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
             result.timers += member_timers.stop_timers(group.group_id, old_id or NO_MEMBER_ID)
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
@@ -129,7 +129,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
 def _group(
     shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
-    """The group, or a new one that nobody knows until its records are replayed; it may take over from a classic one."""
+    """Return the group, or a new group that does not exist until its records are replayed; it may replace a classic group."""
     group_id, is_joining = GroupId(beat.request.group_id), beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)
     if group is not None:
@@ -148,7 +148,7 @@ def _group(
 
 
 def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: MemberId) -> ConsumerMember | None:
-    """Who it is; None for somebody new. Raises KafkaError."""
+    """Return the member that sends the request, or None for a new member. Raises KafkaError."""
     group = draft.group
     is_joining = request.member_epoch == JOIN_EPOCH
     instance_id = request.instance_id
@@ -179,7 +179,10 @@ def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The last answer may have been lost: the epoch before is right too, if the member has nothing that it shall not have."""
+    """Check the epoch of the request. Raises KafkaError with FENCED_MEMBER_EPOCH.
+
+    The previous epoch is right too, if the member has no partition beyond its assignment: the last response may have been lost.
+    """
     received = request.member_epoch
     if received == member.epoch:
         return
@@ -198,7 +201,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 
 
 def _with_request(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what it says of itself; what is null did not change."""
+    """Return the member with what the request says about it; null means that the field has not changed."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     kept_names = member.topic_names if member.classic is None else ()

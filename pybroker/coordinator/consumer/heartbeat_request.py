@@ -1,4 +1,4 @@
-"""What every ConsumerGroupHeartbeat must fulfil, whatever the group is like.
+"""The rules that every ConsumerGroupHeartbeat must fulfil, whatever the state of its group.
 
 Source: GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid; KIP-848, KIP-1082.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 OWN_ID_VERSION: Final = 1
-"""From this version on members choose their ids."""
+"""The version from which members choose their ids themselves."""
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
-    """Raises KafkaError with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Check a request. Raises KafkaError with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     if not request.group_id.strip():
         raise _invalid("GroupId can't be empty.")
     for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):

@@ -1,11 +1,11 @@
-"""A member of a KIP-848 group: what it says of itself, what it has, and in which state it is.
+"""A member of a KIP-848 group: what it says about itself, what it has, and its state.
 
 States
     STABLE                 the member has reached its epoch
-    UNREVOKED_PARTITIONS   it has partitions to give up, and has not said yet that it did
-    UNRELEASED_PARTITIONS  its target has partitions that other members have not given up yet
+    UNREVOKED_PARTITIONS   the member has partitions to give up, and has not reported yet that it did
+    UNRELEASED_PARTITIONS  the target has partitions that other members have not given up yet
 
-A heartbeat or a JoinGroup of the member moves it along this table by one step (`reconciliation`), unless it stays as it is:
+A heartbeat or a JoinGroup moves its member along this table by a single step (`reconciliation`), or changes nothing:
 
     from \\ to     STABLE                      UNREVOKED                UNRELEASED                  gone
     new           nothing is in the way       -                        its target is not free      -
@@ -13,7 +13,7 @@ A heartbeat or a JoinGroup of the member moves it along this table by one step (
     UNREVOKED     gave up, all is free        newer target wants more  gave up, not all is free    leaves, silent, not in time
     UNRELEASED    the rest became free        newer target takes some  only a part became free     leaves, silent
 
-    A static member that will come again is STABLE when it was UNREVOKED: what it had to give up is free at once.
+    When an UNREVOKED static member announces to come again, it becomes STABLE: what it had to give up is free at once.
     `tests/coordinator/test_state_tables.py` compares the table with `reconciliation` and with what happens in the stories.
 
 Source: ConsumerGroupMember, MemberState; KIP-848.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pybroker.model import MemberId
 
 Assignment = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; no topic has none."""
+"""Partitions by topic id; every topic in it has partitions."""
 
 NOTHING: Final[Assignment] = MappingProxyType({})
 
@@ -42,7 +42,7 @@ STATIC_LEAVE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """By Kafka's numbers, which are in the log."""
+    """The states of a member, by Kafka's numbers, which are in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -50,20 +50,20 @@ class MemberState(IntEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member that speaks the classic protocol said in its JoinGroup; its first protocol is the one it uses."""
+    """The part of a JoinGroup that is kept of a member of the classic protocol, which uses the first of its protocols."""
 
     session_timeout_ms: int
     protocols: Protocols
 
     @property
     def protocol_name(self) -> str:
-        """The protocol that the member is told."""
+        """Return the protocol that responses name to the member."""
         return self.protocols[0][0]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerMember:
-    """One member, as it was at some moment. `previous_epoch` is taken from it too: the answer with the new one may be lost."""
+    """A member, as it was at some moment. Requests may also name `previous_epoch`: the response with the new one may be lost."""
 
     member_id: MemberId
     instance_id: str | None = None
@@ -83,17 +83,17 @@ class ConsumerMember:
     """None for a member that speaks the consumer protocol."""
 
     def has_reached(self, target_epoch: int) -> bool:
-        """Whether there is nothing left to do for it."""
+        """Return whether the member has reached the target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
 def partitions_of(assignment: Assignment) -> Iterator[tuple[bytes, int]]:
-    """One by one, with the topic's id."""
+    """Return the partitions singly, each with its topic's id."""
     return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
 
 
 def assignment_of(partitions: Iterator[tuple[bytes, int]]) -> dict[bytes, frozenset[int]]:
-    """The inverse."""
+    """Return the assignment of these partitions, each of which is given with its topic's id."""
     collected: dict[bytes, set[int]] = {}
     for topic_id, partition in partitions:
         collected.setdefault(topic_id, set()).add(partition)

@@ -1,12 +1,12 @@
-"""The timers of a KIP-848 group's members, and what happens when they go.
+"""The timers of members of a KIP-848 group, and the removal of members.
 
-    session      begins anew with whatever is heard of a member
+    session      starts again with every request of a member
     revocation   runs while a member has partitions to give up
-    join         runs from when a member of the classic protocol was told to join again until it does
-    sync         runs from when such a member has joined until it asks for its assignment
+    join         runs from a response that told a member of the classic protocol to join again, until the member joins
+    sync         runs from the JoinGroup of such a member until its SyncGroup
 
-At the end of any of them the member is removed. If then all that are left speak the classic protocol, the group becomes a classic
-one (`downgrade`).
+The end of any of these timers removes the member. If all remaining members then speak the classic protocol, the group becomes a
+classic group (`downgrade`).
 
 Source: GroupMetadataManager.consumerGroupFenceMembers and the timers around it; KIP-848.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 500
-"""Until a removal that could not be written down is tried again."""
+"""The time after which a removal that could not be written to the log is tried again."""
 
 _SESSION, _REVOCATION, _JOIN, _SYNC = _KINDS = ("session", "revocation", "join", "sync")
 
@@ -42,12 +42,15 @@ def _key(kind: str, group_id: GroupId, member_id: MemberId) -> tuple[str, str, s
 
 
 def stop_timers(group_id: GroupId, member_id: MemberId) -> list[TimerChange]:
-    """Stop all that run for the member."""
+    """Return the changes that stop all timers of the member."""
     return [TimerChange(_key(kind, group_id, member_id), None) for kind in _KINDS]
 
 
 def restart_session(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember, timeout_ms: int) -> None:
-    """The member has shown that it is alive. One of the classic protocol has said itself how long its session is."""
+    """Start the member's session again, because the member has shown that it is alive.
+
+    A member of the classic protocol has named its session timeout itself.
+    """
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     key = _key(_SESSION, group_id, member.member_id)
@@ -55,7 +58,7 @@ def restart_session(result: CoordinatorResult, group_id: GroupId, member: Consum
 
 
 def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has its rebalance timeout to give up partitions, if it has any, and if that is not running already."""
+    """Start or stop the time that the member has to give up partitions: its rebalance timeout. A running timer continues."""
     key = _key(_REVOCATION, group.group_id, member.member_id)
     if member.state is not MemberState.UNREVOKED_PARTITIONS:
         if group.revocation_epochs.pop(member.member_id, None) is not None:
@@ -67,7 +70,7 @@ def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: 
 
 
 def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: int) -> None:
-    """After loading: everybody has a whole session, and a whole rebalance timeout to give up partitions."""
+    """Start the timers after loading: all members have a whole session, and a whole rebalance timeout to give up partitions."""
     for member in group.members.values():
         restart_session(result, group.group_id, member, timeout_ms)
         if member.classic is None:
@@ -75,14 +78,14 @@ def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: 
 
 
 def start_join_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
-    """A member of the classic protocol was told to join again, perhaps not for the first time."""
+    """Start the time that a member of the classic protocol has to join again. A running timer continues."""
     key = _key(_JOIN, group_id, member.member_id)
     expire = _removal(key, group_id, member.member_id, None, "no JoinGroup in time from member")
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire, is_kept=True))
 
 
 def start_sync_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
-    """It has joined."""
+    """Start the time that a member of the classic protocol has to send a SyncGroup, because it has joined."""
     result.timers.append(TimerChange(_key(_JOIN, group_id, member.member_id), None))
     key = _key(_SYNC, group_id, member.member_id)
     expire = _removal(key, group_id, member.member_id, None, "no SyncGroup in time from member")
@@ -90,12 +93,14 @@ def start_sync_timer(result: CoordinatorResult, group_id: GroupId, member: Consu
 
 
 def end_sync_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
-    """It asks for its assignment."""
+    """Stop the time that the member has to send a SyncGroup, because it has done so."""
     result.timers.append(TimerChange(_key(_SYNC, group_id, member.member_id), None))
 
 
 def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, epoch: int | None, why: str) -> Operation:
-    """Remove the member, if it still has to give up in `epoch` when that is not None. `key` is the timer's."""
+    """Return an operation that removes the member; if `epoch` is not None, only if the member still has partitions to give up in
+    that epoch. `key` is the key of the timer.
+    """
 
     def remove(shard: GroupShard, now_ms: int) -> CoordinatorResult:
         group = shard.consumer_groups.get(group_id)
@@ -123,7 +128,7 @@ def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, 
 def remove_members(
     shard: GroupShard, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int
 ) -> CoordinatorResult:
-    """The members are out; their timers end when that is durable. The group's next heartbeat sees to the others' shares."""
+    """Remove members. Their timers end when that is durable. The next heartbeat of any member makes the new target."""
     leaving_ids = {member.member_id for member in leaving}
     staying = {member_id: member for member_id, member in group.members.items() if member_id not in leaving_ids}
     finish: downgrade.FinishDowngrade | None = None
@@ -145,7 +150,7 @@ def remove_members(
         follow_up = CoordinatorResult() if finish is None else finish(code, now_ms)
         current = shard.consumer_groups.get(group.group_id)
         for member_id in () if code else without_timers:
-            if current is None or member_id not in current.members:  # or it has come again meanwhile
+            if current is None or member_id not in current.members:  # otherwise the member has joined again meanwhile
                 group.revocation_epochs.pop(member_id, None)
                 follow_up.timers += stop_timers(group.group_id, member_id)
         return follow_up

@@ -1,4 +1,4 @@
-"""One step of a member towards its target: what it must give up comes first, and it gets only what nobody else has.
+"""Moves a member a step towards its target: it first gives up what it must, and it gets only what no other member has.
 
 Source: CurrentAssignmentBuilder; KIP-848.
 """
@@ -22,9 +22,10 @@ def next_step(
     is_free: Callable[[tuple[bytes, int]], bool],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """The member as it is after the step, itself if it cannot go on.
+    """Return the member as it is after the step, or the same object if the member cannot move.
 
-    `is_free` tells whether nobody else has a partition; `owned` is what the member says it has, None if it said nothing.
+    `is_free` returns whether no other member has a partition. `owned` is what the member reports to have, None if it reports
+    nothing.
     """
     epoch = member.epoch
     if member.state is MemberState.STABLE and epoch == target_epoch:
@@ -32,7 +33,7 @@ def next_step(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _has_any(owned, member.pending_revocation):
             return member
-        epoch += 1  # it gave up what an earlier target wanted; there may be a newer one
+        epoch += 1  # the member gave up what an earlier target took from it; there may be a newer target
     has = set(partitions_of(member.assigned))
     wanted = set(partitions_of(target))
     to_revoke = assignment_of(iter(has - wanted))
@@ -68,5 +69,5 @@ def _moved(
 
 
 def _has_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether the member may still have one of `partitions`; it may when it does not say."""
+    """Return whether the member may still have any of `partitions`, as it may when it reports nothing."""
     return owned is None or any(owned.get(topic_id, frozenset()) & numbers for topic_id, numbers in partitions.items())

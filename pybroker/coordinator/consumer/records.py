@@ -1,7 +1,7 @@
-"""Records of consumer groups: made from state, and what they mean when they are replayed.
+"""The records of consumer groups: how they are made from state, and what they mean when they are replayed.
 
-A member is in two records, what it said of itself and what it has; the other halves are kept when one of them is replayed.
-Racks are not written. The topics go into a record of their own, as Kafka up to 4.0 has it and later ones read it.
+A member is in two records: what it says about itself, and what it has. The replay of either keeps the other half. The broker does
+not write racks. It writes the topics into a record of their own, as Kafka up to 4.0 does; later versions of Kafka read it too.
 
 Source: GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
 """
@@ -44,12 +44,12 @@ def _of_member(kind: RecordType, group_id: GroupId, member_id: MemberId, value: 
 
 
 def epoch_record(group_id: GroupId, epoch: int) -> CoordinatorRecord:
-    """The group's epoch."""
+    """Return the record of the group's epoch."""
     return _of_group(RecordType.CONSUMER_GROUP_METADATA, group_id, messages.ConsumerGroupMetadataValue(epoch=epoch))
 
 
 def topics_record(group_id: GroupId, topics: Topics) -> CoordinatorRecord:
-    """What the group reads."""
+    """Return the record of the topics that the group reads."""
     value = messages.ConsumerGroupPartitionMetadataValue(
         topics=[
             messages.TopicMetadata(topic_id=topic_id, topic_name=name, num_partitions=count)
@@ -60,7 +60,7 @@ def topics_record(group_id: GroupId, topics: Topics) -> CoordinatorRecord:
 
 
 def member_record(group_id: GroupId, member: ConsumerMember) -> CoordinatorRecord:
-    """What a member said of itself."""
+    """Return the record of what a member says about itself."""
     value = messages.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -83,7 +83,7 @@ def _classic_metadata(classic: ClassicMetadata | None) -> messages.ClassicMember
 
 
 def current_record(group_id: GroupId, member: ConsumerMember) -> CoordinatorRecord:
-    """What a member has."""
+    """Return the record of what a member has."""
     value = messages.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -102,7 +102,7 @@ def _current(assignment: Assignment) -> list[messages.TopicPartitions]:
 
 
 def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) -> CoordinatorRecord:
-    """What a member shall have."""
+    """Return the record of a member's target."""
     value = messages.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             messages.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -113,31 +113,31 @@ def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) ->
 
 
 def target_epoch_record(group_id: GroupId, *, epoch: int, now_ms: int) -> CoordinatorRecord:
-    """All targets are of this epoch."""
+    """Return the record which says that all targets belong to this epoch."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
 
 
 def regex_record(group_id: GroupId, regex: str, topics: Iterable[str], *, revision: int, now_ms: int) -> CoordinatorRecord:
-    """What a regular expression matches."""
+    """Return the record of the topics that a regular expression matches."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     value = messages.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now_ms)
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, value, _VERSION)
 
 
 def regex_tombstone(group_id: GroupId, regex: str) -> CoordinatorRecord:
-    """Nobody subscribes to a regular expression any more."""
+    """Return the record which says that no member subscribes to a regular expression any more."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None, _VERSION)
 
 
 def member_tombstones(group_id: GroupId, member_id: MemberId) -> list[CoordinatorRecord]:
-    """The member is gone."""
+    """Return the records that remove a member."""
     return [_of_member(kind, group_id, member_id) for kind in _MEMBER_KEYS]
 
 
 def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The group is gone, but for its offsets."""
+    """Return the records that remove the group, but not its offsets."""
     return [
         *(record for member_id in group.members for record in member_tombstones(group.group_id, member_id)),
         *(regex_tombstone(group.group_id, regex) for regex in group.regexes),
@@ -237,4 +237,4 @@ REPLAYS: Final[Mapping[int, Callable[[ConsumerGroup, Any, Any], None]]] = Mappin
         RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _regex,
     }
 )
-"""What each type of record does to its group. That a group is gone, its epoch's tombstone, is the shard's to handle."""
+"""What each type of record does to its group. The shard handles the tombstone of the epoch, which removes the group."""

@@ -1,18 +1,19 @@
 """Members of the classic protocol in a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup to such a group.
 
-While a group changes from one protocol to the other, consumer by consumer, it has members of both. One of the classic protocol
-has the same target and goes towards it by the same steps; its generation is its epoch, what it owns it says in JoinGroup, and
-what it is assigned it gets from SyncGroup. It does not wait for the others, and no member is the leader.
+While a group changes from one protocol to the other, consumer by consumer, it has members of both protocols. A member of the
+classic protocol has a target like the others and moves towards it by the same steps. Its generation is its epoch; it reports in
+JoinGroup what it owns, and gets its assignment from SyncGroup. It does not wait for the other members, and no member is the
+leader.
 
-    request    what it does                                 when it has to join again
-    JoinGroup  a step towards the target
-    SyncGroup  answers with what the member has             REBALANCE_IN_PROGRESS when the group is ahead of it, unless it has
-                                                            partitions to give up, which the assignment tells it
-    Heartbeat  its session begins anew                      REBALANCE_IN_PROGRESS when the group is ahead of it, when it has
-                                                            partitions to give up, and when what it waits for has become free
+    request    what it does                                 when the member has to join again
+    JoinGroup  moves the member a step towards its target
+    SyncGroup  responds with what the member has            REBALANCE_IN_PROGRESS when the group's epoch is ahead, unless it has
+                                                            partitions to give up, which the assignment shows
+    Heartbeat  starts the member's session again            REBALANCE_IN_PROGRESS when the group's epoch is ahead, when it has
+                                                            partitions to give up, or when what it waits for has become free
     LeaveGroup removes members of both protocols
 
-Who is told to join again has its rebalance timeout to do so, and as long again to ask for its assignment.
+A member that must join again has its rebalance timeout to do so, and then the same time to send a SyncGroup.
 
 Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, ...SyncToConsumerGroup, ...HeartbeatToConsumerGroup,
 ...LeaveToConsumerGroup; KIP-848.
@@ -62,7 +63,7 @@ class ClassicRequestsToConsumerGroup:
         self._settings = settings
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-        """A JoinGroupResponse when what it changes is durable. Raises KafkaError."""
+        """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
         is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id
@@ -105,7 +106,7 @@ class ClassicRequestsToConsumerGroup:
         return result
 
     def sync(self, request: SyncGroupRequest, _respond: Respond, _now_ms: int) -> CoordinatorResult:
-        """A SyncGroupResponse. Raises KafkaError."""
+        """Serve a SyncGroup. Raises KafkaError."""
         group = self._group
         member, classic = _checked(group, request)
         if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, classic.protocol_name):
@@ -128,7 +129,7 @@ class ClassicRequestsToConsumerGroup:
         return result
 
     def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
-        """A HeartbeatResponse. Raises KafkaError."""
+        """Serve a Heartbeat. Raises KafkaError."""
         group = self._group
         member, classic = _checked(group, request)
         result = CoordinatorResult(response=HeartbeatResponse(error_code=ErrorCode.NONE))
@@ -143,7 +144,7 @@ class ClassicRequestsToConsumerGroup:
         return result
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
-        """Each member of the request goes, or has an error of its own."""
+        """Remove each member of the request, or respond with an error for it."""
         shard, group = self._shard, self._group
         response = LeaveGroupResponse(error_code=ErrorCode.NONE)
         leaving: dict[MemberId, ConsumerMember] = {}
@@ -181,7 +182,9 @@ def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0][1])
     except DecodeError as error:
-        logger.warning("Group %s: the subscription of %s cannot be read: %s", request.group_id, request.client_id, error)
+        logger.warning(
+            "Group %s refuses client %s: its subscription cannot be read: %s", request.group_id, request.client_id, error
+        )
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
 
 
@@ -200,7 +203,10 @@ def _with_request(member: ConsumerMember, request: JoinRequest, subscription: Co
 
 
 def _owned(subscription: ConsumerProtocolSubscription, image: ClusterImage) -> dict[bytes, frozenset[int]]:
-    """What the member says it owns; one that gives up all before it joins says nothing, and owns nothing."""
+    """Return what the member reports to own.
+
+    A member that gives up everything before it joins reports nothing, and owns nothing.
+    """
     return {
         bytes(topic.topic_id): frozenset(owned.partitions)
         for owned in subscription.owned_partitions
@@ -226,8 +232,8 @@ def _downgraded(
     joining: tuple[MemberId, JoinRequest],
     now_ms: int,
 ) -> CoordinatorResult:
-    """The last member of the consumer protocol, a static one, has come again with the classic one. Nothing of the draft needs to
-    be written, as nothing of the group is left.
+    """Make the group a classic group, because its last member of the consumer protocol, a static member, has joined again with
+    the classic protocol. Nothing of the draft needs to be written, because nothing of the KIP-848 group is left.
     """
     group, (member_id, request) = draft.group, joining
     result = downgrade.to_classic(group, members, draft.targets, epoch=draft.epoch, now_ms=now_ms)
@@ -258,7 +264,7 @@ def _member(group: ConsumerGroup, member_id: MemberId, instance_id: str | None) 
 
 
 def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMetadata]:
-    """The member of the classic protocol that the request is from, in its generation. Raises KafkaError."""
+    """Return the member of the classic protocol that sent the request, after a check of its generation. Raises KafkaError."""
     member = _member(group, MemberId(request.member_id), request.group_instance_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -268,7 +274,7 @@ def _checked(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest)
 
 
 def _identified(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
-    """An administrator knows the instance only."""
+    """Return the member, or an ErrorCode. An administrator names only the instance."""
     if identity.group_instance_id is not None and not identity.member_id:
         member_id = group.static_members.get(identity.group_instance_id, NO_MEMBER_ID)
         return group.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,9 +1,9 @@
 """A KIP-848 group whose members all speak the classic protocol becomes a classic group again.
 
-That is so when the last member of the consumer protocol goes, or, a static one, comes again with the classic protocol, and
-`group.consumer.migration.policy` allows it. The classic group's generation is the epoch; its members have what they should have
-in the epoch. They rebalance at once, except where a static member has taken its earlier self's place and everybody had reached
-the epoch: then nothing changes for anybody.
+The change happens when the last member of the consumer protocol leaves, or when this member is static and joins again with the
+classic protocol, if `group.consumer.migration.policy` allows it. The generation of the classic group is the epoch; its members
+have their targets of that epoch. They rebalance at once, unless a static member has taken the place of its earlier self and all
+members had reached the epoch: then nothing changes for any member.
 
 Source: GroupMetadataManager.convertToClassicGroup, ClassicGroup.fromConsumerGroup; KIP-848.
 """
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_due(shard: GroupShard, leaving: Collection[ConsumerMember], staying: Mapping[MemberId, ConsumerMember]) -> bool:
-    """Whether the group changes when the members `gone` are out of it and `staying` are left."""
+    """Return whether the group changes its kind when the members `leaving` leave it and the members `staying` remain."""
     return (
         bool(staying)
         and any(member.classic is None for member in leaving)
@@ -53,8 +53,8 @@ def to_classic(
     epoch: int,
     now_ms: int,
 ) -> CoordinatorResult:
-    """The records of the change. `Begin`, when they are durable, does the rest."""
-    logger.info("Group %s becomes a classic one with %d members in generation %d", group.group_id, len(members), epoch)
+    """Return the records of the change. When they are durable, `FinishDowngrade` does the rest."""
+    logger.info("Group %s becomes a classic group with %d members in generation %d", group.group_id, len(members), epoch)
     classic = ClassicGroup(
         group.group_id, state=GroupState.STABLE, generation_id=epoch, protocol_type=PROTOCOL_TYPE, state_since_ms=now_ms
     )
@@ -86,10 +86,10 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
 
 @dataclass(slots=True)
 class FinishDowngrade:
-    """What comes after the records of `to_classic`: sessions, and a rebalance.
+    """The work that follows when the records of `to_classic` are durable: it starts sessions and a rebalance.
 
-    With `joining`, a member's id and its JoinGroup, that is answered, or waits for the rebalance; `is_settled` tells that none is
-    needed.
+    `joining` is the id of a member and its JoinGroup, which waits for the rebalance or gets its response at once. `is_settled`
+    says that no rebalance is needed.
     """
 
     shard: GroupShard
@@ -99,7 +99,7 @@ class FinishDowngrade:
     is_settled: bool = False
 
     def __call__(self, code: ErrorCode, now_ms: int) -> CoordinatorResult:
-        """Of `CoordinatorResult.on_durable`."""
+        """Do the work, as `CoordinatorResult.on_durable`."""
         follow_up = CoordinatorResult()
         joining_id, respond = self.joining or (NO_MEMBER_ID, None)
         group = self.shard.classic_groups.get(self.group_id)
@@ -115,14 +115,14 @@ class FinishDowngrade:
             rebalance.prepare(self.shard, follow_up, group, now_ms)
         elif respond is not None:
             response = rebalance.joined_response(group, group.members[joining_id])
-            response.leader, response.members = "", []  # which would assign anew, and nobody would take notice
+            response.leader, response.members = "", []  # a leader would assign again, and no other member would notice
             follow_up.parked_responses.append(ParkedResponse(respond, response))
         return follow_up
 
     def _restore(
         self, follow_up: CoordinatorResult, group: ClassicGroup, member: ConsumerMember, respond: Respond | None
     ) -> None:
-        """The log keeps one protocol of each member; we know the others too."""
+        """Restore all protocols of a member, because the log keeps only the protocol that the group uses."""
         assert member.classic is not None
         classic = group.members[member.member_id]
         group.update(

@@ -1,8 +1,8 @@
-"""A classic group of consumers with members becomes a KIP-848 group, when the first member of the consumer protocol joins.
+"""A classic group of consumers with members becomes a KIP-848 group when the first member of the consumer protocol joins.
 
-Its generation is the first epoch. Everybody has, and should have, what the last assignment gave it; the new member's coming
-counts the epoch, and the others are told to join again by the answers to their heartbeats (`classic_requests`). Those who wait
-for a generation or an assignment are told so at once.
+The generation becomes the first epoch. Each member has what the last assignment gave it, and its target is the same. The new
+member raises the epoch, and the responses to heartbeats tell the others to join again (`classic_requests`). Requests that wait
+for a generation or an assignment get REBALANCE_IN_PROGRESS at once.
 
 Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, ConsumerGroup.fromClassicGroup; KIP-848.
 """
@@ -38,15 +38,15 @@ logger = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """The change of one group. The classic group is not touched before `finish`.
+    """The change of a group. It does not touch the classic group before `finish`.
 
     Attributes:
-        group: as it will be when `records` are replayed.
-        records: the end of the classic group, and the members of the new one.
+        group: the KIP-848 group as it will be when `records` are replayed.
+        records: the end of the classic group, and the members of the new group.
     """
 
     def __init__(self, classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> None:
-        """Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
+        """Prepare the change. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
         group_id = classic.group_id
         refusal = "Cannot upgrade classic group {} to consumer group because {}."
         if not is_allowed:
@@ -60,7 +60,7 @@ class Upgrade:
         try:
             members = _members(classic, image)
         except DecodeError as error:
-            logger.warning("Classic group %s cannot become a consumer group: %s", group_id, error)
+            logger.warning("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
             raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
         epoch = classic.generation_id
         new: list[CoordinatorRecord] = [
@@ -75,7 +75,10 @@ class Upgrade:
         self.records = [group_tombstone(group_id), *new]
 
     def finish(self, result: CoordinatorResult) -> None:
-        """Answer who waits, and begin the sessions of the new group's members; if it is not made, these come to nothing."""
+        """Respond to the requests that wait, and start the sessions of the new group's members.
+
+        If the new group is not made, because its records cannot be written, these sessions do nothing.
+        """
         classic, code = self._classic, ErrorCode.REBALANCE_IN_PROGRESS
         logger.info(
             "Group %s in generation %d becomes a consumer group with %d members of the classic protocol",
@@ -88,7 +91,7 @@ class Upgrade:
 
 
 def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]:
-    """Raises DecodeError."""
+    """Return the members of the KIP-848 group. Raises DecodeError."""
     if not classic.members:
         return []
     protocol = classic.elected_protocol()
@@ -99,9 +102,10 @@ def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]
 def _member(
     member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, already_owned: set[tuple[bytes, int]]
 ) -> ConsumerMember:
-    """`taken` has what other members own: a leader may have given something to two of them.
+    """Return a member of the KIP-848 group. `already_owned` has what other members own, and grows by what this member owns: a
+    leader may have given a partition to two members.
 
-    Who has no assignment, because a rebalance was begun again before it had one, may still have what it said in its JoinGroup.
+    A member that has no assignment, because a rebalance began again before it had any, may still own what its JoinGroup reported.
     """
     subscription = read_subscription(member.metadata(protocol))
     owned_topics = read_assignment(member.assignment) or {

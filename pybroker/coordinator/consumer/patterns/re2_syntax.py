@@ -1,15 +1,15 @@
-r"""From RE2's language of regular expressions to Python's, as far as they differ.
+r"""Translates regular expressions from RE2's language to Python's, where they differ.
 
     RE2                    Python
-    [[:alpha:]]            [A-Za-z]; also [:^alpha:] is refused
+    [[:alpha:]]            [A-Za-z]; [:^alpha:] is refused
     \Q...\E                its characters, escaped
     \z                     \Z, which RE2 does not know
     (?<name>...)           (?P<name>...)
-    the flag U             nothing: greedy or not is all the same where the whole text must match
+    the flag U             nothing: greedy or not makes no difference where the whole text must match
     x{,3}                  x\{,3}: no repetition
     (?#...), \N, \u, \U    refused, as RE2 does
 
-RE2 knows, and this does not: classes of Unicode (\pL), \C, and flags in the middle of a group. They are refused.
+RE2 also knows classes of Unicode (\pL), \C, and flags in the middle of a group. This module refuses them.
 
 Source: RE2's documented syntax; RE2/J.
 """
@@ -50,11 +50,11 @@ _INSIDE: Final = re.compile(
 
 
 class PatternError(Exception):
-    """What is wrong with a pattern, for people."""
+    """The error of a pattern that cannot be used; its text is for people."""
 
 
 def as_python(pattern: str) -> str:
-    """The same for Python's parser, which finds most that is wrong. Raises PatternError."""
+    """Return the pattern in Python's language, whose parser finds most errors. Raises PatternError."""
     translated: list[str] = []
     position, is_inside = 0, False
     while match := (_INSIDE if is_inside else _OUTSIDE).match(pattern, position):

@@ -1,13 +1,14 @@
-"""Regular expressions that clients subscribe with, matched in a time that they cannot choose.
+"""Matches regular expressions that clients subscribe with, in a time that the clients cannot choose.
 
-Kafka uses RE2, whose time grows with pattern times text. Python's `re` parses ours, but does not match: it tries alternatives one
-after the other, and a client could stop the broker with `(a+)+b`. A pattern becomes a small automaton that is in many states at
-once. What an automaton cannot do (references to groups, looking around, possessive parts) is refused, as RE2 does.
+Kafka uses RE2, whose time grows with the length of the pattern times that of the text. Here Python's `re` parses the patterns but
+does not match them: it tries alternatives in turn, and a client could stop the broker with `(a+)+b`. A pattern becomes a small
+automaton that is in many states at once. What an automaton cannot do (references to groups, looking around, possessive parts) is
+refused, as RE2 refuses it.
 
-Where the two languages differ, RE2's counts; see `re2_syntax`.
+Where the two languages differ, RE2's rule holds; see `re2_syntax`.
 
 Cost
-    Length of the text times number of states, which is at most MAX_STATES.
+    The length of the text times the number of states, which is at most MAX_STATES.
 
 Source: KIP-848; RE2/J as Kafka uses it: the whole name must match. R. Cox, "Regular Expression Matching Can Be Simple And Fast".
 """
@@ -29,11 +30,11 @@ _REFUSED_FLAGS: Final = re.LOCALE | re.VERBOSE
 
 Accepts = Callable[[str], bool]
 _State = tuple[str, Any, list[int]]
-"""`char` with what it accepts, an assertion's name, `free` or `done`; then the next states."""
+"""A state: `char` with what it accepts, the name of an assertion, `free` or `done`; then the next states."""
 
 
 class TopicPattern:
-    """A compiled pattern. Raises PatternError when it is made."""
+    """A compiled pattern. The constructor raises PatternError."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_LENGTH:
@@ -52,7 +53,7 @@ class TopicPattern:
             raise PatternError("it is nested too deeply") from error
 
     def matches(self, text: str) -> bool:
-        """Whether the whole of `text` matches."""
+        """Return whether the whole of `text` matches."""
         current = self._reach([self._first], 0, text)
         for position, char in enumerate(text):
             following = [
@@ -120,7 +121,7 @@ class TopicPattern:
             before = len(self._states)
             after = self._sequence(inner, after=after, flags=flags)
             if len(self._states) == before:
-                break  # nothing, however often
+                break  # the inner part is empty, however often it is repeated
         return after
 
 
@@ -183,4 +184,4 @@ _ASSERTIONS: Final[Mapping[str, Callable[[str, int], bool]]] = {
     "AT_BEGINNING": _is_start, "AT_BEGINNING_STRING": _is_start, "AT_END": _is_end, "AT_END_STRING": _is_end,
     "AT_BOUNDARY": _is_boundary, "AT_NON_BOUNDARY": _is_inside,
 }  # fmt: skip
-"""Whether they hold between the characters of a text before and behind a place."""
+"""The assertions, as functions that return whether an assertion holds at a position between two characters of a text."""
