@@ -92,7 +92,7 @@ def refusal(setting: Setting, text: str) -> str | None:
     try:
         setting.parse(text)
     except ConfigError as error:
-        return error.answer
+        return error.client_message
     return None
 
 

@@ -15,7 +15,7 @@ _NOTHING: Final = object()
 class Deferred(Generic[Result, Response]):
     """Turns a completion callback into what a handler returns.
 
-    Give `complete` to the operation, then return `answer()`: the response itself when the operation has completed by then, so
+    Give `complete` to the operation, then return `response()`: the response itself when the operation has completed by then, so
     that the common case makes no Future and no task; a Future of it otherwise.
     """
 
@@ -36,7 +36,7 @@ class Deferred(Generic[Result, Response]):
             except Exception as error:
                 self._future.set_exception(error)
 
-    def answer(self) -> Response | asyncio.Future[Response]:
+    def response(self) -> Response | asyncio.Future[Response]:
         """The response, or a Future of it. Call it once, after the operation was started."""
         if self._response is _NOTHING:
             self._future = asyncio.get_running_loop().create_future()

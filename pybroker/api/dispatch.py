@@ -34,15 +34,13 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import Broker
     from pybroker.metrics.request_metrics import RequestMetrics
-    from pybroker.network.context import ConnectionContext
+    from pybroker.network.context import ConnectionContext, EncodedResponse
     from pybroker.protocol.parts import Part
 
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
 _NO_ERROR: Final = ErrorCode.NONE.name
-
-Answer = bytes | Outgoing | None
 
 
 class Dispatcher:
@@ -56,7 +54,7 @@ class Dispatcher:
         self._broker = broker
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
-    def __call__(self, connection: ConnectionContext, frame: memoryview) -> Answer | asyncio.Future[Answer]:
+    def __call__(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         """Answer one request. Raises ProtocolViolation."""
         started_ns = monotonic_ns()
         try:
@@ -89,25 +87,25 @@ class Dispatcher:
             if codes:
                 _count_errors(metrics, codes)
             parts = encode_response(response, version, correlation_id)
-            answer = parts[0]
-            if len(parts) == 1 and type(answer) is bytes:  # nearly always, but for large fetches
+            encoded = parts[0]
+            if len(parts) == 1 and type(encoded) is bytes:  # nearly always, but for large fetches
                 if memo is not None:
-                    memo.keep(self._broker.controller.image, memo_key, KeptResponse(answer, codes))
+                    memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
                 metrics.at_once(
                     version,
                     len(frame) + _SIZE_PREFIX,
-                    len(answer),
+                    len(encoded),
                     started_ns - connection.received_ns,
                     handled_ns - started_ns,
                     monotonic_ns() - handled_ns,
                 )
-                return answer
+                return encoded
             metrics.received(version, len(frame) + _SIZE_PREFIX)
             return _outgoing(parts, _Timing(metrics, connection.received_ns, started_ns, handled_ns))
         metrics.received(version, len(frame) + _SIZE_PREFIX)
         timing = _Timing(metrics, connection.received_ns, started_ns, handled_ns)
         if response is None:
-            timing.answered(0)
+            timing.responded(0)
             return None
         return self._parked(api, context, request, response, timing)
 
@@ -124,18 +122,18 @@ class Dispatcher:
         """Count a request whose response was kept, and return that response."""
         metrics = self._request_metrics[header.api_key]
         _count_errors(metrics, kept.error_codes)
-        answer = kept.to(header.correlation_id)
+        encoded = kept.to(header.correlation_id)
         size += _SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
-        metrics.at_once(header.api_version, size, len(answer), queue_ns, monotonic_ns() - started_ns, 0)
-        return answer
+        metrics.at_once(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0)
+        return encoded
 
     def _parked(
         self, api: Api, context: RequestContext, request: object, awaitable: Awaitable[Any], timing: _Timing
-    ) -> asyncio.Future[Answer]:
+    ) -> asyncio.Future[EncodedResponse]:
         """The encoded answer, when `awaitable` has it. Cancelled with the connection; the operation goes on then."""
         inner = asyncio.ensure_future(awaitable)
-        outer: asyncio.Future[Answer] = inner.get_loop().create_future()
+        outer: asyncio.Future[EncodedResponse] = inner.get_loop().create_future()
 
         def finish(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
@@ -171,13 +169,13 @@ class Dispatcher:
         self._broker.metrics.unexpected_errors += 1
         logger.error("%s v%d from %s failed", api.name, context.api_version, context.connection, exc_info=error)
 
-    def _unsupported(self, header: RequestHeader) -> Answer:
+    def _unsupported(self, header: RequestHeader) -> EncodedResponse:
         if header.api_key != ApiKey.API_VERSIONS:
             raise ProtocolViolation(f"version {header.api_version} of API key {header.api_key} is not served")
         response = api_versions.unsupported_version_response(self._broker)
-        (answer,) = encode_response(response, 0, header.correlation_id)
-        assert type(answer) is bytes  # nothing in it is large
-        return answer
+        (encoded,) = encode_response(response, 0, header.correlation_id)
+        assert type(encoded) is bytes  # nothing in it is large
+        return encoded
 
 
 class _Timing:
@@ -194,11 +192,11 @@ class _Timing:
 
     def sent(self) -> None:
         """The last byte of a streamed answer was handed over."""
-        self.answered(self.size)
+        self.responded(self.size)
 
-    def answered(self, size: int) -> None:
+    def responded(self, size: int) -> None:
         """Count the request; its answer of `size` bytes is out, or on its way with the next write."""
-        self.metrics.answered(
+        self.metrics.responded(
             size,
             self.started_ns - self.received_ns,
             self.handled_ns - self.started_ns,
@@ -225,7 +223,7 @@ def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
     """One bytes object as it is; else parts that the network pulls, and that are counted when they are out."""
     first = parts[0]
     if len(parts) == 1 and type(first) is bytes:
-        timing.answered(len(first))
+        timing.responded(len(first))
         return first
     timing.size = size = parts_size(parts)
     return Outgoing(parts, size, timing.sent)

@@ -1,8 +1,8 @@
 """What Metadata answers are put together from, made once per image of the cluster.
 
 What a client is told about a topic depends on the image, on the listener (whether it can reach the leader there), on one of three
-kinds of versions, and on whether it asked for its authorized operations. For each combination the image keeps one TopicAnswers in
-`derived`; it makes a topic's structures when they are first asked for, and gives the same ones to everybody.
+kinds of versions, and on whether it asked for its authorized operations. For each combination the image keeps one MetadataTopics
+in `derived`; it makes a topic's structures when they are first asked for, and gives the same ones to everybody.
 
 Cost
     Handling a request for one known topic takes 5 us, whatever its number of partitions; encoding its answer takes 2.5 us each.
@@ -26,7 +26,7 @@ NOT_ASKED_FOR: Final = -(2**31)
 """Authorized operations of a request that does not want to know."""
 
 
-class TopicAnswers:
+class MetadataTopics:
     """The topics of one image in one combination. What it returns is shared: never change it."""
 
     __slots__ = ("_all", "_by_name", "_hides_unreachable", "_image", "_names_listener", "_reachable", "operations")
@@ -42,18 +42,20 @@ class TopicAnswers:
         self.operations = operations
 
     @staticmethod
-    def of(broker: Broker, context: RequestContext, request: MetadataRequest) -> TopicAnswers:
+    def of(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataTopics:
         """Those for the combination of this request."""
         image, version = broker.controller.image, context.api_version
         kind = 0 if version == 0 else 1 if version < 6 else 2
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
-        key = (TopicAnswers, context.connection.listener_name, kind, operations)
-        answers: TopicAnswers | None = image.derived.get(key)
-        if answers is None:
+        key = (MetadataTopics, context.connection.listener_name, kind, operations)
+        topics: MetadataTopics | None = image.derived.get(key)
+        if topics is None:
             reachable = reach(broker, context).ids
-            answers = TopicAnswers(image, reachable, operations=operations, hides_unreachable=kind == 0, names_listener=kind == 2)
-            image.derived[key] = answers
-        return answers
+            topics = MetadataTopics(
+                image, reachable, operations=operations, hides_unreachable=kind == 0, names_listener=kind == 2
+            )
+            image.derived[key] = topics
+        return topics
 
     def all(self) -> list[MetadataResponseTopic]:
         """Every topic of the image."""
@@ -63,16 +65,16 @@ class TopicAnswers:
 
     def named(self, name: str) -> MetadataResponseTopic | None:
         """The topic `name`, if the image has it."""
-        answer = self._by_name.get(name)
-        if answer is None and (topic := self._image.topics.get(name)) is not None:
-            answer = self.topic(topic)
-        return answer
+        response = self._by_name.get(name)
+        if response is None and (topic := self._image.topics.get(name)) is not None:
+            response = self.topic(topic)
+        return response
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
         """One topic of the image."""
-        answer = self._by_name.get(topic.name)
-        if answer is None:
-            answer = self._by_name[topic.name] = MetadataResponseTopic(
+        response = self._by_name.get(topic.name)
+        if response is None:
+            response = self._by_name[topic.name] = MetadataResponseTopic(
                 error_code=ErrorCode.NONE,
                 name=topic.name,
                 topic_id=topic.topic_id,
@@ -80,7 +82,7 @@ class TopicAnswers:
                 partitions=[self._partition(index, partition) for index, partition in enumerate(topic.partitions)],
                 topic_authorized_operations=self.operations,
             )
-        return answer
+        return response
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
         reachable, leader = self._reachable, partition.leader
@@ -108,13 +110,13 @@ class TopicAnswers:
         )
 
 
-def broker_answers(broker: Broker, context: RequestContext) -> list[MetadataResponseBroker]:
+def metadata_brokers(broker: Broker, context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers that the client can reach. Shared: never change it."""
     reachable, derived = reach(broker, context), broker.controller.image.derived
-    answers: list[MetadataResponseBroker] | None = derived.get(reachable)
-    if answers is None:
-        answers = derived[reachable] = [
+    brokers: list[MetadataResponseBroker] | None = derived.get(reachable)
+    if brokers is None:
+        brokers = derived[reachable] = [
             MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
             for node in reachable.nodes
         ]
-    return answers
+    return brokers

@@ -184,7 +184,7 @@ class BrokerServer:
         if self._groups is not None:
             self._groups.stop()  # who waits in a group is answered, and need not be waited for
         loop = asyncio.get_running_loop()
-        loop.call_soon(self._answer_fetches)  # as soon as the connections take nothing new
+        loop.call_soon(self._complete_fetches)  # as soon as the connections take nothing new
         produces = loop.call_later(STOP_PRODUCE_S, self.replica_manager.produce_purgatory.complete_all)
         await self.server.stop(STOP_GRACE_MS)
         produces.cancel()
@@ -198,7 +198,7 @@ class BrokerServer:
         await self._close_disks()
         await self.store.close()
 
-    def _answer_fetches(self) -> None:
+    def _complete_fetches(self) -> None:
         """Who waits for records is told what there is. Who waits for the disk is told what that says."""
         self.stopping.set()
         self.replica_manager.fetch_purgatory.complete_all()

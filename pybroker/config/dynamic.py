@@ -92,8 +92,8 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
         if setting is None:
             continue
         if setting.update is Update.READ_ONLY:
-            answer = f"Cannot update these configs dynamically: Set({name})"
-            raise ConfigError(name, setting.shown(text), "cannot be changed while the broker runs", answer)
+            message = f"Cannot update these configs dynamically: Set({name})"
+            raise ConfigError(name, setting.shown(text), "cannot be changed while the broker runs", message)
         value = setting.parse(text)
         if value is not None and name in BROKER_SETTINGS:
             changed[setting.attribute] = value
@@ -116,5 +116,5 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
             if name == "match":
                 bad = next(pattern for pattern in text.split(",") if not _is_client_pattern(pattern))
                 raise ConfigError(name, text, error.reason, f"Illegal client matching pattern: {bad}") from None
-            answer = f"Invalid value {text} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
-            raise UnfitRequestError(name, text, error.reason, answer) from None
+            message = f"Invalid value {text} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            raise UnfitRequestError(name, text, error.reason, message) from None

@@ -99,8 +99,8 @@ def check_group_configs(broker: BrokerConfig, values: Mapping[str, str]) -> None
             assert isinstance(value, int)
             if value < limit if is_lowest else value > limit:
                 words = "greater" if is_lowest else "less"
-                answer = f"{name} must be {words} than or equal to {bound}"
-                raise ConfigError(name, value, f"must be {'at least' if is_lowest else 'at most'} {limit} ({bound})", answer)
+                message = f"{name} must be {words} than or equal to {bound}"
+                raise ConfigError(name, value, f"must be {'at least' if is_lowest else 'at most'} {limit} ({bound})", message)
     for kind in ("consumer", "share", "streams"):
         timeout, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         timeout_ms, interval_ms = (parsed.get(name, _of_broker(broker, f"group.{name}")) for name in (timeout, interval))

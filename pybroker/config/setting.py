@@ -26,16 +26,16 @@ Value = bool | int | float | str | tuple[str, ...] | None
 class ConfigError(Exception):
     """A property whose value cannot be used. The message names the property and the value; a person reads it.
 
-    `answer` is what a client is told, in Kafka's words, which tools show and some programs look for.
+    `client_message` is what a client is told, in Kafka's words, which tools show and some programs look for.
     """
 
-    def __init__(self, key: str, value: object, reason: str, answer: str | None = None) -> None:
+    def __init__(self, key: str, value: object, reason: str, client_message: str | None = None) -> None:
         text = "" if value is None else str(value)
         super().__init__(f"{key}={text if text.isprintable() else repr(text)[1:-1]}: {reason}")  # one line, whatever the value
         self.key = key
         self.value = value
         self.reason = reason
-        self.answer = invalid_value(key, value, reason) if answer is None else answer
+        self.client_message = invalid_value(key, value, reason) if client_message is None else client_message
 
 
 def invalid_value(key: str, value: object, words: str) -> str:
@@ -148,10 +148,10 @@ class Setting(NamedTuple):
             return None
         value = self._convert(text)
         if self.check is not None and not self.check.accepts(value):
-            raise ConfigError(self.name, self.shown(text), f"must be {self.check.text}", self._answer(value))
+            raise ConfigError(self.name, self.shown(text), f"must be {self.check.text}", self._client_message(value))
         return value
 
-    def _answer(self, value: Value) -> str:
+    def _client_message(self, value: Value) -> str:
         """What a client is told of a value that the check refuses."""
         assert self.check is not None
         words = f"must be {self.check.text}" if self.check.words is None else self.check.words(value)

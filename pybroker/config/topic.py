@@ -80,11 +80,13 @@ class TopicConfig:
         config = cls(**values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
-            answer = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
-            raise ConfigError("min.compaction.lag.ms", low, f"must not be above max.compaction.lag.ms ({high})", answer)
+            message = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+            raise ConfigError("min.compaction.lag.ms", low, f"must not be above max.compaction.lag.ms ({high})", message)
         if config.remote_storage_enable:
-            answer = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
-            raise ConfigError("remote.storage.enable", "true", "there is no remote storage", answer)
+            message = (
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+            )
+            raise ConfigError("remote.storage.enable", "true", "there is no remote storage", message)
         return config
 
 

@@ -158,7 +158,7 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
     try:
         TopicConfig.resolve(current, values)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
 def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: 
         for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
             TopicConfig.resolve(config, configs)  # the broker's defaults must go together with what topics say
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, error.answer) from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
 
 
 def _check_other(static: BrokerConfig, kind: str, values: Mapping[str, str]) -> None:
@@ -182,6 +182,6 @@ def _check_other(static: BrokerConfig, kind: str, values: Mapping[str, str]) -> 
             assert kind == CLIENT_METRICS_KIND, kind
             check_client_metrics_configs(values)
     except UnfitRequestError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, error.answer) from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error

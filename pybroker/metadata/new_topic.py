@@ -86,7 +86,7 @@ class TopicPlanner:
         try:
             TopicConfig.resolve(self._config, overrides)
         except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, error.answer) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
         return overrides
 
     def _placed(self, topic: NewTopic) -> list[tuple[int, ...]]:

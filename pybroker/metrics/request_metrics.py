@@ -48,7 +48,7 @@ class RequestMetrics:
         self.requests[version] = self.requests.get(version, 0) + 1
         self.request_bytes += size
 
-    def answered(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
+    def responded(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
         """Count an answer of `size` bytes, 0 where there is none, and where its time went."""
         self.response_bytes += size
         observe_request(
@@ -58,7 +58,7 @@ class RequestMetrics:
     def at_once(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self, version: int, request_size: int, size: int, queue_ns: int, local_ns: int, send_ns: int
     ) -> None:
-        """Count a request that did not wait: `received` and `answered` in one."""
+        """Count a request that did not wait: `received` and `responded` in one."""
         self.requests[version] = self.requests.get(version, 0) + 1
         self.request_bytes += request_size
         self.response_bytes += size

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, RequestHandler, Response
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation, RequestHandler
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
 from pybroker.network.sender import COPIED_PIECE_BYTES, HIGH_WATER_BYTES, PIECE_BYTES, Sender
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self.context = context
         self.counters = counters
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
-        self._parked: Future[Response] | None = None
+        self._parked: Future[EncodedResponse] | None = None
         self._is_turn_scheduled = False
         self._is_ending = False  # no new requests; closed when nothing is in work
         self._is_watched = False  # by the server, for its peer's end
@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         if type(response) is bytes:
             self._sender.write(response)
         elif response is not None:
-            self._answer(response)
+            self._send(response)
         if self._mute or self._is_ending:
             self._settle()
 
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
                 if sender.is_blocked:
                     break
             elif response is not None:
-                self._answer(response)
+                self._send(response)
                 if self._is_busy or self._is_ending:
                     break
             if not taken & 7:  # the clock is dear
@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         sender.flush()
         self._settle()
 
-    def _answer(self, response: Response | Future[Response]) -> None:
+    def _send(self, response: EncodedResponse | Future[EncodedResponse]) -> None:
         if isinstance(response, bytes):
             self._sender.add(response)
         elif isinstance(response, Outgoing):
@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
             self._parked = response
             response.add_done_callback(self._unpark)
 
-    def _unpark(self, future: Future[Response]) -> None:
+    def _unpark(self, future: Future[EncodedResponse]) -> None:
         self._parked = None
         self._unwatch()
         if future.cancelled():
@@ -345,12 +345,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._touch()
         try:
-            self._answer_parked(future)
+            self._send_parked(future)
         except Exception as failure:
             self._failed(failure)
 
-    def _answer_parked(self, future: Future[Response]) -> None:
-        self._answer(future.result())
+    def _send_parked(self, future: Future[EncodedResponse]) -> None:
+        self._send(future.result())
         if self._is_busy:
             self._sender.flush()
         else:

@@ -97,9 +97,9 @@ class Outgoing:
             on_sent()
 
 
-Response = Outgoing | bytes | None
-"""None: the request has no answer (acks=0)."""
+EncodedResponse = Outgoing | bytes | None
+"""None: the request has no response (acks=0)."""
 
-RequestHandler: TypeAlias = "Callable[[ConnectionContext, memoryview], Response | Future[Response]]"
+RequestHandler: TypeAlias = "Callable[[ConnectionContext, memoryview], EncodedResponse | Future[EncodedResponse]]"
 """Called with one request without its size prefix. The memoryview is writable and borrowed until the call returns, also when a
 Future (a parked request) is returned. Raises nothing but ProtocolViolation."""

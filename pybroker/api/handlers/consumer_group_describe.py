@@ -42,22 +42,20 @@ def handle(
         code = ErrorCode.UNSUPPORTED_VERSION
         refused = [DescribedGroup(group_id=name, error_code=code, error_message=code.message) for name in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=refused)
-    answers: list[Any] = []
+    responses: list[Any] = []
     for group_id in request.group_ids:
         one: Deferred[Any, DescribedGroup] = Deferred(
             lambda outcome, group_id=group_id: _described(request, group_id, outcome)  # type: ignore[misc]
         )
         broker.groups.describe_consumer_group(GroupId(group_id), one.complete)
-        answers.append(one.answer())
-    if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return asyncio.ensure_future(_all(answers))
-    return ConsumerGroupDescribeResponse(groups=answers)
+        responses.append(one.response())
+    if any(isinstance(response, asyncio.Future) for response in responses):
+        return asyncio.ensure_future(_all(responses))
+    return ConsumerGroupDescribeResponse(groups=responses)
 
 
-async def _all(answers: list[Any]) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(
-        groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers]
-    )
+async def _all(responses: list[Any]) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
 
 
 def _described(request: ConsumerGroupDescribeRequest, group_id: str, outcome: DescribedGroup | ErrorCode) -> DescribedGroup:

@@ -34,8 +34,8 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
     """Take it to the group's coordinator."""
     if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
-        return _answer(ErrorCode.UNSUPPORTED_VERSION)
-    deferred = Deferred(_answer)
+        return _respond(ErrorCode.UNSUPPORTED_VERSION)
+    deferred = Deferred(_respond)
     broker.groups.consumer_heartbeat(
         request,
         version=context.api_version,
@@ -43,10 +43,10 @@ def handle(
         client_host=f"/{context.connection.peer_host}",  # as Java writes an address
         done=deferred.complete,
     )
-    return deferred.answer()
+    return deferred.response()
 
 
-def _answer(outcome: ConsumerGroupHeartbeatResponse | ErrorCode) -> ConsumerGroupHeartbeatResponse:
+def _respond(outcome: ConsumerGroupHeartbeatResponse | ErrorCode) -> ConsumerGroupHeartbeatResponse:
     if isinstance(outcome, ErrorCode):
         return ConsumerGroupHeartbeatResponse(error_code=outcome, error_message=outcome.message)
     return outcome

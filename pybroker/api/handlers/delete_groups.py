@@ -30,12 +30,12 @@ def handle(
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
     """Delete what can be deleted."""
-    deferred = Deferred(_answer)
+    deferred = Deferred(_respond)
     broker.groups.delete_groups(dict.fromkeys(map(GroupId, request.groups_names)), deferred.complete)
-    return deferred.answer()
+    return deferred.response()
 
 
-def _answer(codes: dict[GroupId, ErrorCode]) -> DeleteGroupsResponse:
+def _respond(codes: dict[GroupId, ErrorCode]) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=code, error_message=_text(group_id, code))

@@ -36,20 +36,20 @@ def handle(
     broker: Broker, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Future[DescribeGroupsResponse]:
     """Describe each group."""
-    answers: list[Any] = []
+    responses: list[Any] = []
     for group_id in request.groups:
         one: Deferred[Any, DescribedGroup] = Deferred(
             lambda outcome, group_id=group_id: _described(context, request, group_id, outcome)  # type: ignore[misc]
         )
         broker.groups.describe(GroupId(group_id), one.complete)
-        answers.append(one.answer())
-    if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return asyncio.ensure_future(_all(answers))
-    return DescribeGroupsResponse(groups=answers)
+        responses.append(one.response())
+    if any(isinstance(response, asyncio.Future) for response in responses):
+        return asyncio.ensure_future(_all(responses))
+    return DescribeGroupsResponse(groups=responses)
 
 
-async def _all(answers: list[Any]) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers])
+async def _all(responses: list[Any]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
 
 
 def _described(

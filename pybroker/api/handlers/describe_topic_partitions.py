@@ -55,11 +55,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
             continue
         start = first_partition if name == first_name else 0
         end = min(len(topic.partitions), start + room)
-        answer = _topic(name, ErrorCode.NONE)
-        answer.topic_id = topic.topic_id
-        answer.partitions = [_partition(index, topic.partitions[index], reachable) for index in range(start, end)]
-        response.topics.append(answer)
-        room -= len(answer.partitions)
+        described = _topic(name, ErrorCode.NONE)
+        described.topic_id = topic.topic_id
+        described.partitions = [_partition(index, topic.partitions[index], reachable) for index in range(start, end)]
+        response.topics.append(described)
+        room -= len(described.partitions)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break

@@ -95,7 +95,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         lambda later: _response(broker, version, session, later + erroneous)
     )
     broker.replica_manager.wait_for_more(params, results, deferred.complete)
-    return deferred.answer()
+    return deferred.response()
 
 
 def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchResponse | None:

@@ -41,15 +41,15 @@ def handle(
     """Answer at once, but for the very first one."""
     if request.key_type == GROUP and broker.groups.is_topic_missing:
         return _create_first(broker, context, request)
-    return _answer(broker, context, request)
+    return _respond(broker, context, request)
 
 
 async def _create_first(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     await broker.groups.create_topic()  # if that fails there is no leader, which is answered
-    return _answer(broker, context, request)
+    return _respond(broker, context, request)
 
 
-def _answer(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _respond(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _SEVERAL_KEYS_VERSION:
         return FindCoordinatorResponse(
             coordinators=[_coordinator(broker, context, request.key_type, key) for key in request.coordinator_keys]

@@ -34,12 +34,12 @@ def handle(
     """Restart the session."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    deferred = Deferred(_answer)
+    deferred = Deferred(_respond)
     broker.groups.heartbeat(request, deferred.complete)
-    return deferred.answer()
+    return deferred.response()
 
 
-def _answer(outcome: HeartbeatResponse | ErrorCode) -> HeartbeatResponse:
+def _respond(outcome: HeartbeatResponse | ErrorCode) -> HeartbeatResponse:
     if not isinstance(outcome, ErrorCode):
         return outcome
     is_loading = outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

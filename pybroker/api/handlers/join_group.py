@@ -39,7 +39,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
     """Join, and wait for the generation."""
     version = context.api_version
 
-    def answer(outcome: JoinGroupResponse | ErrorCode) -> JoinGroupResponse:
+    def respond(outcome: JoinGroupResponse | ErrorCode) -> JoinGroupResponse:
         if isinstance(outcome, ErrorCode):
             outcome = JoinGroupResponse(error_code=outcome, member_id=request.member_id)
         if outcome.protocol_name is None and version < _NULLABLE_PROTOCOL_VERSION:
@@ -47,8 +47,8 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
         return outcome
 
     if not request.group_id:
-        return answer(ErrorCode.INVALID_GROUP_ID)
-    deferred = Deferred(answer)
+        return respond(ErrorCode.INVALID_GROUP_ID)
+    deferred = Deferred(respond)
     session_ms = request.session_timeout_ms
     broker.groups.join(
         JoinRequest(
@@ -66,4 +66,4 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
             respond=deferred.complete,
         )
     )
-    return deferred.answer()
+    return deferred.response()

@@ -38,13 +38,13 @@ def handle(
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]
 
-    def answer(outcome: LeaveGroupResponse | ErrorCode) -> LeaveGroupResponse:
+    def respond(outcome: LeaveGroupResponse | ErrorCode) -> LeaveGroupResponse:
         if isinstance(outcome, ErrorCode):
             return LeaveGroupResponse(error_code=outcome)
         if is_single:
             return LeaveGroupResponse(error_code=outcome.members[0].error_code)
         return outcome
 
-    deferred = Deferred(answer)
+    deferred = Deferred(respond)
     broker.groups.leave(request, deferred.complete)
-    return deferred.answer()
+    return deferred.response()

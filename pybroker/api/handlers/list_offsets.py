@@ -65,7 +65,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(broker, context.api_version, request, topic.name, partition)
+                    _respond(broker, context.api_version, request, topic.name, partition)
                     if context.api_version == 0 or asked[topic.name, partition.partition_index] == 1
                     else _error(partition, ErrorCode.INVALID_REQUEST)
                     for partition in topic.partitions
@@ -76,7 +76,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
     )
 
 
-def _answer(
+def _respond(
     broker: Broker, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.metadata_topics import TopicAnswers, broker_answers
+from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
@@ -43,7 +43,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
     """Answer at once, unless topics have to be created first."""
     asked, version = request.topics, context.api_version
     if asked is None or (version == 0 and not asked):
-        return _respond(broker, context, request, TopicAnswers.of(broker, context, request).all())
+        return _respond(broker, context, request, MetadataTopics.of(broker, context, request).all())
     names: dict[str, None] = {}  # in the order of the request, each once
     ids: dict[TopicId, None] = {}
     for topic in asked:
@@ -76,7 +76,7 @@ def _respond(
     broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     response = MetadataResponse(
-        brokers=broker_answers(broker, context),
+        brokers=metadata_brokers(broker, context),
         cluster_id=broker.controller.image.cluster_id,
         controller_id=reach(broker, context).controller_id,
         topics=topics,
@@ -95,10 +95,10 @@ def _refuse(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
 def _topics_by_name(
     broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], errors: Mapping[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    answers = TopicAnswers.of(broker, context, request)
+    known_topics = MetadataTopics.of(broker, context, request)
     topics = []
     for name in names:
-        topic = answers.named(name)
+        topic = known_topics.named(name)
         if topic is not None:
             topics.append(topic)
             continue
@@ -110,7 +110,7 @@ def _topics_by_name(
                 error_code=error,
                 name=name,
                 is_internal=is_internal(name),
-                topic_authorized_operations=answers.operations,
+                topic_authorized_operations=known_topics.operations,
             )
         )
     return topics
@@ -120,10 +120,10 @@ def _topics_by_id(
     broker: Broker, context: RequestContext, request: MetadataRequest, ids: Iterable[TopicId]
 ) -> list[MetadataResponseTopic]:
     known = broker.controller.image.topics_by_id
-    answers = TopicAnswers.of(broker, context, request)
+    known_topics = MetadataTopics.of(broker, context, request)
     return [
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         if (topic := known.get(topic_id)) is None
-        else answers.topic(topic)
+        else known_topics.topic(topic)
         for topic_id in ids
     ]

@@ -72,7 +72,7 @@ def handle(
                     partition.commit_timestamp,
                 )
 
-    def answer(outcome: Codes | ErrorCode) -> OffsetCommitResponse:
+    def respond(outcome: Codes | ErrorCode) -> OffsetCommitResponse:
         codes = dict.fromkeys(new, outcome) if isinstance(outcome, ErrorCode) else outcome
         return OffsetCommitResponse(
             topics=[
@@ -91,10 +91,10 @@ def handle(
         )
 
     if not new:
-        return answer(ErrorCode.NONE)
-    deferred = Deferred(answer)
+        return respond(ErrorCode.NONE)
+    deferred = Deferred(respond)
     broker.groups.commit(_committer(context, request), new, request.retention_time_ms, deferred.complete)
-    return deferred.answer()
+    return deferred.response()
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

@@ -42,7 +42,7 @@ def handle(
     asked = [TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     known = [tp for tp in asked if tp.topic in topics and 0 <= tp.partition < len(topics[tp.topic].partitions)]
 
-    def answer(outcome: Codes | ErrorCode) -> OffsetDeleteResponse:
+    def respond(outcome: Codes | ErrorCode) -> OffsetDeleteResponse:
         if isinstance(outcome, ErrorCode):
             return OffsetDeleteResponse(error_code=outcome)
         return OffsetDeleteResponse(
@@ -64,6 +64,6 @@ def handle(
             ],
         )
 
-    deferred = Deferred(answer)
+    deferred = Deferred(respond)
     broker.groups.delete_offsets(GroupId(request.group_id), known, deferred.complete)
-    return deferred.answer()
+    return deferred.response()

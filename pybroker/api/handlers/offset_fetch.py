@@ -58,8 +58,8 @@ def handle(
             lambda outcome: _old_response(_group_response(broker, version, group, outcome), version)
         )
         broker.groups.fetch(GroupId(group.group_id), _wanted(broker, version, group), deferred.complete)
-        return deferred.answer()
-    answers: list[Any] = []
+        return deferred.response()
+    responses: list[Any] = []
     for group in request.groups:
         one: Deferred[Any, OffsetFetchResponseGroup] = Deferred(
             lambda outcome, group=group: _group_response(broker, version, group, outcome)  # type: ignore[misc]
@@ -71,14 +71,14 @@ def handle(
             member_id=None if group.member_id is None else MemberId(group.member_id),
             member_epoch=group.member_epoch,
         )
-        answers.append(one.answer())
-    if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return asyncio.ensure_future(_all(answers))
-    return OffsetFetchResponse(groups=answers)
+        responses.append(one.response())
+    if any(isinstance(response, asyncio.Future) for response in responses):
+        return asyncio.ensure_future(_all(responses))
+    return OffsetFetchResponse(groups=responses)
 
 
-async def _all(answers: list[Any]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=[await answer if isinstance(answer, asyncio.Future) else answer for answer in answers])
+async def _all(responses: list[Any]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -99,7 +99,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
         return _answer(request.acks, layout, refused, results)
     deferred = Deferred(functools.partial(_answer, request.acks, layout, refused))
     broker.replica_manager.await_settled(request.timeout_ms, request.acks, results, unsettled, deferred.complete)
-    return deferred.answer()  # type: ignore[return-value]  # acks 0 never waits
+    return deferred.response()  # type: ignore[return-value]  # acks 0 never waits
 
 
 def _answer(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:

@@ -30,13 +30,13 @@ _PROTOCOL_VERSION: Final = 5
 def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
     """Wait for the assignment."""
     if context.api_version >= _PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
-        return _answer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
-        return _answer(ErrorCode.INVALID_GROUP_ID)
-    deferred = Deferred(_answer)
+        return _respond(ErrorCode.INVALID_GROUP_ID)
+    deferred = Deferred(_respond)
     broker.groups.sync(request, deferred.complete)
-    return deferred.answer()
+    return deferred.response()
 
 
-def _answer(outcome: SyncGroupResponse | ErrorCode) -> SyncGroupResponse:
+def _respond(outcome: SyncGroupResponse | ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
