@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Broker:
+class Services:
     """The services of one broker, built by the composition root; the same for every request.
 
     `config` is what is in force: another object after a change of a dynamic setting.

@@ -32,7 +32,7 @@ from pybroker.protocol.parts import parts_size
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pybroker.api.context import Broker
+    from pybroker.api.context import Services
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
     from pybroker.protocol.parts import Part
@@ -48,7 +48,7 @@ class Dispatcher:
 
     __slots__ = ("_apis", "_broker", "_request_metrics")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Services) -> None:
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far."""
         self._broker = broker

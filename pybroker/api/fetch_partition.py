@@ -10,7 +10,7 @@ from pybroker.protocol.messages.fetch import PartitionData
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker
+    from pybroker.api.context import Services
     from pybroker.api.down_conversion import DownConversion
     from pybroker.metrics.broker_metrics import BrokerMetrics
 
@@ -43,7 +43,7 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
 
 
 def answer_partition(
-    broker: Broker, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
+    broker: Services, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
 ) -> PartitionData:
     """What is said of `wanted`. The records of `data` are owned by the answer."""
     code = data.error_code

@@ -18,7 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from pybroker.protocol.messages.metadata import MetadataRequest
 
@@ -42,7 +42,7 @@ class MetadataTopics:
         self.operations = operations
 
     @staticmethod
-    def of(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataTopics:
+    def of(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataTopics:
         """Those for the combination of this request."""
         image, version = broker.controller.image, context.api_version
         kind = 0 if version == 0 else 1 if version < 6 else 2
@@ -110,7 +110,7 @@ class MetadataTopics:
         )
 
 
-def metadata_brokers(broker: Broker, context: RequestContext) -> list[MetadataResponseBroker]:
+def metadata_brokers(broker: Services, context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers that the client can reach. Shared: never change it."""
     reachable, derived = reach(broker, context), broker.controller.image.derived
     brokers: list[MetadataResponseBroker] | None = derived.get(reachable)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -45,7 +45,7 @@ class Reach:
         self.controller_id = wanted_controller if wanted_controller in self.ids else NO_CONTROLLER
 
 
-def reach(broker: Broker, context: RequestContext) -> Reach:
+def reach(broker: Services, context: RequestContext) -> Reach:
     """The brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
     image, connection = broker.controller.image, context.connection
     key = (Reach, connection.listener_name, connection.told_host, connection.told_port)

@@ -19,9 +19,9 @@ from pybroker.protocol.codec import message_versions, request_class, response_cl
 from pybroker.protocol.messages import api_name
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
-Handler = Callable[["Broker", "RequestContext", Any], "Any | Awaitable[Any] | None"]
+Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
 """The response; an awaitable of it when it must wait; None when there is no answer (acks 0)."""
 
 

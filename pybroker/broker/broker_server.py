@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker import native
-from pybroker.api.context import Broker
+from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker import descriptors, gauges
 from pybroker.broker.disk_thread import DiskThread
@@ -275,7 +275,7 @@ class BrokerServer:
         config = self.config
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, self.clock)
         self.fetch_sessions = FetchSessionCache(self.clock, config.max_incremental_fetch_session_cache_slots)
-        self.services = Broker(
+        self.services = Services(
             config=config,
             clock=self.clock,
             metrics=self.metrics,

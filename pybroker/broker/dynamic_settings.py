@@ -17,7 +17,7 @@ from pybroker.config.setting import ConfigError
 from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker
+    from pybroker.api.context import Services
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
@@ -34,7 +34,7 @@ class DynamicSettings:
     __slots__ = ("_controller", "_network", "_replicas", "_services")
 
     def __init__(
-        self, controller: Controller, services: Broker, replicas: ReplicaManager, network: SocketServer | None = None
+        self, controller: Controller, services: Services, replicas: ReplicaManager, network: SocketServer | None = None
     ) -> None:
         self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.append_validator import sound_batches
+from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction

@@ -1,7 +1,7 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
-The verbs live beside it, each in a module of its own: `append`, `read`, `lookup` (by timestamp), `truncate`, `retention`,
-`recovery`. What they share is here: the state, rolling to a new segment, flushing.
+The verbs live beside it, each in a module of its own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`.
+What they share is here: the state, rolling to a new segment, flushing.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pybroker.config.setting import LONG_MAX
-from pybroker.log import append, checkpoint, flush, lookup, read, recovery, retention, truncate
-from pybroker.log.append_validator import validator_of
+from pybroker.log import append, checkpoint, flush, read, recovery, retention, timestamp_lookup, truncate
+from pybroker.log.append_rules import rules_of
 from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
@@ -122,7 +122,7 @@ class Log:
         self.services = services
         self.path = f"{log_directory.path}/{name or f'{topic_partition.topic}-{topic_partition.partition}'}"
         self.segments = Segments()
-        self.validator = validator_of(config, log_directory.room)
+        self.validator = rules_of(config, log_directory.room)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
         self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
         self.log_start_offset = 0
@@ -370,15 +370,15 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record, by offset, whose timestamp (ms) is `timestamp` or later."""
-        return lookup.offset_for_timestamp(self, timestamp)
+        return timestamp_lookup.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp; None in a log without timestamps."""
-        return lookup.offset_of_max_timestamp(self)
+        return timestamp_lookup.offset_of_max_timestamp(self)
 
     def legacy_offsets_before(self, timestamp: int, count: int) -> list[int]:
         """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
-        return lookup.legacy_offsets_before(self, timestamp, count)
+        return timestamp_lookup.legacy_offsets_before(self, timestamp, count)
 
     def lead(self, leader_epoch: int, start_offset: int) -> None:
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pybroker.log.append_validator import NoRoomValidator, validator_of
+from pybroker.log.append_rules import NoRoomRules, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Calla
         room.is_looking = False
         room.judge()
         for log in logs():
-            if room.is_full is not isinstance(log.validator, NoRoomValidator):
-                log.validator = validator_of(log.config, room)
+            if room.is_full is not isinstance(log.validator, NoRoomRules):
+                log.validator = rules_of(log.config, room)
         seen()
 
     if not room.is_looking:

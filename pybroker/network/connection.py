@@ -280,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         response = self._owner.handler(self.context, frame)
         self.counters.requests += 1
         if type(response) is bytes:
-            self._sender.write(response)
+            self._sender.write_now(response)
         elif response is not None:
             self._send(response)
         if self._mute or self._is_ending:
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             taken += 1
             response = handler(context, frame)
             if type(response) is bytes:
-                sender.add(response)
+                sender.queue(response)
                 if sender.is_blocked:
                     break
             elif response is not None:
@@ -323,11 +323,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, response: EncodedResponse | Future[EncodedResponse]) -> None:
         if isinstance(response, bytes):
-            self._sender.add(response)
+            self._sender.queue(response)
         elif isinstance(response, Outgoing):
             if response.close_after:
                 self._is_ending = True
-            self._sender.send(response)
+            self._sender.stream(response)
         elif response is not None:
             self._parked = response
             response.add_done_callback(self._unpark)

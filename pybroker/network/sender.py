@@ -67,7 +67,7 @@ class SenderOwner(Protocol):
         """Run `callback` in the loop's next iteration."""
 
     def output_ready(self) -> None:
-        """The sender is not blocked any more; not called for what ends within the caller's own `send` or `flush`."""
+        """The sender is not blocked any more; not called for what ends within the caller's own `stream` or `flush`."""
 
     def output_failed(self, error: BaseException) -> None:
         """A part could not give the bytes it had promised: the response cannot be finished."""
@@ -76,7 +76,7 @@ class SenderOwner(Protocol):
 class Sender:
     """The responses of one connection, in order.
 
-    `is_blocked`: a response is not wholly handed over, or the transport is above its high water mark; then nothing may be added.
+    `is_blocked`: a response is not wholly handed over, or the transport is above its high water mark; then nothing may be queued.
     """
 
     __slots__ = (
@@ -116,20 +116,20 @@ class Sender:
         self.is_blocked = False
         self.is_closed = False
 
-    def add(self, response: bytes) -> None:
+    def queue(self, response: bytes) -> None:
         """Send `response`, joined with others, at the next `flush` at the latest."""
         self._chunks.append(response)
         self._chunks_bytes += len(response)
         if self._chunks_bytes >= JOINED_BYTES:
             self.flush()
 
-    def write(self, response: bytes) -> None:
-        """Send `response` now; nothing was added."""
+    def write_now(self, response: bytes) -> None:
+        """Send `response` now; nothing is queued."""
         self._counters.bytes_out += len(response)
         self._output.write(response)
 
     def flush(self) -> None:
-        """Hand over what `add` collected."""
+        """Hand over what `queue` collected."""
         chunks = self._chunks
         if not chunks:
             return
@@ -138,8 +138,8 @@ class Sender:
         self._chunks_bytes = 0
         self._output.write(b"".join(chunks) if len(chunks) > 1 else bytes(chunks[0]))
 
-    def send(self, outgoing: Outgoing) -> None:
-        """Send `outgoing`, owned from now on, after what was added."""
+    def stream(self, outgoing: Outgoing) -> None:
+        """Send `outgoing`, owned from now on, after what is queued."""
         assert self._outgoing is None
         self._outgoing = outgoing
         self._part_index, self._part_left = 0, -1

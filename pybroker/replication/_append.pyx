@@ -14,7 +14,7 @@ from types import MemberDescriptorType
 from pybroker.config import setting
 from pybroker.config.topic import TopicConfig
 from pybroker.log.append import append_accepted
-from pybroker.log.append_validator import AppendValidator
+from pybroker.log.append_rules import AppendRules
 from pybroker.log.directory import LogDirectory
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
@@ -134,8 +134,8 @@ cdef Slot log_unflushed = Slot(Log, "unflushed_messages")
 cdef Slot log_unsettled_upto = Slot(Log, "unsettled_upto")
 cdef Slot log_recovery_point = Slot(Log, "recovery_point")
 cdef Slot directory_failure = Slot(LogDirectory, "failure")
-cdef Slot validator_config = Slot(AppendValidator, "config")
-cdef Slot validator_current = Slot(AppendValidator, "current")
+cdef Slot validator_config = Slot(AppendRules, "config")
+cdef Slot validator_current = Slot(AppendRules, "current")
 cdef Slot rules_keep = Slot(ValidationRules, "keeps_batches")
 cdef Slot rules_bytes_max = Slot(ValidationRules, "max_message_bytes")
 cdef Slot rules_before_ms = Slot(ValidationRules, "timestamp_before_max_ms")

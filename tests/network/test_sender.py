@@ -139,7 +139,7 @@ def outgoing(parts: list[Part], on_sent: Callable[[], None] | None = None) -> Ou
 def test_small_answers_are_one_write() -> None:
     sender, transport, _, counters = setting()
     for answer in (b"one", b"two", b"three"):
-        sender.add(answer)
+        sender.queue(answer)
     assert transport.writes == []
     sender.flush()
     sender.flush()
@@ -152,8 +152,8 @@ def test_header_and_first_views_are_one_write_behind_what_was_added() -> None:
     sender, transport, _, _ = setting()
     sent = Sent()
     part = Late(b"records")
-    sender.add(b"before ")
-    sender.send(outgoing([b"header ", part, b" trailer"], sent))
+    sender.queue(b"before ")
+    sender.stream(outgoing([b"header ", part, b" trailer"], sent))
     assert transport.writes == [b"before header records trailer"]
     assert (sent.count, part.closed, sender.is_blocked) == (1, 1, False)
 
@@ -164,7 +164,7 @@ def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it(is_forgetf
     sent = Sent()
     size = 5 * PIECE_BYTES // 2
     part = Late(b"x" * size)
-    sender.send(outgoing([b"h" * 10, part], sent))
+    sender.stream(outgoing([b"h" * 10, part], sent))
     for write in (1, 2):
         assert len(transport.writes) == write
         assert transport.unsent == PIECE_BYTES, "what a peer that never reads can make us hold"
@@ -182,7 +182,7 @@ def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_for
     sender, transport, owner, _ = setting(high=HIGH_WATER_BYTES, is_forgetful=is_forgetful)
     sent, chunk = Sent(), MADE_BYTES
     part = Made(b"x" * (3 * chunk - 5), chunk)
-    sender.send(outgoing([b"header", part, Late(b"view")], sent))
+    sender.stream(outgoing([b"header", part, Late(b"view")], sent))
     assert transport.writes == [b"header" + bytes(b"x" * chunk)]
     transport.unsent = 1  # below every mark but the one that counts
     sender._continue()
@@ -199,7 +199,7 @@ def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_for
 def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one_chunk() -> None:
     sender, transport, _, _ = setting(high=HIGH_WATER_BYTES)
     third = MADE_BYTES // 3
-    sender.send(outgoing([Made(b"x" * third) for _ in range(7)]))
+    sender.stream(outgoing([Made(b"x" * third) for _ in range(7)]))
     sizes = []
     while sender.is_blocked:
         sizes.append(transport.unsent)
@@ -209,7 +209,7 @@ def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one
 
 def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
     sender, transport, owner, _ = setting()
-    sender.send(outgoing([Late(bytes(TURN_BYTES + 5))]))
+    sender.stream(outgoing([Late(bytes(TURN_BYTES + 5))]))
     assert sum(map(len, transport.writes)) == TURN_BYTES
     assert sender.is_blocked
     (go_on,) = owner.soon
@@ -220,7 +220,7 @@ def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
 
 def test_a_cold_part_is_read_in_a_thread_first_and_what_comes_before_it_is_not_held_up() -> None:
     sender, transport, owner, _ = setting()
-    sender.send(outgoing([b"header", Late(b"warm"), Late(b"cold", colds=1), b"end"]))
+    sender.stream(outgoing([b"header", Late(b"warm"), Late(b"cold", colds=1), b"end"]))
     assert transport.writes == [b"headerwarm"]
     assert sender.is_blocked
     ((function, done),) = owner.threads
@@ -234,7 +234,7 @@ def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> No
     sender, transport, _, _ = setting(high=0)
     sent = Sent()
     done, half, untouched = Late(b"a" * PIECE_BYTES), Late(b"b" * PIECE_BYTES * 2), Late(b"c")
-    sender.send(outgoing([done, half, untouched], sent))
+    sender.stream(outgoing([done, half, untouched], sent))
     transport.drain()
     sender.close()
     sender.close()
@@ -246,7 +246,7 @@ def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> No
 def test_a_part_in_a_thread_is_closed_when_the_thread_is_done_with_it() -> None:
     sender, _, owner, _ = setting()
     part, sent = Late(b"cold", colds=1), Sent()
-    sender.send(outgoing([part], sent))
+    sender.stream(outgoing([part], sent))
     sender.close()
     assert part.closed == 0
     ((_, done),) = owner.threads
@@ -257,14 +257,14 @@ def test_a_part_in_a_thread_is_closed_when_the_thread_is_done_with_it() -> None:
 @pytest.mark.parametrize("late", [Late(b"abc", lack=1), Late(b"abc", lack=-1)], ids=["less", "more"])
 def test_a_part_that_does_not_keep_to_its_size_ends_the_connection(late: Late) -> None:
     sender, _, owner, _ = setting()
-    sender.send(outgoing([late]))
+    sender.stream(outgoing([late]))
     (error,) = owner.errors
     assert "Late gave" in str(error)
 
 
 def test_an_error_of_the_reading_thread_ends_the_connection() -> None:
     sender, _, owner, _ = setting()
-    sender.send(outgoing([Late(b"cold", colds=1)]))
+    sender.stream(outgoing([Late(b"cold", colds=1)]))
     ((_, done),) = owner.threads
     error = OSError("disk")
     done(error)
@@ -285,7 +285,7 @@ def test_whatever_the_parts_all_bytes_go_out_in_order(parts: list[Part], high: i
     expected = b"".join(part.content if isinstance(part, Late) else bytes(part) for part in parts)  # type: ignore[arg-type]  # no other kind
     sender, transport, owner, counters = setting(high)
     sent = Sent()
-    sender.send(outgoing(parts, sent))
+    sender.stream(outgoing(parts, sent))
     while sender.is_blocked:
         if owner.threads:
             function, done = owner.threads.pop()

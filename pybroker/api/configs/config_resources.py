@@ -16,7 +16,7 @@ from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker
+    from pybroker.api.context import Services
 
 
 class ResourceType(IntEnum):
@@ -37,7 +37,7 @@ _KINDS: Final = {
 }
 
 
-def check_broker_name(broker: Broker, name: str, *, is_default_allowed: bool) -> None:
+def check_broker_name(broker: Services, name: str, *, is_default_allowed: bool) -> None:
     """Whether a resource's name is this broker's number, or empty where that is allowed. Raises INVALID_REQUEST."""
     own = broker.controller.broker_id
     if not name and is_default_allowed:
@@ -52,7 +52,7 @@ def check_broker_name(broker: Broker, name: str, *, is_default_allowed: bool) ->
 
 
 async def alter(
-    broker: Broker, resources: Sequence[Any], *, is_incremental: bool, validate_only: bool
+    broker: Services, resources: Sequence[Any], *, is_incremental: bool, validate_only: bool
 ) -> list[KafkaError | None]:
     """Change the settings of the resources of a request; an error or None for each of them.
 
@@ -95,7 +95,7 @@ def _edits(resource: Any, *, is_incremental: bool) -> list[Edit]:
     return edits
 
 
-def _change(broker: Broker, resource: Any, edits: list[Edit], *, replaces_all: bool) -> ConfigChange:
+def _change(broker: Services, resource: Any, edits: list[Edit], *, replaces_all: bool) -> ConfigChange:
     kind = _KINDS.get(resource.resource_type)
     name = resource.resource_name
     if kind is None:

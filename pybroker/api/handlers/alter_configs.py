@@ -19,10 +19,10 @@ from pybroker.api.configs.config_resources import alter, results
 from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
-async def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001
+async def handle(broker: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001
     """Change what can be changed, then answer."""
     outcomes = await alter(broker, request.resources, is_incremental=False, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))

@@ -28,11 +28,11 @@ from pybroker.protocol.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
@@ -48,7 +48,7 @@ def handle(
     )
 
 
-def _outcome(broker: Broker, path: str, topic_partition: TopicPartition) -> ErrorCode:
+def _outcome(broker: Services, path: str, topic_partition: TopicPartition) -> ErrorCode:
     directory = next((one for one in broker.replica_manager.log_directories if one.absolute_path == path), None)
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND

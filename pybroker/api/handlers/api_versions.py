@@ -35,14 +35,14 @@ from pybroker.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _LEVEL_0_VERSION: Final = 4
 _OF_CONSUMER_GROUPS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(broker: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Answer with the list of what is served."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
@@ -71,13 +71,13 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     )
 
 
-def unsupported_version_response(broker: Broker) -> ApiVersionsResponse:  # noqa: ARG001
+def unsupported_version_response(broker: Services) -> ApiVersionsResponse:  # noqa: ARG001
     """The answer, to be encoded as v0, to an ApiVersions request whose version is not served."""
     own = [api for api in _served() if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
-def _offered(broker: Broker) -> list[ApiVersion]:
+def _offered(broker: Services) -> list[ApiVersion]:
     if broker.config.has_consumer_groups:
         return _served()
     return [api for api in _served() if api.api_key not in _OF_CONSUMER_GROUPS]

@@ -29,11 +29,11 @@ from pybroker.protocol.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:

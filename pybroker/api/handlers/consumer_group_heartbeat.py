@@ -26,11 +26,11 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    broker: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
     """Take it to the group's coordinator."""
     if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):

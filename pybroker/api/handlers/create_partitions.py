@@ -25,11 +25,11 @@ from pybroker.protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 async def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:

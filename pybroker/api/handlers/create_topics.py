@@ -29,12 +29,12 @@ from pybroker.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
     from pybroker.metadata.image import TopicImage
 
 
-async def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
+async def handle(broker: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
     """Create what can be created, then answer."""
     times_named = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if times_named[topic.name] == 1]
@@ -58,7 +58,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(broker: Broker, name: str, outcome: TopicOutcome) -> CreatableTopicResult:
+def _result(broker: Services, name: str, outcome: TopicOutcome) -> CreatableTopicResult:
     error, topic = outcome.error, outcome.topic
     if error is not None:
         return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
@@ -74,7 +74,7 @@ def _result(broker: Broker, name: str, outcome: TopicOutcome) -> CreatableTopicR
     )
 
 
-def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
+def _configs(broker: Services, topic: TopicImage) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
         for config in BrokerLayers(broker.controller).topic_settings(topic.configs)

@@ -21,11 +21,11 @@ from pybroker.protocol.messages.delete_groups import DeletableGroupResult, Delet
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:

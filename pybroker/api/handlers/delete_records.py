@@ -28,7 +28,7 @@ from pybroker.protocol.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ HIGH_WATERMARK: Final = -1
 NO_OFFSET: Final = -1
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001
     """Cut what can be cut, then answer."""
     return DeleteRecordsResponse(
         topics=[
@@ -52,7 +52,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
     )
 
 
-def _result(broker: Broker, topic_partition: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
+def _result(broker: Services, topic_partition: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
     try:
         low_watermark = _delete(broker, topic_partition, offset)
     except KafkaError as error:
@@ -64,7 +64,7 @@ def _result(broker: Broker, topic_partition: TopicPartition, offset: int) -> Del
     )
 
 
-def _delete(broker: Broker, topic_partition: TopicPartition, offset: int) -> int:
+def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> int:
     """Where the partition begins now. Raises KafkaError."""
     partition = broker.replica_manager.partition_or_raise(topic_partition)
     if is_internal(topic_partition.topic):

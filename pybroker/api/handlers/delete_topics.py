@@ -26,11 +26,11 @@ from pybroker.protocol.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
 
 
-async def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(broker: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete what can be deleted, then answer."""
     asked = [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
     if not broker.config.delete_topic_enable:
@@ -43,7 +43,7 @@ async def handle(broker: Broker, context: RequestContext, request: DeleteTopicsR
     return DeleteTopicsResponse(responses=responses)
 
 
-def _find(broker: Broker, asked: list[DeleteTopicState]) -> tuple[dict[TopicId, str], list[DeletableTopicResult]]:
+def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId, str], list[DeletableTopicResult]]:
     """The topics to delete, and answers for those that cannot be."""
     image = broker.controller.image
     responses: list[DeletableTopicResult] = []

@@ -23,13 +23,13 @@ from pybroker.protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(broker: Services, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Answer from the image of the cluster."""
     if request.endpoint_type == CONTROLLERS:
         text = "The request was sent to a broker, but asks about controllers."

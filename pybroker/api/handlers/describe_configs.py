@@ -33,7 +33,7 @@ from pybroker.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _TYPES: Final = {
     Kind.BOOLEAN: 1,
@@ -49,12 +49,12 @@ _TYPES: Final = {
 """The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that no table has."""
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001
     """Answer from the image and the settings in force."""
     return DescribeConfigsResponse(results=[_describe(broker, request, resource) for resource in request.resources])
 
 
-def _describe(broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(broker: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     code, message, settings = ErrorCode.NONE, None, list[DescribedSetting]()
     try:
         settings = _settings(broker, resource.resource_type, resource.resource_name)
@@ -74,7 +74,7 @@ def _describe(broker: Broker, request: DescribeConfigsRequest, resource: Describ
     )
 
 
-def _settings(broker: Broker, resource_type: int, name: str) -> list[DescribedSetting]:
+def _settings(broker: Services, resource_type: int, name: str) -> list[DescribedSetting]:
     image, layers = broker.controller.image, BrokerLayers(broker.controller)
     if resource_type == ResourceType.TOPIC:
         if (reason := names.invalid_name_reason(name)) is not None:

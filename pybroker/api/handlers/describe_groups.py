@@ -24,7 +24,7 @@ from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeG
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs, as bits of AclOperation's codes."""
@@ -33,7 +33,7 @@ _NOT_FOUND_VERSION: Final = 6
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+    broker: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Future[DescribeGroupsResponse]:
     """Describe each group."""
     responses: list[Any] = []

@@ -29,12 +29,12 @@ from pybroker.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001
     """Answer from the logs as they are."""
     known = broker.replica_manager.partitions
     if request.topics is None:

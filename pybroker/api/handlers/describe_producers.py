@@ -26,10 +26,10 @@ from pybroker.protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001
     """Answer from the logs' producers."""
     return DescribeProducersResponse(
         topics=[
@@ -42,7 +42,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
     )
 
 
-def _partition(broker: Broker, topic_partition: TopicPartition) -> PartitionResponse:
+def _partition(broker: Services, topic_partition: TopicPartition) -> PartitionResponse:
     number = topic_partition.partition
     if (reason := names.invalid_name_reason(topic_partition.topic)) is not None:
         return PartitionResponse(

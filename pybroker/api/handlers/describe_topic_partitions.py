@@ -27,11 +27,11 @@ from pybroker.protocol.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Answer one page from the image of the cluster."""
     image, cursor = broker.controller.image, request.cursor
     listed = {topic.name for topic in request.topics}

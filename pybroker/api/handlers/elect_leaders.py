@@ -25,14 +25,14 @@ from pybroker.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage, PartitionImage
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:  # noqa: ARG001
     """Answer from the image."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)

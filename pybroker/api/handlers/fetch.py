@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.replication.fetch_session import FetchContext
 
 _RACK_VERSION: Final = 11
@@ -57,7 +57,7 @@ _TOPIC: Final = FetchableTopicResponse()
 _PARTITION: Final = PartitionData()
 
 
-def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
+def handle(broker: Services, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
     """Read; see the module."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
@@ -98,7 +98,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     return deferred.response()
 
 
-def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchResponse | None:
+def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
     """The answer to a request as most are, if there is enough to read and nothing about it is unusual."""
     bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     return kernels.read_at_once(
@@ -117,7 +117,7 @@ def _at_once(broker: Broker, version: int, request: FetchRequest) -> FetchRespon
     )
 
 
-def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
+def _session(broker: Services, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
     topics = request.topics
     uses_ids = version >= _TOPIC_ID_VERSION
     names = _names(broker) if uses_ids else None
@@ -140,7 +140,7 @@ def _session(broker: Broker, version: int, request: FetchRequest, *, is_from_fol
     )
 
 
-def _names(broker: Broker) -> Callable[[TopicId], str | None]:
+def _names(broker: Services) -> Callable[[TopicId], str | None]:
     """What finds a topic's name by its id."""
 
     def name_of(topic_id: TopicId) -> str | None:
@@ -160,7 +160,7 @@ def _repeats_a_partition(request: FetchRequest) -> bool:
     )
 
 
-def _response(broker: Broker, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
+def _response(broker: Services, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
     said = session.answer(results)
     magic = magic_for(version)
     conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)

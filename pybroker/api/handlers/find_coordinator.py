@@ -23,7 +23,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -36,7 +36,7 @@ _REFUSED: Final = {
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer at once, but for the very first one."""
     if request.key_type == GROUP and broker.groups.is_topic_missing:
@@ -44,12 +44,12 @@ def handle(
     return _respond(broker, context, request)
 
 
-async def _create_first(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def _create_first(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     await broker.groups.create_topic()  # if that fails there is no leader, which is answered
     return _respond(broker, context, request)
 
 
-def _respond(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _respond(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _SEVERAL_KEYS_VERSION:
         return FindCoordinatorResponse(
             coordinators=[_coordinator(broker, context, request.key_type, key) for key in request.coordinator_keys]
@@ -64,7 +64,7 @@ def _respond(broker: Broker, context: RequestContext, request: FindCoordinatorRe
     )
 
 
-def _coordinator(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _coordinator(broker: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type != GROUP:
         code, text = _REFUSED.get(key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.message))
         return _refused(key, code, text)

@@ -25,7 +25,7 @@ from pybroker.protocol.messages.get_telemetry_subscriptions import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 PUSH_INTERVAL_MS: Final = 300_000
 """Not longer: librdkafka counts it as microseconds in 32 bits, and from 2,147 s on it asks again without a pause."""
@@ -35,7 +35,7 @@ _CODECS: Final = (4, 3, 1, 2)
 
 
 def handle(
-    broker: Broker,  # noqa: ARG001
+    broker: Services,  # noqa: ARG001
     context: RequestContext,  # noqa: ARG001
     request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse:

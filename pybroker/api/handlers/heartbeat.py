@@ -23,11 +23,11 @@ from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: HeartbeatRequest,
 ) -> HeartbeatResponse | Future[HeartbeatResponse]:

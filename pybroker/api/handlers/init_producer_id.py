@@ -22,13 +22,13 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 NO_PRODUCER_EPOCH: Final = -1
 
 
 async def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:

@@ -27,7 +27,7 @@ from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _REBALANCE_TIMEOUT_VERSION: Final = 1
 _MEMBER_ID_REQUIRED_VERSION: Final = 4
@@ -35,7 +35,7 @@ _NULLABLE_PROTOCOL_VERSION: Final = 7
 _SKIP_ASSIGNMENT_VERSION: Final = 9
 
 
-def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Future[JoinGroupResponse]:
+def handle(broker: Services, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Future[JoinGroupResponse]:
     """Join, and wait for the generation."""
     version = context.api_version
 

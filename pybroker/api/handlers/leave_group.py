@@ -23,13 +23,13 @@ from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _SEVERAL_MEMBERS_VERSION: Final = 3
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+    broker: Services, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
     """Take the members out."""
     if not request.group_id:

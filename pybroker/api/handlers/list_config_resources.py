@@ -24,13 +24,13 @@ from pybroker.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage
 
 _TYPES: Final = frozenset(map(int, ResourceType))
 
 
-def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(broker: Services, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """Answer from the image."""
     if context.api_version == 0:
         asked: list[int] = [ResourceType.CLIENT_METRICS]

@@ -18,10 +18,10 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
-def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001
+def handle(broker: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001
     """List them."""
     groups = broker.groups.list_groups(_normalized(request.states_filter), _normalized(request.types_filter))
     if isinstance(groups, ErrorCode):

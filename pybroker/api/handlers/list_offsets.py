@@ -32,7 +32,7 @@ from pybroker.protocol.messages.list_offsets import (
 from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.replication.partition import Partition
 
 LATEST: Final = -1
@@ -57,7 +57,7 @@ _EPOCH_VERSION: Final = 4
 _NOT_FOUND: Final = TimestampedOffset(-1, -1, -1)
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(broker: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up; see the module."""
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     return ListOffsetsResponse(
@@ -77,7 +77,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
 
 
 def _respond(
-    broker: Broker, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    broker: Services, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)

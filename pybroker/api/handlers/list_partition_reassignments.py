@@ -21,11 +21,11 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,  # noqa: ARG001
+    broker: Services,  # noqa: ARG001
     context: RequestContext,  # noqa: ARG001
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001
 ) -> ListPartitionReassignmentsResponse:

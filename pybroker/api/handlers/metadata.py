@@ -33,13 +33,13 @@ from pybroker.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 KEEPS_RESPONSES: Final = True
 """They follow from the image, the client's address and the request; see `ResponseMemo`."""
 
 
-def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answer at once, unless topics have to be created first."""
     asked, version = request.topics, context.api_version
     if asked is None or (version == 0 and not asked):
@@ -65,7 +65,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 
 
 async def _create_and_respond(
-    broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], missing: list[str]
+    broker: Services, context: RequestContext, request: MetadataRequest, names: Iterable[str], missing: list[str]
 ) -> MetadataResponse:
     outcomes = await broker.controller.create_missing_topics(missing)
     errors = {name: outcome.error.code for name, outcome in outcomes.items() if outcome.error is not None}
@@ -73,7 +73,7 @@ async def _create_and_respond(
 
 
 def _respond(
-    broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    broker: Services, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     response = MetadataResponse(
         brokers=metadata_brokers(broker, context),
@@ -93,7 +93,7 @@ def _refuse(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _topics_by_name(
-    broker: Broker, context: RequestContext, request: MetadataRequest, names: Iterable[str], errors: Mapping[str, ErrorCode]
+    broker: Services, context: RequestContext, request: MetadataRequest, names: Iterable[str], errors: Mapping[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
     known_topics = MetadataTopics.of(broker, context, request)
     topics = []
@@ -117,7 +117,7 @@ def _topics_by_name(
 
 
 def _topics_by_id(
-    broker: Broker, context: RequestContext, request: MetadataRequest, ids: Iterable[TopicId]
+    broker: Services, context: RequestContext, request: MetadataRequest, ids: Iterable[TopicId]
 ) -> list[MetadataResponseTopic]:
     known = broker.controller.image.topics_by_id
     known_topics = MetadataTopics.of(broker, context, request)

@@ -32,14 +32,14 @@ from pybroker.protocol.messages.offset_commit import (
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _UNKNOWN_GROUP_VERSION: Final = 9
 _TOPIC_ID_VERSION: Final = 10
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    broker: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
     """Commit what can be committed."""
     refused: Codes = {}

@@ -28,12 +28,12 @@ from pybroker.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Codes
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:

@@ -37,7 +37,7 @@ from pybroker.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.records import CommittedOffset
 
 _GROUP_ERROR_VERSION: Final = 2
@@ -48,7 +48,7 @@ Committed = dict[TopicPartition, "CommittedOffset"]
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+    broker: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
     """Answer from what is committed."""
     version = context.api_version
@@ -90,14 +90,14 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _name(broker: Broker, version: int, topic: OffsetFetchRequestTopics) -> str | None:
+def _name(broker: Services, version: int, topic: OffsetFetchRequestTopics) -> str | None:
     if version < _TOPIC_ID_VERSION:
         return topic.name
     known = broker.controller.image.topics_by_id.get(TopicId(topic.topic_id))
     return None if known is None else known.name
 
 
-def _wanted(broker: Broker, version: int, group: OffsetFetchRequestGroup) -> list[TopicPartition] | None:
+def _wanted(broker: Services, version: int, group: OffsetFetchRequestGroup) -> list[TopicPartition] | None:
     if group.topics is None:
         return None
     return [
@@ -109,7 +109,7 @@ def _wanted(broker: Broker, version: int, group: OffsetFetchRequestGroup) -> lis
 
 
 def _group_response(
-    broker: Broker, version: int, group: OffsetFetchRequestGroup, outcome: Committed | ErrorCode
+    broker: Services, version: int, group: OffsetFetchRequestGroup, outcome: Committed | ErrorCode
 ) -> OffsetFetchResponseGroup:
     if isinstance(outcome, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome, topics=_failed(version, group, outcome))
@@ -132,7 +132,7 @@ def _group_response(
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _all_topics(broker: Broker, version: int, committed: Committed) -> list[OffsetFetchResponseTopics]:
+def _all_topics(broker: Services, version: int, committed: Committed) -> list[OffsetFetchResponseTopics]:
     topics: dict[str, OffsetFetchResponseTopics] = {}
     for topic_partition, offset in committed.items():
         known = broker.controller.image.topics.get(topic_partition.topic)

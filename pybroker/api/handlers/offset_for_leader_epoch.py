@@ -27,11 +27,11 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,
+    broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
@@ -46,7 +46,7 @@ def handle(
     )
 
 
-def _end_offset(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(broker: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     found = broker.replica_manager.partition(TopicPartition(topic, asked.partition))
     if isinstance(found, ErrorCode):
         return EpochEndOffset(partition=asked.partition, error_code=found)

@@ -40,7 +40,7 @@ from pybroker.replication.quick_append import produce_one
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,9 @@ Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the answer, in the request's order."""
 
 
-def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Future[ProduceResponse] | None:
+def handle(
+    broker: Services, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Future[ProduceResponse] | None:
     """Append; see the module."""
     version = context.api_version
     if len(request.topic_data) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:

@@ -19,11 +19,11 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 
 def handle(
-    broker: Broker,  # noqa: ARG001
+    broker: Services,  # noqa: ARG001
     context: RequestContext,  # noqa: ARG001
     request: PushTelemetryRequest,
 ) -> PushTelemetryResponse:

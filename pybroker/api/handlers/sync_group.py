@@ -22,12 +22,12 @@ from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _PROTOCOL_VERSION: Final = 5
 
 
-def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
+def handle(broker: Services, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
     """Wait for the assignment."""
     if context.api_version >= _PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

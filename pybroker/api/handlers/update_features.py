@@ -25,12 +25,12 @@ from pybroker.protocol.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.api.context import Broker, RequestContext
+    from pybroker.api.context import RequestContext, Services
 
 _ONE_ERROR_VERSION: Final = 2
 
 
-async def handle(broker: Broker, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def handle(broker: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Have the controller change them, and answer when that is durable."""
     updates = [_update(update, context.api_version) for update in request.feature_updates]
     if len({update.feature for update in updates}) != len(updates):

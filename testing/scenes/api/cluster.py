@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pybroker.api.context import Broker, RequestContext
+from pybroker.api.context import RequestContext, Services
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.controller import Controller
@@ -29,7 +29,7 @@ class Cluster:
         self.config = BrokerConfig(node_id=BROKER_ID, **config)
         self.controller = Controller(MemoryStore() if store is None else store, self.config, broker_id=BROKER_ID)
         absent = cast("Any", None)
-        self.broker = Broker(
+        self.broker = Services(
             config=self.config,
             clock=ManualClock(),
             metrics=absent,
@@ -59,7 +59,7 @@ class Cluster:
 
     async def answer(
         self,
-        handle: Callable[[Broker, RequestContext, Any], Any],
+        handle: Callable[[Services, RequestContext, Any], Any],
         version: int,
         request: object,
         context: RequestContext | None = None,

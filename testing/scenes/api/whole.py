@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pybroker.api.context import Broker
+from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker.dynamic_settings import DynamicSettings
 from pybroker.clock import ManualClock
@@ -95,7 +95,7 @@ class Whole:
         )
         self.controller.subscribe(self.groups.apply_image)
         self.groups.start()
-        broker = Broker(
+        broker = Services(
             config=self.config,
             clock=self.clock,
             metrics=self.metrics,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pybroker.log.room import Room
 
 
-class AppendValidator:
+class AppendRules:
     """The rules of one log, derived anew when its configuration is replaced: `current` are those of `config`."""
 
     __slots__ = ("config", "current")
@@ -34,7 +34,7 @@ class AppendValidator:
         return self.current
 
 
-class NoRoomValidator(AppendValidator):
+class NoRoomRules(AppendRules):
     """In place of the rules while the log's volume is full. Its `config` is no log's, so `rules` is always asked."""
 
     __slots__ = ("_room",)
@@ -48,9 +48,9 @@ class NoRoomValidator(AppendValidator):
         raise self._room.refusal()
 
 
-def validator_of(config: TopicConfig, room: Room) -> AppendValidator:
-    """What a log's appends have to pass, as much room as there is."""
-    return NoRoomValidator(config, room) if room.is_full else AppendValidator(config)
+def rules_of(config: TopicConfig, room: Room) -> AppendRules:
+    """The rules of a log's appends, by whether its volume has room."""
+    return NoRoomRules(config, room) if room.is_full else AppendRules(config)
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:

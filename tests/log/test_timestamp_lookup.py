@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.log.lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pybroker.log.timestamp_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
