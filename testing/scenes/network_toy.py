@@ -13,7 +13,7 @@ from typing import TypeVar
 import uvloop
 
 from pybroker.clock import SystemClock
-from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation, Response
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
 from pybroker.network.limits import BoundListener, Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool, PooledBuffer
 from pybroker.network.server import SocketServer
@@ -112,17 +112,17 @@ class Toy:
 
     def __init__(self) -> None:
         self.handled: list[tuple[int, bytes]] = []  # connection id, request (its first 20 bytes)
-        self.parked: list[asyncio.Future[Response]] = []
+        self.parked: list[asyncio.Future[EncodedResponse]] = []
         self.parts: list[Endless] = []
         self.sent = 0
 
-    def __call__(self, context: ConnectionContext, frame: memoryview) -> Response | asyncio.Future[Response]:
+    def __call__(self, context: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         self.handled.append((context.connection_id, bytes(frame[:20])))
         match frame[:1].tobytes():
             case b"e":
                 return framed(bytes(frame[1:]))
             case b"p":
-                future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+                future: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
                 self.parked.append(future)
                 return future
             case b"n":

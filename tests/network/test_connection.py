@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.network.admission import Admission
 from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
-from pybroker.network.context import ConnectionContext, Outgoing, Response
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
@@ -93,7 +93,7 @@ class FakeServer:
         self.ns = 1
         self.ns_per_request = 0
         self.handled: list[bytes] = []
-        self.parked: list[tuple[bytes, asyncio.Future[Response]]] = []
+        self.parked: list[tuple[bytes, asyncio.Future[EncodedResponse]]] = []
         self.lost_count = 0
         self.watched: list[Connection] = []
         self.sent = 0
@@ -101,12 +101,12 @@ class FakeServer:
     def now_ns(self) -> int:
         return self.ns
 
-    def handler(self, context: ConnectionContext, frame: memoryview) -> Response | asyncio.Future[Response]:
+    def handler(self, context: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         self.ns += self.ns_per_request
         request = bytes(frame)
         self.handled.append(request)
         if request[:1] == b"p":
-            future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
             self.parked.append((request, future))
             return future
         if request[:1] == b"o":
