@@ -50,12 +50,24 @@ ROOM_BYTES: Final = 256 << 10
 class Room:
     """That of one log directory. `measure` may run in its thread, `release` in any, the rest on the loop. Nothing raises."""
 
-    __slots__ = ("_filesystem", "_held_bytes", "_lock", "_measured", "_path", "_room_from", "is_full", "is_held", "is_looking")
+    __slots__ = (
+        "_filesystem",
+        "_held_bytes",
+        "_is_ours",
+        "_lock",
+        "_measured",
+        "_path",
+        "_room_from",
+        "is_full",
+        "is_held",
+        "is_looking",
+    )
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self._filesystem, self._path = filesystem, path
         self._lock = threading.Lock()
         self._held_bytes = 0
+        self._is_ours = False
         self._measured: tuple[int, int] | None = None  # bytes that are free, and that were used since the time before
         self._room_from = 0
         self.is_full = False
@@ -69,6 +81,7 @@ class Room:
         """Hold the reserve from now on, and look. To be called when the directory is this broker's."""
         if not self._filesystem.keeps_reserves:
             return
+        self._is_ours = True
         try:
             if self._filesystem.exists(self._reserve_file):
                 self._held_bytes = self._filesystem.file_size(self._reserve_file)
@@ -79,6 +92,7 @@ class Room:
 
     def end(self) -> None:
         """The directory is somebody else's from now on; the reserve stays for the next start."""
+        self._is_ours = False
         RESERVES.discard(self._path)
 
     def look(self, log_count: int = 0) -> None:
@@ -87,8 +101,11 @@ class Room:
         self.judge()
 
     def measure(self, log_count: int) -> None:
-        """See how much room there is, and make up for what the reserve of so many logs lacks. Blocks."""
-        if not self._filesystem.keeps_reserves:
+        """See how much room there is, and make up for what the reserve of so many logs lacks. Blocks.
+
+        Nothing is made in a directory that is not this broker's, such as the empty one where a disk is not mounted.
+        """
+        if not self._is_ours:
             return
         try:
             size, free = self._filesystem.volume_space(self._path)

@@ -225,3 +225,14 @@ def test_the_log_of_a_deleted_topic_goes_where_it_could_not_be_loaded(
     again.logs.delete(TP, topic_id)
     assert (tmp_path / "data" / str(TP)).exists() is (topic_id != TOPIC_ID)
     again.logs.stop()
+
+
+def test_nothing_is_made_in_a_directory_that_is_not_ours(tmp_path: Path) -> None:
+    room = Room(SmallVolume(), str(tmp_path))
+    room.look(5)
+    assert list(tmp_path.iterdir()) == []
+    room.begin()
+    room.end()
+    (tmp_path / RESERVE_FILE).unlink()
+    room.look(5)
+    assert list(tmp_path.iterdir()) == []
