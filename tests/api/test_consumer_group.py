@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
+from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode

@@ -16,7 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.handlers.describe_groups import GROUP_OPERATIONS
+from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.metadata.features import serves_consumer_groups
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode

@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
-
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe configs, alter configs, as bits of AclOperation's codes."""
 
 _NOT_FOUND_VERSION: Final = 6
 

@@ -1,0 +1,57 @@
+"""What import-linter does not see: the imports of native parts, and tuples that are made without calling their class."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pybroker
+
+ROOT = Path(pybroker.__file__).parent
+PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())
+LAYERS: list[str] = next(
+    contract["layers"] for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["name"] == "Imports go down only"
+)
+DEPTH = {package.strip().removeprefix("pybroker."): depth for depth, row in enumerate(LAYERS) for package in row.split("|")}
+NATIVE = sorted(ROOT.rglob("*.pyx"))
+MAKERS = {"new_tuple", "_new_header"}
+"""Names of `tuple.__new__`, which knows neither the number of a class's fields nor their defaults."""
+
+
+def test_there_are_native_parts_to_look_at() -> None:
+    assert len(NATIVE) > 3
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_imports_of_native_parts_go_down_only(path: Path) -> None:
+    own = path.relative_to(ROOT).parts[0]
+    imported = set(re.findall(r"(?m)^\s*(?:from|import|cimport) pybroker\.(\w+)", path.read_text()))
+    above = {package for package in imported - {own} if DEPTH[package] <= DEPTH[own]}
+    assert not above, f"{own} imports what is not below it"
+
+
+def made_tuples() -> list[tuple[str, str, int]]:
+    """Module, class and number of values of each tuple that is made without calling its class."""
+    made = []
+    for path in sorted(ROOT.rglob("*.py")):
+        module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
+                cls, values = node.args
+                assert isinstance(cls, ast.Name)
+                assert isinstance(values, ast.Tuple), f"{module}:{node.lineno}: the values have to stand there, to be counted"
+                assert not any(isinstance(value, ast.Starred) for value in values.elts)
+                made.append((module, cls.id, len(values.elts)))
+    return made
+
+
+def test_a_tuple_that_is_made_without_its_class_has_all_of_its_fields() -> None:
+    made = made_tuples()
+    assert made
+    for module, name, count in made:
+        assert count == len(getattr(importlib.import_module(module), name)._fields), f"{module}: {name}"
