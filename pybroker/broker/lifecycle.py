@@ -48,7 +48,7 @@ class Lifecycle:
         sys.stdout.flush()
 
     def lines(self, node_id: int) -> str:  # noqa: ARG002
-        """What stands on standard output before the line that the broker is ready."""
+        """Return what stands on standard output before the line that the broker is ready."""
         return ""
 
     def room_changed(self, *, has_room: bool) -> None:

@@ -14,10 +14,10 @@ VARIABLE: Final = "PYBROKER_READY_FILE"
 
 
 class ReadyFile:
-    """One path. A file that cannot be written is a warning: the broker works, and only the health check does not know."""
+    """The ready file at a path. A failure to write it is a warning: the broker works, and only the health check does not know."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read or written yet."""
+        """Name the file. Nothing is read or written yet."""
         self._path = path
 
     def write(self, host: str, port: int) -> None:

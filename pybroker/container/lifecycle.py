@@ -73,7 +73,7 @@ class ContainerLifecycle(Lifecycle):
         return None
 
     def lines(self, node_id: int) -> str:
-        """What programs wait for that start Kafka's images."""
+        """Return what programs wait for that start Kafka's images."""
         return (
             f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING\n"
             f"[KafkaRaftServer nodeId={node_id}] Kafka Server started\n"

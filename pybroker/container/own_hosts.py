@@ -10,7 +10,7 @@ import socket
 
 
 def is_own_host(host: str) -> bool:
-    """Whether the host has an address of this machine. A name that does not resolve has none."""
+    """Return whether the host has an address of this container. A name that does not resolve has none."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -16,7 +16,7 @@ from pybroker.container.several_brokers import refusal
 
 Texts = Mapping[str, tuple[str, str]]
 
-_LISTENERS: Final = ("advertised.listeners", "listeners")  # the second may be made of the first, and nobody wrote it
+_LISTENERS: Final = ("advertised.listeners", "listeners")  # the second may be made of the first, and no user wrote it
 _PROTOCOL_NAMES: Final = ("advertised.protocol.name", "protocol.name")  # of wurstmeister's image, each of a listener
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
 _PROTECTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})

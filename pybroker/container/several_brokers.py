@@ -1,4 +1,4 @@
-"""What tells that a container is to be one of several brokers: refused, as each would be a cluster of its own.
+"""Signs that a container is to be one of several brokers: refused, because each would be a cluster of its own.
 
 A compose file with three brokers, started as three clusters of one, would seem to work: every client that reaches another of them
 sees other topics. A setting with an empty text says nothing here: an empty variable over a file does not take away what the file
@@ -37,7 +37,7 @@ _APART: Final = "and each container would be a cluster of its own"
 
 
 def stated(sources: Iterable[Texts]) -> dict[str, tuple[str, str]]:
-    """What the sources say, strongest first, leaving out empty texts."""
+    """Merge the sources, strongest first, without empty texts."""
     found: dict[str, tuple[str, str]] = {}
     for source in sources:
         for name, (origin, text) in source.items():
@@ -62,7 +62,7 @@ def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
 
 
 def undecided(properties: Texts) -> list[str]:
-    """Lines of warning about what may be meant for several brokers and cannot be told apart."""
+    """Return lines of warning about what may be meant for several brokers or for one."""
     connect = _text(properties, "zookeeper.connect")
     if not connect:
         return []
@@ -71,7 +71,7 @@ def undecided(properties: Texts) -> list[str]:
 
 
 def refusal(properties: Texts, name: str, reason: str) -> ConfigError:
-    """An error about a property that says where it was set."""
+    """Return an error about a property, with the place where it was set."""
     origin, text = properties[name]
     return ConfigError(name, text.strip(), f"{reason} (from {origin})")
 
