@@ -54,7 +54,9 @@ def restart_session(result: CoordinatorResult, group_id: GroupId, member: Consum
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     key = _key(_SESSION, group_id, member.member_id)
-    result.timers.append(TimerChange(key, timeout_ms, _removal(key, group_id, member.member_id, None, "nothing heard of member")))
+    result.timers.append(
+        TimerChange(key, timeout_ms, _removal(key, group_id, member.member_id, None, "was silent for its session timeout"))
+    )
 
 
 def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -65,7 +67,7 @@ def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: 
             result.timers.append(TimerChange(key, None))
     elif group.revocation_epochs.get(member.member_id) != member.epoch:
         group.revocation_epochs[member.member_id] = member.epoch
-        expire = _removal(key, group.group_id, member.member_id, member.epoch, "partitions not given up in time by member")
+        expire = _removal(key, group.group_id, member.member_id, member.epoch, "did not give up partitions in time")
         result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
 
 
@@ -80,7 +82,7 @@ def restart_timers(result: CoordinatorResult, group: ConsumerGroup, timeout_ms: 
 def start_join_timer(result: CoordinatorResult, group_id: GroupId, member: ConsumerMember) -> None:
     """Start the time that a member of the classic protocol has to join again. A running timer continues."""
     key = _key(_JOIN, group_id, member.member_id)
-    expire = _removal(key, group_id, member.member_id, None, "no JoinGroup in time from member")
+    expire = _removal(key, group_id, member.member_id, None, "did not join again in time")
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire, is_kept=True))
 
 
@@ -88,7 +90,7 @@ def start_sync_timer(result: CoordinatorResult, group_id: GroupId, member: Consu
     """Start the time that a member of the classic protocol has to send a SyncGroup, because it has joined."""
     result.timers.append(TimerChange(_key(_JOIN, group_id, member.member_id), None))
     key = _key(_SYNC, group_id, member.member_id)
-    expire = _removal(key, group_id, member.member_id, None, "no SyncGroup in time from member")
+    expire = _removal(key, group_id, member.member_id, None, "did not send a SyncGroup in time")
     result.timers.append(TimerChange(key, member.rebalance_timeout_ms, expire))
 
 
@@ -109,7 +111,7 @@ def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, 
             return CoordinatorResult()
         if epoch is not None and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch != epoch):
             return CoordinatorResult()
-        logger.info("Group %s: %s %s", group_id, why, member_id)
+        logger.info("Group %s: member %s %s; it is removed", group_id, member_id, why)
         result = remove_members(shard, group, [member], now_ms)
         finish_removal = result.on_durable
 
