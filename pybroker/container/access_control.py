@@ -1,7 +1,7 @@
 """Access control that is asked for and is not there: refused, unless a variable says to start without it.
 
-A user who sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with SASL
-or SSL, and no variable helps: clients could not even connect to what would be started in their place.
+A user who sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
+SASL or SSL, and no variable helps: clients could not even connect to what would be started in their place.
 
 Source: KafkaConfig for authorizer.class.name; StandardAuthorizer for super.users; libkafka.sh of Bitnami's image for its users
 and ALLOW_PLAINTEXT_LISTENER.
