@@ -16,11 +16,11 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPa
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
-from pybroker.pipeline.report.heard import Heard, teller
 from pybroker.pipeline.report.job import ReportOptions, run
 from pybroker.pipeline.report.keys import KeyCounts, gini, summarized
 from pybroker.pipeline.report.plan import Wanted
 from pybroker.pipeline.report.tally import Histogram, Series
+from pybroker.pipeline.report.task_progress import ProgressListener, reporter
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -237,19 +237,19 @@ def test_histograms_and_series_of_arrays_are_those_of_single_numbers() -> None:
 
 
 def test_the_driver_hears_how_far_tasks_are() -> None:
-    with Heard("localhost") as heard:
-        assert heard.ear is not None
-        strangers = replace(heard.ear, secret=b"x" * len(heard.ear.secret))
+    with ProgressListener("localhost") as listener:
+        assert listener.address is not None
+        strangers = replace(listener.address, secret=b"x" * len(listener.address.secret))
         deadline = time.monotonic() + 30
-        tell = [teller(heard.ear, 1), teller(strangers, 2), teller(heard.ear, 3), teller(None, 4)]
-        while heard.records < 12 and time.monotonic() < deadline:
+        tell = [reporter(listener.address, 1), reporter(strangers, 2), reporter(listener.address, 3), reporter(None, 4)]
+        while listener.records < 12 and time.monotonic() < deadline:
             for one in tell:
                 one(5)
             time.sleep(0.01)
-        assert heard.records >= 12
-        assert not heard.records % 5
-    with Heard("nowhere.invalid") as deaf:
-        assert (deaf.ear, deaf.records) == (None, 0)
+        assert listener.records >= 12
+        assert not listener.records % 5
+    with ProgressListener("nowhere.invalid") as deaf:
+        assert (deaf.address, deaf.records) == (None, 0)
 
 
 # --- With Spark and a broker ----------------------------------------------------------------------------------------------------

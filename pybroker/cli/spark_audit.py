@@ -148,18 +148,18 @@ def _run(where: SparkOptions, options: AuditOptions) -> None:
         if how is None:
             result = audit.run(spark, options)
         else:
-            result = incremental.run(spark, options, None if how.interval_s is None else _teller())
+            result = incremental.run(spark, options, None if how.interval_s is None else _printer())
     for line in result.summary.lines():
         click.echo(line)
     if not result.is_good:
         raise click.exceptions.Exit(LOST_OR_DOUBLED)
 
 
-def _teller() -> Callable[[Passed], None]:
+def _printer() -> Callable[[Passed], None]:
     """Return a function that prints a line for each pass, and the whole summary when what is lost or doubled changes."""
     verdict = None
 
-    def tell(passed: Passed) -> None:
+    def print_pass(passed: Passed) -> None:
         nonlocal verdict
         summary = passed.result.summary
         if summary.verdict() != verdict and not summary.is_good:
@@ -169,23 +169,23 @@ def _teller() -> Callable[[Passed], None]:
         closed = dt.datetime.fromtimestamp(passed.closed_ms / 1000, dt.UTC)
         click.echo(f"{passed.result.records:,} new records; closed until {closed:%Y-%m-%dT%H:%M:%SZ}; {verdict}")
 
-    return tell
+    return print_pass
 
 
-def _tiers(said: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
+def _tiers(given: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
     from pybroker.pipeline.audit.sources import SAME_NAME, Tier  # noqa: PLC0415 (only when it runs)
 
     names = dict(_pair("--rename", one) for one in renames)
-    tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in said))
+    tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in given))
     if names:
         raise click.UsageError(f"--rename {next(iter(names))}: no --tier has this name")
     return tiers
 
 
-def _pair(option: str, said: str) -> tuple[str, str]:
-    name, separator, value = said.partition("=")
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
     if not separator or not name or not value:
-        raise click.UsageError(f"{option} {said}: must be NAME=VALUE")
+        raise click.UsageError(f"{option} {text}: must be NAME=VALUE")
     return name, value
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, job, spark_options, told
+from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options
 
 
 @click.command("mirror")
@@ -81,7 +81,7 @@ def command(
         retry_s=retry_s,
         workers=workers,
     )
-    with told("mirror"), nullcontext() if is_local else job("mirror", where) as spark:
+    with failures_in_one_line("mirror"), nullcontext() if is_local else job("mirror", where) as spark:
         result = mirror.run(spark, options)
     counts, seconds = result.counts, result.seconds
     rate = counts.size / seconds / 1e6 if seconds else 0.0
@@ -104,7 +104,7 @@ def _pairs(renamed: tuple[str, ...]) -> dict[str, str]:
 def _look_up(path: Path, origin: str | None, mapped: str | None) -> None:
     from pybroker.pipeline.mirror.state import State  # noqa: PLC0415 (only when it runs)
 
-    with told("mirror"):
+    with failures_in_one_line("mirror"):
         state = State.read(path)
         if origin is not None:
             topic, _, rest = origin.partition(":")

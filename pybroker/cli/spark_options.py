@@ -52,7 +52,7 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def failures_in_one_line(name: str) -> Iterator[None]:
     """Report an exception of the block in one line on stderr and exit with code 1, after Ctrl-C with 130."""
     from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415 (only when a job runs)
     from pybroker.pipeline.explain import explain  # noqa: PLC0415
@@ -75,7 +75,7 @@ def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
     """Open a Spark session for one job, report its failure in one line, and stop the session at the end."""
     from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (only when a job runs)
 
-    with told(name):
+    with failures_in_one_line(name):
         spark = spark_session(f"pybroker {name}", master=where.master, jars=where.jars, conf=where.conf)
         try:
             yield spark

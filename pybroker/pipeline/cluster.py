@@ -14,7 +14,7 @@ from pybroker.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-ANSWER_TIMEOUT_S: Final = 15.0
+RESPONSE_TIMEOUT_S: Final = 15.0
 _RETRY_PAUSE_S: Final = 0.5
 _LEADER_PAUSE_S: Final = 0.05
 _LEADERLESS: Final = frozenset(
@@ -47,11 +47,11 @@ class Cluster:
 
     def id(self) -> str:
         """Return the cluster id."""
-        return str(self._ask("read the cluster id", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).cluster_id))
+        return str(self._call("read the cluster id", lambda: self._admin.list_topics(timeout=RESPONSE_TIMEOUT_S).cluster_id))
 
     def topics(self) -> dict[str, int]:
         """Return all topics that are not internal, with their numbers of partitions."""
-        found = self._ask("list the topics", lambda: self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+        found = self._call("list the topics", lambda: self._admin.list_topics(timeout=RESPONSE_TIMEOUT_S).topics)
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def chosen_topics(self, names: Iterable[str], pattern: str | None) -> dict[str, int]:
@@ -59,14 +59,14 @@ class Cluster:
 
         Raises PipelineError when a name is missing or no topic matches.
         """
-        there = self.topics()
+        existing = self.topics()
         if pattern is None:
-            missing = [name for name in names if name not in there]
+            missing = [name for name in names if name not in existing]
             if missing:
                 raise PipelineError(f"no topic {', '.join(missing)} at {self.bootstrap}")
-            return {name: there[name] for name in names}
+            return {name: existing[name] for name in names}
         try:
-            matching = {name: count for name, count in there.items() if re.fullmatch(pattern, name)}
+            matching = {name: count for name, count in existing.items() if re.fullmatch(pattern, name)}
         except re.error as error:
             raise PipelineError(f"{pattern!r} is not a regular expression: {error}") from error
         if not matching:
@@ -80,9 +80,9 @@ class Cluster:
         wanted = TopicCollection(list(names))
         if not wanted.topic_names:
             return {}
-        futures = self._admin.describe_topics(wanted, request_timeout=ANSWER_TIMEOUT_S)
+        futures = self._admin.describe_topics(wanted, request_timeout=RESPONSE_TIMEOUT_S)
         return {
-            name: str(self._ask(f"describe topic {name}", lambda f=future: f.result().topic_id))
+            name: str(self._call(f"describe topic {name}", lambda f=future: f.result().topic_id))
             for name, future in futures.items()
         }
 
@@ -92,13 +92,13 @@ class Cluster:
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415
 
         new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(settings or {}))
-        future = self._admin.create_topics([new], request_timeout=ANSWER_TIMEOUT_S)[name]
+        future = self._admin.create_topics([new], request_timeout=RESPONSE_TIMEOUT_S)[name]
         try:
             future.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineError(f"cannot create topic {name} at {self.bootstrap}: {error.args[0].str()}") from error
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         while name not in self.topics():
             if time.monotonic() > deadline:
                 raise PipelineError(f"topic {name} was created at {self.bootstrap} but does not appear")
@@ -106,16 +106,16 @@ class Cluster:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        future = self._admin.delete_topics([name], request_timeout=ANSWER_TIMEOUT_S)[name]
-        self._ask(f"delete topic {name}", future.result)
+        future = self._admin.delete_topics([name], request_timeout=RESPONSE_TIMEOUT_S)[name]
+        self._call(f"delete topic {name}", future.result)
 
     def topic_setting(self, topic: str, name: str) -> str:
         """Return the value of a topic's setting."""
         from confluent_kafka.admin import ConfigResource, ResourceType  # noqa: PLC0415
 
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        [future] = self._admin.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
-        return str(self._ask(f"read the settings of topic {topic}", lambda: future.result()[name].value))
+        [future] = self._admin.describe_configs([resource], request_timeout=RESPONSE_TIMEOUT_S).values()
+        return str(self._call(f"read the settings of topic {topic}", lambda: future.result()[name].value))
 
     def extents(self, topics: Mapping[str, int], *, is_committed: bool = False) -> dict[tuple[str, int], Extent]:
         """Return how far the log of every partition reaches, by topic and partition.
@@ -140,12 +140,12 @@ class Cluster:
         from confluent_kafka import IsolationLevel, KafkaException  # noqa: PLC0415
 
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         found: dict[tuple[str, int], int] = {}
         while True:
             missing = [tp for tp in partitions if (tp.topic, tp.partition) not in found]
             wanted = dict.fromkeys(missing, spec)
-            futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
+            futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=RESPONSE_TIMEOUT_S)
             for tp, future in futures.items():
                 try:
                     found[tp.topic, tp.partition] = int(future.result().offset)
@@ -175,11 +175,11 @@ class Cluster:
                 raise PipelineError(f"no broker at {self.bootstrap} for {seconds:g} s; run the same command again to continue")
             time.sleep(_RETRY_PAUSE_S)
 
-    def _ask(self, what: str, question: Any) -> Any:
+    def _call(self, what: str, request: Any) -> Any:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         try:
-            return question()
+            return request()
         except KafkaException as error:
             if error.args[0].name() in _AWAY:
                 raise PipelineError(f"no broker responds at {self.bootstrap}") from error

@@ -129,8 +129,8 @@ def chunks(options: GenerateOptions, partitions: int, only: int | None) -> Itera
         keys = choice.of(index) if choice else None
         placed = choice.partitions[keys] if choice is not None and keys is not None else index % np.uint64(partitions)
         if only is not None and keys is not None:
-            mine = placed == only
-            index, keys, placed = index[mine], keys[mine], placed[mine]
+            is_chosen = placed == only
+            index, keys, placed = index[is_chosen], keys[is_chosen], placed[is_chosen]
         if len(index):
             names = choice.names if choice else []
             yield _chunk(options, index, placed, [None] * len(index) if keys is None else [names[key] for key in keys], pool)
@@ -150,8 +150,8 @@ def _chunk(options: GenerateOptions, index: np.ndarray, placed: np.ndarray, keys
         values = [None if (n + 1) % options.tombstones == 0 else value for n, value in zip(numbers, values, strict=True)]
     headers: list[list[tuple[str, bytes]]] = [[] for _ in numbers]
     for number in range(options.headers):
-        for mine, random in zip(headers, _random(options.seed, _HEADER + number, index).tolist(), strict=True):
-            mine.append((f"header-{number}", b"%016x" % random))
+        for row_headers, random in zip(headers, _random(options.seed, _HEADER + number, index).tolist(), strict=True):
+            row_headers.append((f"header-{number}", b"%016x" % random))
     start, step = options.start_ms, options.step_ms
     timestamps = None if start is None else [start + int(number * step) for number in numbers]
     return Chunk(placed.tolist(), keys, values, headers, timestamps)
@@ -233,7 +233,9 @@ def _rows(options: GenerateOptions, partitions: int, batches: Iterable[pa.Record
     for only in _partitions_of(batches):
         for chunk in chunks(options, partitions, only):
             count = len(chunk.value)
-            headers: list[Any] = [[{"key": key, "value": value} for key, value in mine] or None for mine in chunk.headers]
+            headers: list[Any] = [
+                [{"key": key, "value": value} for key, value in row_headers] or None for row_headers in chunk.headers
+            ]
             now = [int(time.time() * 1000)] * count
             columns = {
                 "topic": pa.array([options.topic] * count, pa.string()),
@@ -253,10 +255,10 @@ def _write(
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
-    there: dict[int, int] = {}
+    arrived: dict[int, int] = {}
     if context is not None and context.attemptNumber():  # do not write again what an earlier attempt has written
         extents = Cluster(options.bootstrap).extents({options.topic: partitions})
-        there = {partition: extent.end - bases[partition] for (_, partition), extent in extents.items()}
+        arrived = {partition: extent.end - bases[partition] for (_, partition), extent in extents.items()}
     counts, sizes = dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 0)
     wanted = _partitions_of(batches)
     for only in wanted:
@@ -268,17 +270,17 @@ def _write(
             for partition, key, value, headers, stamp in rows:
                 counts[partition] += 1
                 sizes[partition] += len(key or b"") + len(value or b"")
-                if counts[partition] > there.get(partition, 0):
+                if counts[partition] > arrived.get(partition, 0):
                     writer.write(partition, key, value, headers, stamp)
                 sent += 1
                 if options.rate and (early := began + sent / options.rate - time.monotonic()) > 0.001:
                     time.sleep(early)
             writer.poll()
         writer.finish()
-    mine = [partition for partition in counts if None in wanted or partition in wanted]
+    written = [partition for partition in counts if None in wanted or partition in wanted]
     columns = {
-        "partition": pa.array(mine, pa.int32()),
-        "records": pa.array([counts[partition] for partition in mine], pa.int64()),
-        "size": pa.array([sizes[partition] for partition in mine], pa.int64()),
+        "partition": pa.array(written, pa.int32()),
+        "records": pa.array([counts[partition] for partition in written], pa.int64()),
+        "size": pa.array([sizes[partition] for partition in written], pa.int64()),
     }
     yield pa.RecordBatch.from_pydict(columns)

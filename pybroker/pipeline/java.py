@@ -91,8 +91,8 @@ def version_of(executable: Path) -> str | None:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = re.search(r'version "([^"]+)"', run.stderr + run.stdout)
-    return said[1] if said and run.returncode == 0 else None
+    match = re.search(r'version "([^"]+)"', run.stderr + run.stdout)
+    return match[1] if match and run.returncode == 0 else None
 
 
 def major(version: str) -> int:

@@ -50,6 +50,6 @@ def test_partitions_without_a_leader_are_asked_again(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION])
 def test_other_errors_and_too_many_are_one_line(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 0.0)
     with pytest.raises(PipelineError, match=r"^cannot list the offsets at nowhere:1: "):
         cluster_of(Admin({0: [code] * 100}), monkeypatch).extents({"t": 1})

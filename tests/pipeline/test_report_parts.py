@@ -59,7 +59,7 @@ def test_histograms_merge_to_the_one_of_all() -> None:
 
 
 def test_an_empty_histogram_has_no_percentiles() -> None:
-    assert Histogram().said() == dict.fromkeys(("min", "mean", "p50", "p90", "p99", "p99.9", "max")) | {"count": 0, "sum": 0}
+    assert Histogram().to_json() == dict.fromkeys(("min", "mean", "p50", "p90", "p99", "p99.9", "max")) | {"count": 0, "sum": 0}
 
 
 # --- Times ----------------------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def topic(name: str, *tallies: Tally, keys: KeySummary | None = None) -> TopicRe
 
 
 def report(*topics: TopicReport) -> Report:
-    return Report("<b>:9092", "cluster", 1_700_000_000_000, EVERYTHING.said(), topics)
+    return Report("<b>:9092", "cluster", 1_700_000_000_000, EVERYTHING.in_words(), topics)
 
 
 def test_a_topic_is_the_sum_of_its_partitions() -> None:
@@ -326,10 +326,10 @@ def test_a_topic_is_the_sum_of_its_partitions() -> None:
     assert (numbers.records, numbers.null_keys, numbers.missing, numbers.control) == (40, 2, 4, 2)
     assert (found.total.least_ms, found.total.greatest_ms, found.skew, found.is_whole) == (1000, 11_000, 1.5, True)
     assert found.total.codecs["zstd"].ratio == 3
-    said = found.said()
-    assert (said["records_per_s"], said["idempotent_producers"], said["magics"]) == (4.0, 2, {"2": 4})
-    assert [one["records"] for one in said["partitions"]] == [10, 30]
-    assert said["series"]["buckets"] == [[1000, 10, 100], [9000, 30, 100]]
+    summary = found.to_json()
+    assert (summary["records_per_s"], summary["idempotent_producers"], summary["magics"]) == (4.0, 2, {"2": 4})
+    assert [one["records"] for one in summary["partitions"]] == [10, 30]
+    assert summary["series"]["buckets"] == [[1000, 10, 100], [9000, 30, 100]]
 
 
 def test_hostile_names_are_text_on_the_page() -> None:
@@ -365,7 +365,7 @@ def test_large_rates_are_whole_numbers() -> None:
 def test_a_topic_without_records_needs_no_pictures() -> None:
     page = written(report(topic("empty", Tally())), lambda _: pytest.fail("nothing to draw"))
     assert "No records." in page
-    assert report(topic("empty", Tally())).said()["topics"][0]["records_per_s"] is None
+    assert report(topic("empty", Tally())).to_json()["topics"][0]["records_per_s"] is None
 
 
 def test_many_topics_are_in_the_table_only() -> None:

@@ -38,9 +38,9 @@ def runs(files: Iterable[ArchivedFile], file_bytes: int) -> list[list[ArchivedFi
     for file in files:
         grouped[file.topic, file.date, file.partition].append(file)
     found: list[list[ArchivedFile]] = []
-    for mine in grouped.values():
+    for group in grouped.values():
         run: list[ArchivedFile] = []
-        for file in sorted(mine, key=lambda file: file.first):
+        for file in sorted(group, key=lambda file: file.first):
             if file.size > file_bytes // 2 or sum(other.size for other in run) + file.size > file_bytes:
                 found.append(run)
                 run = []
@@ -115,7 +115,9 @@ def _check(chosen: list[list[ArchivedFile]], made: list[ArchivedFile]) -> None:
         grouped = defaultdict(list)
         for file in files:
             grouped[file.topic, file.date, file.partition].append(file)
-        return {key: (sum(file.count for file in mine), joined(file.checksum for file in mine)) for key, mine in grouped.items()}
+        return {
+            key: (sum(file.count for file in group), joined(file.checksum for file in group)) for key, group in grouped.items()
+        }
 
     if totals([file for run in chosen for file in run]) != totals(made):
         raise PipelineError("the joined files do not hold the same records as the files they replace; nothing was changed")

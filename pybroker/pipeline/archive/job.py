@@ -174,8 +174,8 @@ def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topic
     before = archive.identity()
     if before is not None:
         if (before.topics, before.pattern) != (now.topics, now.pattern):
-            there = before.pattern if before.pattern is not None else ", ".join(before.topics)
-            raise PipelineError(f"{options.path} is an archive of {there}: archive other topics to another folder")
+            known_topics = before.pattern if before.pattern is not None else ", ".join(before.topics)
+            raise PipelineError(f"{options.path} is an archive of {known_topics}: archive other topics to another folder")
         if before.cluster != now.cluster:
             raise PipelineError(
                 f"{options.path} is an archive of cluster {before.cluster}, but {options.bootstrap} is cluster {now.cluster}"
@@ -194,11 +194,11 @@ def _check_loss(job: _Run) -> int:
     if not following or not job.cluster.is_there():
         return 0
     topics = {topic: 1 + max(partition for name, partition in following if name == topic) for topic, _ in following}
-    there = job.cluster.topics()
-    extents = job.cluster.extents({topic: count for topic, count in topics.items() if there.get(topic, 0) >= count})
-    lost, news = loss(following, extents)
+    existing = job.cluster.topics()
+    extents = job.cluster.extents({topic: count for topic, count in topics.items() if existing.get(topic, 0) >= count})
+    lost, message = loss(following, extents)
     if lost and not job.options.is_loss_allowed:
-        raise PipelineError(f"{news}; --allow-loss continues without them")
+        raise PipelineError(f"{message}; --allow-loss continues without them")
     return lost
 
 
@@ -229,8 +229,8 @@ def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
         return {}
     path = checkpoint / "offsets" / str(max(done))
     try:
-        said = json.loads(path.read_text().splitlines()[-1])
-        return {(topic, int(partition)): int(offset) for topic, found in said.items() for partition, offset in found.items()}
+        offsets = json.loads(path.read_text().splitlines()[-1])
+        return {(topic, int(partition)): int(offset) for topic, found in offsets.items() for partition, offset in found.items()}
     except (OSError, ValueError, IndexError, AttributeError) as error:
         raise PipelineError(f"{path} is not the checkpoint of an archive") from error
 

@@ -132,18 +132,18 @@ class Archive:
         path = self.hidden / "identity.json"
         if not path.exists():
             return None
-        said = _json(path)
-        if said.get("format") != FORMAT:
-            raise PipelineError(f"{self.root} has format {said.get('format')!r}, but this version reads format {FORMAT}")
+        stored = _json(path)
+        if stored.get("format") != FORMAT:
+            raise PipelineError(f"{self.root} has format {stored.get('format')!r}, but this version reads format {FORMAT}")
         try:
-            topics, ids = tuple(said["topics"]), dict(said["topic_ids"])
-            return Identity(said["cluster"], topics, said["pattern"], ids, dict(said["partitions"]))
+            topics, ids = tuple(stored["topics"]), dict(stored["topic_ids"])
+            return Identity(stored["cluster"], topics, stored["pattern"], ids, dict(stored["partitions"]))
         except (KeyError, TypeError) as error:
             raise PipelineError(f"{path} is not the identity file of an archive of this version") from error
 
     def identify(self, identity: Identity) -> None:
         """Write down whose records these are."""
-        said = {
+        stored = {
             "format": FORMAT,
             "cluster": identity.cluster,
             "topics": list(identity.topics),
@@ -151,7 +151,7 @@ class Archive:
             "topic_ids": identity.topic_ids,
             "partitions": identity.partitions,
         }
-        _write_json(self.hidden / "identity.json", said)
+        _write_json(self.hidden / "identity.json", stored)
 
     def new_staging(self) -> Path:
         """Return the path of a new folder for files that the next commit adds."""
@@ -166,10 +166,10 @@ class Archive:
             placed = ArchivedFile(**{**file.to_json(), "path": name_of(file, number)})
             moves[placed.path] = str((staging / file.path).relative_to(self.hidden))
             files.append(placed)
-        said = {"batch": batch, "added": [file.to_json() for file in files], "removed": list(removed), "moves": moves}
-        _write_json(self._commits / f"{number:012}.json", said)
-        self._apply(said, number)
-        self._move(said)
+        stored = {"batch": batch, "added": [file.to_json() for file in files], "removed": list(removed), "moves": moves}
+        _write_json(self._commits / f"{number:012}.json", stored)
+        self._apply(stored, number)
+        self._move(stored)
         shutil.rmtree(staging, ignore_errors=True)
         if (number + 1) % _SNAPSHOT_EVERY == 0:
             self.snapshot()
@@ -177,14 +177,14 @@ class Archive:
     def snapshot(self) -> None:
         """Write a new manifest, and delete the commits that it covers."""
         contents = self.contents
-        said = {
+        stored = {
             "format": FORMAT,
             "commit": contents.commit,
             "batch": contents.batch,
             "partitions": contents.partitions(),
             "files": [file.to_json() for file in contents.files.values()],
         }
-        _write_json(self.hidden / "manifest.json", said)
+        _write_json(self.hidden / "manifest.json", stored)
         for path in self._numbered():
             if int(path.stem) <= contents.commit:
                 path.unlink()
@@ -201,12 +201,12 @@ class Archive:
     def _load(self) -> Contents:
         contents, path = Contents(), self.hidden / "manifest.json"
         if path.exists():
-            said = _json(path)
-            if said.get("format") != FORMAT:
-                raise PipelineError(f"{path} has format {said.get('format')!r}, but this version reads format {FORMAT}")
+            stored = _json(path)
+            if stored.get("format") != FORMAT:
+                raise PipelineError(f"{path} has format {stored.get('format')!r}, but this version reads format {FORMAT}")
             try:
-                contents.files = {file["path"]: ArchivedFile(**file) for file in said["files"]}
-                contents.batch, contents.commit = said["batch"], said["commit"]
+                contents.files = {file["path"]: ArchivedFile(**file) for file in stored["files"]}
+                contents.batch, contents.commit = stored["batch"], stored["commit"]
             except (KeyError, TypeError) as error:
                 raise PipelineError(f"{path} is not a manifest of this version") from error
         self.contents = contents
@@ -215,22 +215,22 @@ class Archive:
                 self._apply(_json(path), int(path.stem))
         return contents
 
-    def _apply(self, said: Mapping[str, Any], number: int) -> None:
-        for file in said["added"]:
+    def _apply(self, stored: Mapping[str, Any], number: int) -> None:
+        for file in stored["added"]:
             self.contents.files[file["path"]] = ArchivedFile(**file)
-        for path in said["removed"]:
+        for path in stored["removed"]:
             self.contents.files.pop(path, None)
-        if said["batch"] is not None:
-            self.contents.batch = said["batch"]
+        if stored["batch"] is not None:
+            self.contents.batch = stored["batch"]
         self.contents.commit = number
 
-    def _move(self, said: Mapping[str, Any]) -> None:
-        for path, staged in said["moves"].items():
+    def _move(self, stored: Mapping[str, Any]) -> None:
+        for path, staged in stored["moves"].items():
             target = self.root / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # the file is in its place already
                 (self.hidden / staged).rename(target)
-        for path in said["removed"]:
+        for path in stored["removed"]:
             (self.root / path).unlink(missing_ok=True)
 
     def _numbered(self) -> list[Path]:
@@ -239,12 +239,12 @@ class Archive:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise PipelineError(f"{path} cannot be read: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise PipelineError(f"{path} is not a JSON object")
-    return said
+    return content
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -124,7 +124,7 @@ class _Counted:
 
     def add(self, count: Count) -> None:
         """Add a count. Raises ValueError when its runs are damaged."""
-        sent, acked, failed = (from_runs(said or ()) for said in (count.sent, count.acked, count.failed))
+        sent, acked, failed = (from_runs(runs or ()) for runs in (count.sent, count.acked, count.failed))
         self.acked |= acked
         self.failed |= failed
         self.buckets[count.bucket] |= sent | acked | failed
@@ -164,7 +164,7 @@ def compare(
             found.judge(tier, bucket, bits).unknown += unknown
         if question.has_counts:
             found.judge_producer(bucket, bits).unknown += unknown
-    return [row for row in found.rows.values() if _is_asked(question, row.bucket)]
+    return [row for row in found.rows.values() if _is_requested(question, row.bucket)]
 
 
 class _Comparison:
@@ -276,5 +276,5 @@ def _note(noted: list[tuple[int, int]], bits: int, base: int) -> None:
         noted.append(found)
 
 
-def _is_asked(question: Question, bucket: int) -> bool:
+def _is_requested(question: Question, bucket: int) -> bool:
     return (question.from_ms is None or bucket >= question.from_ms) and (question.to_ms is None or bucket < question.to_ms)

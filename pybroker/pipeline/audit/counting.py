@@ -88,21 +88,21 @@ def tagged(records: DataFrame) -> DataFrame:
         f"if(is_plain, {len(order)}, coalesce(size(tags), 0)) count",
         *[
             f"if(is_plain, element_at(headers, {number - len(order)}), get(filter(tags, tag -> tag.key = '{name}'), 0)).value "
-            f"said_{name.removeprefix('audit.')}"
+            f"tag_{name.removeprefix('audit.')}"
             for number, name in enumerate(order)
         ],
     )
     is_well = (
-        f"count = {len(NAMES)} and is_valid_utf8(string(said_producer)) and is_valid_utf8(string(said_tier)) "
-        f"and right(string(said_producer), {1 + INCARNATION_DIGITS}) rlike '^/{_INCARNATION}$' "
-        f"and length(said_producer) > {1 + INCARNATION_DIGITS} "
-        f"and length(said_producer) <= {NAME_BYTES_MAX + 1 + INCARNATION_DIGITS} "
-        f"and length(said_tier) between 1 and {NAME_BYTES_MAX} "
-        "and length(said_sequence) = 9 and hex(substring(said_sequence, 2, 1)) < '80'"
+        f"count = {len(NAMES)} and is_valid_utf8(string(tag_producer)) and is_valid_utf8(string(tag_tier)) "
+        f"and right(string(tag_producer), {1 + INCARNATION_DIGITS}) rlike '^/{_INCARNATION}$' "
+        f"and length(tag_producer) > {1 + INCARNATION_DIGITS} "
+        f"and length(tag_producer) <= {NAME_BYTES_MAX + 1 + INCARNATION_DIGITS} "
+        f"and length(tag_tier) between 1 and {NAME_BYTES_MAX} "
+        "and length(tag_sequence) = 9 and hex(substring(tag_sequence, 2, 1)) < '80'"
     )
     kind = (
         f"case when count <= 0 then {UNTAGGED} "
-        f"when length(said_sequence) > 0 and hex(substring(said_sequence, 1, 1)) != '{VERSION:02X}' then {OTHER_VERSION} "
+        f"when length(tag_sequence) > 0 and hex(substring(tag_sequence, 1, 1)) != '{VERSION:02X}' then {OTHER_VERSION} "
         f"when {is_well} then {TAGGED} else {DAMAGED} end kind"
     )
     return narrow.selectExpr("*", kind).selectExpr(
@@ -111,8 +111,8 @@ def tagged(records: DataFrame) -> DataFrame:
         "offset",
         "ms",
         "kind",
-        f"if(kind = {TAGGED}, string(said_producer), null) session",
-        f"if(kind = {TAGGED}, bigint(conv(hex(substring(said_sequence, 2, 8)), 16, 10)), null) sequence",
+        f"if(kind = {TAGGED}, string(tag_producer), null) session",
+        f"if(kind = {TAGGED}, bigint(conv(hex(substring(tag_sequence, 2, 8)), 16, 10)), null) sequence",
     )
 
 
@@ -181,13 +181,13 @@ def joined(counted: Iterable[DataFrame]) -> DataFrame:
     )
 
 
-def done(counted: DataFrame, said: DataFrame | None, until_ms: int) -> DataFrame:
+def done(counted: DataFrame, reported: DataFrame | None, until_ms: int) -> DataFrame:
     """Return the chunks that have nothing in a bucket at or after `until_ms`, with DONE_SCHEMA."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     known = counted.where(f"kind = {TAGGED}").selectExpr("topic", "session", "word >> 6 chunk", "bucket")
-    if said is not None:
-        known = known.unionByName(said.select("topic", "session", "chunk", "bucket"))
+    if reported is not None:
+        known = known.unionByName(reported.select("topic", "session", "chunk", "bucket"))
     last = known.groupBy("topic", "session", "chunk").agg(f.expr("max(bucket) last"))
     return last.where(f"last < {until_ms}").select("topic", "session", "chunk")
 
@@ -210,10 +210,10 @@ def reports(messages: DataFrame) -> DataFrame:
 
     `session` is null where a message is not a report of this version.
     """
-    said = messages.selectExpr(f"from_json(string(value), '{_REPORT}') report")
+    parsed = messages.selectExpr(f"from_json(string(value), '{_REPORT}') report")
     session = f"if({_IS_REPORT}, report.producer || '/' || report.incarnation, null) session"
     well = f"filter(report.counts, one -> {_IS_COUNT}) counts"
-    return said.selectExpr(
+    return parsed.selectExpr(
         session,
         "report.width_ms",
         "report.number",
@@ -223,9 +223,9 @@ def reports(messages: DataFrame) -> DataFrame:
     )
 
 
-def counts(said: DataFrame, width_ms: int) -> DataFrame:
+def counts(reported: DataFrame, width_ms: int) -> DataFrame:
     """Return the producers' counts of all topics: session, topic, bucket, chunk, and the runs sent, acked and failed."""
-    each = said.where("session is not null").selectExpr("session", "explode(counts) one")
+    each = reported.where("session is not null").selectExpr("session", "explode(counts) one")
     return each.selectExpr(
         "session",
         "one.topic",
@@ -237,14 +237,14 @@ def counts(said: DataFrame, width_ms: int) -> DataFrame:
     )
 
 
-def of_topics(said: DataFrame, topics: Iterable[str]) -> DataFrame:
+def of_topics(reported: DataFrame, topics: Iterable[str]) -> DataFrame:
     """Select the counts of some topics."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    return said.where(f.col("topic").isin(*topics))
+    return reported.where(f.col("topic").isin(*topics))
 
 
-def sessions(said: DataFrame) -> DataFrame:
+def sessions(reported: DataFrame) -> DataFrame:
     """Return each incarnation that has reported: session, width_ms, and whether all its reports are there, the last included.
 
     The row without a session is for messages that are not reports. `ill` counts the messages, or chunks in them, that cannot be
@@ -252,18 +252,18 @@ def sessions(said: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    return said.groupBy("session").agg(
+    return reported.groupBy("session").agg(
         f.expr("max(width_ms) width_ms"),
         f.expr("bool_or(is_end) and count(distinct number) = max(number) + 1 is_whole"),
         f.expr("sum(if(session is null, 1, ill)) ill"),
     )
 
 
-def ends(said: DataFrame) -> DataFrame:
+def ends(reported: DataFrame) -> DataFrame:
     """Return what `sessions` returns, for a part of the reports: an incarnation is whole when its last report is there."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    return said.groupBy("session").agg(
+    return reported.groupBy("session").agg(
         f.expr("max(width_ms) width_ms"), f.expr("bool_or(is_end) is_whole"), f.expr("sum(if(session is null, 1, ill)) ill")
     )
 
@@ -278,7 +278,7 @@ def ended(each: Iterable[DataFrame]) -> DataFrame:
     )
 
 
-def chunks(counted: DataFrame, said: DataFrame | None, whole: DataFrame | None, *, has_gaps: bool) -> DataFrame:
+def chunks(counted: DataFrame, reported: DataFrame | None, whole: DataFrame | None, *, has_gaps: bool) -> DataFrame:
     """Return a row for each chunk of an incarnation's numbers in a topic, with all that is known about it."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
@@ -293,12 +293,12 @@ def chunks(counted: DataFrame, said: DataFrame | None, whole: DataFrame | None, 
         .groupBy(*key)
         .agg(f.expr("collect_list(word) words"))
     )
-    if said is None or whole is None:
+    if reported is None or whole is None:
         found = found.selectExpr("*", "null counts", "false is_whole")
     else:
-        mine = said.groupBy(*key).agg(f.expr("collect_list(struct(bucket, sent, acked, failed)) counts"))
+        collected = reported.groupBy(*key).agg(f.expr("collect_list(struct(bucket, sent, acked, failed)) counts"))
         known = whole.where("session is not null").select("session", "is_whole")
-        found = found.join(mine, key, "full").join(known, "session", "left")
+        found = found.join(collected, key, "full").join(known, "session", "left")
     order = "over (partition by topic, session order by chunk)"
     return found.selectExpr(
         *key,
@@ -320,7 +320,7 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
     label = f"one -> named_struct('incarnation', right(session, {INCARNATION_DIGITS}), 'first', one.first, 'last', one.last)"
-    mine = found.selectExpr(
+    tagged_rows = found.selectExpr(
         f"left(session, length(session) - {INCARNATION_DIGITS + 1}) producer",
         "topic",
         "tier",
@@ -329,8 +329,8 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
         *[f"0L {name}" for name in _OTHERS],
         *[f"transform({name}, {label}) {name}" for name in _RANGES],
     )
-    is_asked = f"bucket >= {question.from_ms or 0} and bucket < {question.to_ms or 1 << 62}"
-    others = counted.where(f"kind != {TAGGED} and {is_asked}").selectExpr(
+    is_requested = f"bucket >= {question.from_ms or 0} and bucket < {question.to_ms or 1 << 62}"
+    others = counted.where(f"kind != {TAGGED} and {is_requested}").selectExpr(
         "string(null) producer",
         "topic",
         "tier",
@@ -341,7 +341,7 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
     )
     names = f.create_map(*[f.lit(part) for pair in enumerate(("producer", *tiers), PRODUCER_TIER) for part in pair])
     state = "true" if question.closed_ms is None else f"bucket + {question.width_ms} <= {question.closed_ms}"
-    grouped = mine.unionByName(others).groupBy("producer", "topic", "tier", "bucket")
+    grouped = tagged_rows.unionByName(others).groupBy("producer", "topic", "tier", "bucket")
     totals = [f.expr(f"sum({name}) {name}") for name in (*_NUMBERS, *_OTHERS)]
     return (
         grouped.agg(*totals, *[f.expr(f"{_joined(name)} {name}") for name in _RANGES])
@@ -382,17 +382,17 @@ def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Itera
     names = ["topic", "session", "tier", "bucket", *_NUMBERS, *_RANGES]
     for batch in batches:
         rows: list[list[Any]] = []
-        for said in batch.to_pylist():
-            rows += _compare_one(question, said)
+        for chunk in batch.to_pylist():
+            rows += _compare_one(question, chunk)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _compare_one(question: Question, said: dict[str, Any]) -> Iterator[list[Any]]:
-    held = [Word(**word) for word in said["words"] or ()]
-    counted = [Count(**count) for count in said["counts"] or ()]
-    topic, session, how = said["topic"], said["session"], {name: said[name] for name in ("gap", "is_last", "has_gaps")}
-    for row in compare(question, topic, said["chunk"], held, counted, **how):
+def _compare_one(question: Question, chunk: dict[str, Any]) -> Iterator[list[Any]]:
+    held = [Word(**word) for word in chunk["words"] or ()]
+    counted = [Count(**count) for count in chunk["counts"] or ()]
+    topic, session, how = chunk["topic"], chunk["session"], {name: chunk[name] for name in ("gap", "is_last", "has_gaps")}
+    for row in compare(question, topic, chunk["chunk"], held, counted, **how):
         ranges = [[{"first": first, "last": last} for first, last in getattr(row, name)] for name in _RANGES]
         yield [topic, session, row.tier, row.bucket, *[getattr(row, name) for name in _NUMBERS], *ranges]

@@ -59,10 +59,10 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def write_summary(folder: Path, said: Mapping[str, Any]) -> None:
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """Write the totals of the table. This file marks a folder as a result."""
     with (folder / SUMMARY).open("w") as file:
-        json.dump({"format": FORMAT, **said}, file, indent=1)
+        json.dump({"format": FORMAT, **summary}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
 
@@ -70,12 +70,12 @@ def write_summary(folder: Path, said: Mapping[str, Any]) -> None:
 def read_summary(path: Path) -> dict[str, Any]:
     """Read the summary of a result. Raises PipelineError when the folder is not a result."""
     try:
-        said = json.loads((path / SUMMARY).read_text())
+        summary = json.loads((path / SUMMARY).read_text())
     except (OSError, ValueError) as error:
         raise PipelineError(f"{path} is not empty and is not the result of an audit: its {SUMMARY} is missing") from error
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
+    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
         raise PipelineError(f"{path} is not the result of an audit of this version")
-    return said
+    return summary
 
 
 def _take_place(staging: Path, path: Path) -> None:

@@ -95,7 +95,7 @@ class _Work:
         )
 
 
-def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], None] | None = None) -> AuditResult:
+def run(spark: SparkSession, options: AuditOptions, on_pass: Callable[[Passed], None] | None = None) -> AuditResult:
     """Run passes until everything is read, or forever. Raises PipelineError; then the result is that of the previous pass."""
     session, how = prepared(spark), options.incremental or Incremental()
     is_first = True
@@ -103,8 +103,8 @@ def run(spark: SparkSession, options: AuditOptions, told: Callable[[Passed], Non
         passed = tried(options, partial(_pass, session, options, is_needed=is_first), was_there=not is_first)
         if passed is not None:
             is_first = False
-            if told is not None:
-                told(passed)
+            if on_pass is not None:
+                on_pass(passed)
             if passed.is_behind:
                 continue
             if how.interval_s is None:
@@ -141,19 +141,19 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     sources = [(tier.name, tier, topics) for tier in options.tiers]
     if options.counts is not None:
         sources.append((_OF_COUNTS, Tier("counts", options.counts), (options.counts_topic,)))
-    pieces, ids, lost, news = {}, {}, 0, []
+    pieces, ids, lost, losses = {}, {}, 0, []
     for name, tier, names in sources:
         following = before.following(name)
         may_lack = options.pattern is not None and name not in {options.tiers[0].name, _OF_COUNTS}
         piece = survey(tier, names, now_ms, following, may_lack=may_lack)
         ids[name] = _same_topics(tier, piece, before.topic_ids.get(name, {}))
-        extents, gone, said = next_extents(piece.extents, following)
+        extents, gone, text = next_extents(piece.extents, following)
         pieces[name] = replace(piece, extents=extents)
         lost += gone
         if gone:
-            news.append(said)
+            losses.append(text)
     if lost and not how.is_loss_allowed:
-        raise PipelineError(f"{'; '.join(news)}; --allow-loss continues without them")
+        raise PipelineError(f"{'; '.join(losses)}; --allow-loss continues without them")
     ends = {name: {place: extent.end for place, extent in piece.extents.items()} for name, piece in pieces.items()}
     parts = shortened({tier.name: pieces[tier.name].extents for tier in options.tiers}, how.pass_records)
     pieces |= {name: replace(pieces[name], extents=part) for name, part in parts.items()}
@@ -198,7 +198,7 @@ def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
     options, final_ms = work.options, work.before.final_ms
     finished = _finished(work, staging)
     new = counting.marked(_together(_new_words(work)), finished, "word >> 6").persist()
-    said = counting.reports(messages(work.spark, work.pieces[_OF_COUNTS])).persist() if _OF_COUNTS in work.pieces else None
+    reported = counting.reports(messages(work.spark, work.pieces[_OF_COUNTS])).persist() if _OF_COUNTS in work.pieces else None
     try:
         state = _moved(work, new)
         fresh = new.where(f"kind != {counting.POSITION} and not is_done").drop("is_done")
@@ -210,15 +210,15 @@ def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
         ]
         counting.joined([fresh, *kept]).write.parquet(str(staging / WORDS))
         counts = whole = None
-        if said is not None:
-            state = replace(state, too_late_counts=state.too_late_counts + _add_counts(work, staging, said, finished))
+        if reported is not None:
+            state = replace(state, too_late_counts=state.too_late_counts + _add_counts(work, staging, reported, finished))
             counts, whole = (_written(work, staging, name) for name in (COUNTS, SESSIONS))
         unread, unfinished = (0, None) if whole is None else look_at(whole, options)
         _compare(work, state, staging, counts, whole)
     finally:
         new.unpersist()
-        if said is not None:
-            said.unpersist()
+        if reported is not None:
+            reported.unpersist()
     names = tuple(tier.name for tier in options.tiers)
     late = state.too_late, state.too_late_counts
     header = Header(work.topics, names, options.bucket_s, unread, unfinished, *late, state.lost)
@@ -245,13 +245,13 @@ def _finished(work: _Work, staging: Path) -> DataFrame | None:
     return _written(work, staging, DONE)
 
 
-def _add_counts(work: _Work, staging: Path, said: DataFrame, finished: DataFrame | None) -> int:
+def _add_counts(work: _Work, staging: Path, reported: DataFrame, finished: DataFrame | None) -> int:
     """Write the producers' counts and their incarnations. Return how many counts came too late."""
     # Counts of all topics are kept, because producers may have counted a topic that a pattern finds only in the next pass.
-    new = counting.marked(counting.counts(said, work.options.width_ms), finished, "chunk")
+    new = counting.marked(counting.counts(reported, work.options.width_ms), finished, "chunk")
     kept = [counting.marked(old, finished, "chunk") for old in _kept(work, COUNTS)]
     _together([new, *kept]).where("not is_done").drop("is_done").write.parquet(str(staging / COUNTS))
-    counting.ended([counting.ends(said), *_kept(work, SESSIONS)]).write.parquet(str(staging / SESSIONS))
+    counting.ended([counting.ends(reported), *_kept(work, SESSIONS)]).write.parquet(str(staging / SESSIONS))
     final_ms = work.before.final_ms
     return new.where(f"is_done or bucket < {final_ms}").count() if final_ms else 0
 
@@ -273,8 +273,8 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
     )
     words = _written(work, staging, WORDS)
     # A gap that no count has cannot be seen, because the numbers before it are no longer known.
-    mine = None if counts is None else counting.of_topics(counts, work.topics)
-    found = counting.compared(counting.chunks(words, mine, whole, has_gaps=False), question)
+    topic_counts = None if counts is None else counting.of_topics(counts, work.topics)
+    found = counting.compared(counting.chunks(words, topic_counts, whole, has_gaps=False), question)
     table = counting.table(found, words, [tier.name for tier in options.tiers], question)
     final = [kept.where(f"unix_millis(bucket) < {before.final_ms}") for kept in _kept(work, TABLE)]
     _together([table, *final]).write.parquet(str(staging / TABLE))

@@ -55,14 +55,14 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
     work = _begin(spark, options)
     each = [_words(work, number, piece) for number, piece in enumerate(work.pieces)]
     everything = reduce(lambda one, other: one.unionByName(other), each).persist()
-    said = None if work.counts is None else counting.reports(messages(spark, work.counts)).persist()
+    reported = None if work.counts is None else counting.reports(messages(spark, work.counts)).persist()
     names = tuple(tier.name for tier in options.tiers)
     total = sum(piece.count for piece in work.pieces)
     try:
         with Progress("audit", Watch(spark, total).look):
-            whole = None if said is None else counting.sessions(said)
+            whole = None if reported is None else counting.sessions(reported)
             unread, unfinished = (0, None) if whole is None else look_at(whole, options)
-            counts = None if said is None else counting.of_topics(counting.counts(said, options.width_ms), work.topics)
+            counts = None if reported is None else counting.of_topics(counting.counts(reported, options.width_ms), work.topics)
             has_gaps = options.from_ms is None and options.to_ms is None
             found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), work.question)
             counting.table(found, everything, list(names), work.question).write.parquet(str(staging / TABLE))
@@ -71,8 +71,8 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
         write_report(staging, summary, cells)
     finally:
         everything.unpersist()
-        if said is not None:
-            said.unpersist()
+        if reported is not None:
+            reported.unpersist()
     return AuditResult(summary, time.monotonic() - began, total)
 
 
@@ -84,7 +84,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
         survey(tier, topics, now_ms, may_lack=options.pattern is not None and number > 0)
         for number, tier in enumerate(options.tiers)
     )
-    said = None if options.counts is None else survey(Tier("counts", options.counts), [options.counts_topic], now_ms)
+    counts = None if options.counts is None else survey(Tier("counts", options.counts), [options.counts_topic], now_ms)
     horizons = {
         (number, topic): at - at % options.width_ms for number, piece in enumerate(pieces) for topic, at in piece.horizons.items()
     }
@@ -92,12 +92,12 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
         tiers=len(pieces),
         width_ms=options.width_ms,
         closed_ms=None if options.is_all_closed else now_ms - options.grace_ms,
-        has_counts=said is not None,
+        has_counts=counts is not None,
         from_ms=None if options.from_ms is None else options.from_ms - options.from_ms % options.width_ms,
         to_ms=options.to_ms,
         horizons=horizons,
     )
-    return _Work(spark, options, topics, pieces, said, question)
+    return _Work(spark, options, topics, pieces, counts, question)
 
 
 def _words(work: _Work, number: int, piece: Piece) -> DataFrame:

@@ -52,12 +52,12 @@ def tried(options: AuditOptions, work: Callable[[], _T], *, was_there: bool = Fa
             return work()
         except Exception as error:
             attempts += 1
-            text, is_told = whole_text(error), isinstance(error, PipelineError)
+            text, is_explained = whole_text(error), isinstance(error, PipelineError)
             is_changed = _CHANGED.search(text) is not None and any(tier.folder is not None for tier in options.tiers)
-            away = [] if is_told and not was_there else _away(options)
-            is_over = not (away or is_changed or (not is_told and AWAY.search(text)))
+            away = [] if is_explained and not was_there else _away(options)
+            is_over = not (away or is_changed or (not is_explained and AWAY.search(text)))
             if is_over or attempts >= _ATTEMPTS:
-                if is_told:
+                if is_explained:
                     raise
                 raise PipelineError(explain(error)) from error
             for cluster in away:
@@ -76,8 +76,8 @@ def chosen_topics(options: AuditOptions) -> tuple[str, ...]:
     """Return the topics to audit, by the names that their producers use. Raises PipelineError."""
     if options.pattern is None:
         return options.topics
-    there = Cluster(options.tiers[0].source).chosen_topics((), options.pattern)
-    return tuple(topic for topic in there if topic != options.counts_topic)
+    existing = Cluster(options.tiers[0].source).chosen_topics((), options.pattern)
+    return tuple(topic for topic in existing if topic != options.counts_topic)
 
 
 def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:

@@ -88,7 +88,7 @@ def _states(cells: Sequence[Cell]) -> dict[tuple[str, dt.datetime], tuple[int, i
     grouped: dict[tuple[str, dt.datetime], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.tier, cell.time), []).append(cell)
-    return {key: (_state(mine), sum(cell.numbers["expected"] for cell in mine)) for key, mine in grouped.items()}
+    return {key: (_state(group), sum(cell.numbers["expected"] for cell in group)) for key, group in grouped.items()}
 
 
 def _state(cells: Sequence[Cell]) -> int:

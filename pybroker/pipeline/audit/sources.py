@@ -80,8 +80,8 @@ def survey(
     if tier.folder is not None:
         return _survey_archive(tier, names, read_to, may_lack=may_lack)
     cluster = Cluster(tier.source)
-    there = cluster.topics() if may_lack else names
-    extents = cluster.extents(cluster.chosen_topics([name for name in names if name in there], None), is_committed=True)
+    existing = cluster.topics() if may_lack else names
+    extents = cluster.extents(cluster.chosen_topics([name for name in names if name in existing], None), is_committed=True)
     horizons: dict[str, int] = {}
     for (topic, partition), extent in extents.items():
         if extent.start > read_to.get((topic, partition), 0):
@@ -125,10 +125,10 @@ def kafka_options(bootstrap: str) -> dict[str, str]:
 
 def per_partition(numbers: Iterable[tuple[tuple[str, int], int]]) -> str:
     """Return offsets, or times, in the form that the connector takes."""
-    said: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for (topic, partition), number in numbers:
-        said.setdefault(topic, {})[str(partition)] = number
-    return json.dumps(said)
+        by_topic.setdefault(topic, {})[str(partition)] = number
+    return json.dumps(by_topic)
 
 
 def _kafka(spark: SparkSession, piece: Piece, from_ms: int | None) -> DataFrame:
@@ -158,8 +158,8 @@ def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[st
     archive = Archive.read(tier.folder)
     files = [file for file in archive.contents.files.values() if file.topic in names]
     identity = archive.identity()
-    there = {file.topic for file in files} | (set() if identity is None else set(identity.partitions))
-    missing = sorted(set(names) - there)
+    existing = {file.topic for file in files} | (set() if identity is None else set(identity.partitions))
+    missing = sorted(set(names) - existing)
     if missing and not may_lack:
         raise PipelineError(f"{tier.folder} has no records of topic {', '.join(missing)}")
     _check_files(archive.root, {file.path: file.count for file in files})

@@ -79,7 +79,7 @@ class State:
 
     def write(self, folder: Path) -> None:
         """Write the state into the folder of a result. This is the last file of the state."""
-        said = {
+        content = {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "positions": {
@@ -91,7 +91,7 @@ class State:
         path = folder / _FILE
         path.parent.mkdir(exist_ok=True)
         with path.open("w") as file:
-            json.dump(said, file, indent=1)
+            json.dump(content, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
 
@@ -102,15 +102,15 @@ class State:
         if not (folder / STATE).exists():
             return None
         try:
-            said = json.loads(path.read_text())
-            if said["format"] != FORMAT:
-                raise PipelineError(f"{path} has format {said['format']!r}, but this version reads format {FORMAT}")
+            content = json.loads(path.read_text())
+            if content["format"] != FORMAT:
+                raise PipelineError(f"{path} has format {content['format']!r}, but this version reads format {FORMAT}")
             positions = {
                 tier: {(topic, partition): Position(*position) for topic, partition, *position in found}
-                for tier, found in said["positions"].items()
+                for tier, found in content["positions"].items()
             }
-            state = cls(**{name: said[name] for name in _PLAIN}, positions=positions)
-            missing = sorted(said["files"].items() - _files(folder).items())
+            state = cls(**{name: content[name] for name in _PLAIN}, positions=positions)
+            missing = sorted(content["files"].items() - _files(folder).items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(f"{path} is not the state of an audit: start again in another folder") from error
         if missing:
@@ -142,11 +142,11 @@ def check_identity(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]
     """Check that the state belongs to the same audit. Raises PipelineError."""
     for name, value in now.items():
         if before.get(name) != value:
-            there = _said(before.get(name))
-            raise PipelineError(f"{path} is an audit with {name} {there}, not {_said(value)}: give another folder")
+            known = _in_words(before.get(name))
+            raise PipelineError(f"{path} is an audit with {name} {known}, not {_in_words(value)}: give another folder")
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in value)
     return "none" if value is None else str(value)

@@ -202,10 +202,10 @@ def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summar
 def _findings(table: DataFrame) -> tuple[Finding, ...]:
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    said = f.date_format("bucket", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("said_bucket")
+    bucket_text = f.date_format("bucket", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("bucket_text")
     bad = (
         table.where("lost > 0 or doubled > 0")
-        .select("*", said)
+        .select("*", bucket_text)
         .orderBy("topic", "bucket", "tier_number", "producer")
         .limit(FINDINGS_MAX + 1)
     )
@@ -214,7 +214,7 @@ def _findings(table: DataFrame) -> tuple[Finding, ...]:
             row.producer,
             row.topic,
             row.tier,
-            row.said_bucket,
+            row.bucket_text,
             row.lost,
             row.doubled,
             tuple(map(_range, row.lost_ranges)),

@@ -97,14 +97,14 @@ class AuditedProducer(_Audited):
         callback: Any = None,
     ) -> None:
         """Tag a record and hand it to the client's method of the same name."""
-        trail, told = self.trail, on_delivery or callback or self._on_delivery
+        trail, on_settled = self.trail, on_delivery or callback or self._on_delivery
         stamp = timestamp or trail.clock_ms()
         sequence = trail.send(topic, stamp)
 
         def delivered(error: Any, message: Any) -> None:
             trail.settle(topic, stamp, sequence, is_acked=error is None)
-            if told is not None:
-                told(error, message)
+            if on_settled is not None:
+                on_settled(error, message)
 
         try:
             self.client.produce(

@@ -54,10 +54,10 @@ def runs(bits: int) -> list[int]:
     return found
 
 
-def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
+def from_runs(given: Iterable[int], limit: int = CHUNK) -> int:
     """Return the set that the runs describe. Raises ValueError when they are damaged."""
     bits = at = 0
-    numbers = list(said)
+    numbers = list(given)
     if len(numbers) % 2:
         raise ValueError("the runs are not pairs of numbers")
     for skip, take in zip(numbers[::2], numbers[1::2], strict=True):
@@ -71,8 +71,8 @@ def from_runs(said: Iterable[int], limit: int = CHUNK) -> int:
 
 def ranges(bits: int, base: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the first and last number of each run of a set, with `base` added."""
-    said: Sequence[int] = runs(bits)
-    for skip, take in zip(said[::2], said[1::2], strict=True):
+    found: Sequence[int] = runs(bits)
+    for skip, take in zip(found[::2], found[1::2], strict=True):
         base += skip
         yield base, base + take - 1
         base += take

@@ -129,7 +129,7 @@ class Trail:
         self._new[outcome][topic, bucket, sequence // CHUNK] |= 1 << sequence % CHUNK
 
     def _encode(self, counts: list[dict[str, Any]], *, is_end: bool) -> bytes:
-        said = {
+        content = {
             "version": REPORT_VERSION,
             "producer": self.producer.decode(),
             "incarnation": self.incarnation,
@@ -139,7 +139,7 @@ class Trail:
             "is_end": is_end,
             "counts": counts,
         }
-        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
     def _run(self, interval_s: float) -> None:
         while not self._closed.wait(interval_s):
@@ -156,8 +156,8 @@ def _split(new: dict[Outcome, defaultdict[Key, int]]) -> Iterator[list[dict[str,
     length = 0
     for topic, bucket, chunk in sorted({key for sets in new.values() for key in sets}):
         sets = {outcome.value: runs(new[outcome].get((topic, bucket, chunk), 0)) for outcome in Outcome}
-        said = {name: found for name, found in sets.items() if found}
-        entries.append({"topic": topic, "bucket": bucket, "chunk": chunk, **said})
+        outcomes = {name: found for name, found in sets.items() if found}
+        entries.append({"topic": topic, "bucket": bucket, "chunk": chunk, **outcomes})
         length += sum(map(len, sets.values()))
         if len(entries) >= _ENTRIES_MAX or length >= _RUNS_MAX:
             yield entries

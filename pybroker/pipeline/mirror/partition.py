@@ -222,9 +222,9 @@ class _Copy:
 
     def _lose(self, offset: int, start: int) -> int:
         part = self._part
-        news = f"{start - offset} offsets of {part.name} were deleted before they were mirrored, {offset} to {start - 1}"
+        message = f"{start - offset} offsets of {part.name} were deleted before they were mirrored, {offset} to {start - 1}"
         if not part.is_loss_allowed:
-            raise PipelineError(f"{news}; --allow-loss continues without them")
+            raise PipelineError(f"{message}; --allow-loss continues without them")
         self._lost += start - offset
         return start
 
@@ -233,8 +233,8 @@ class _Copy:
         part = self._part
         if end == self._map.base or self._target.list_offset(part.target_topic, part.partition, EARLIEST) >= end:
             return  # the mirror has written nothing, or none of it is left
-        there = self._target.fetch(part.target_topic, part.partition, end - 1)
-        last = next(batches(there.data), None)
+        fetched = self._target.fetch(part.target_topic, part.partition, end - 1)
+        last = next(batches(fetched.data), None)
         if last is None or last.next_offset < end:
             return  # compaction removed it
         ours = (part.producer.producer_id, part.producer.epoch, last.base_offset & SEQUENCE_MAX)

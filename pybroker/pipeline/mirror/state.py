@@ -96,11 +96,11 @@ class State:
         """Return what is mirrored, or None before the first run. Raises PipelineError when the file is not a mirror's."""
         path = self._path / "mirror.json"
         try:
-            said: dict[str, Any] = json.loads(path.read_text())
-            if said.pop("kind") != _KIND:
+            content: dict[str, Any] = json.loads(path.read_text())
+            if content.pop("kind") != _KIND:
                 raise PipelineError(f"{path} is of another version of pybroker, or not the state of a mirror")
-            topics = {topic: Pair(**pair) for topic, pair in said.pop("topics").items()}
-            return Identity(producer=Producer(**said.pop("producer")), topics=topics, **said)
+            topics = {topic: Pair(**pair) for topic, pair in content.pop("topics").items()}
+            return Identity(producer=Producer(**content.pop("producer")), topics=topics, **content)
         except FileNotFoundError:
             return None
         except OSError as error:

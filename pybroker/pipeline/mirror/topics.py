@@ -39,11 +39,11 @@ def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | Non
     Raises PipelineError when a name is missing, or when the pattern is not a regular expression.
     """
     if pattern is None:
-        there = source.topics(names)
-        missing = [name for name in names if name not in there]
+        existing = source.topics(names)
+        missing = [name for name in names if name not in existing]
         if missing:
             raise PipelineError(f"no topic {', '.join(missing)} at {source.bootstrap}")
-        return {name: there[name] for name in names}
+        return {name: existing[name] for name in names}
     try:
         matching = {name: topic for name, topic in source.topics().items() if re.fullmatch(pattern, name)}
     except re.error as error:
@@ -80,41 +80,41 @@ def prepared(
     Raises PipelineError when it cannot be a copy of `topic`.
     """
     known = identity.topics.get(topic.name)
-    there = target.topics([name]).get(name)
-    if there is None:
+    existing = target.topics([name]).get(name)
+    if existing is None:
         if known is not None:
             raise PipelineError(f"topic {name} at {target.bootstrap} is gone: mirror to another topic, with a new folder")
         settings = _settings(source.settings(topic.name), copies_retention=copies_retention)
         target.create_topic(name, len(topic.leaders), settings)
-        there = target.topic(name)
-    if known is not None and known.target_id != there.topic_id.hex():
+        existing = target.topic(name)
+    if known is not None and known.target_id != existing.topic_id.hex():
         raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and created again since the mirror wrote to it")
     if known is None:
-        for number in range(len(there.leaders)):
+        for number in range(len(existing.leaders)):
             count = target.list_offset(name, number, LATEST) - target.list_offset(name, number, EARLIEST)
             if count:
                 raise not_ours(f"{name}-{number}", count)
-    if len(there.leaders) < len(topic.leaders):
+    if len(existing.leaders) < len(topic.leaders):
         target.create_partitions(name, len(topic.leaders))
-    settings_there = target.settings(name)
+    target_settings = target.settings(name)
     for setting, wanted, why in (
         ("message.timestamp.type", "CreateTime", "would not keep timestamps"),
         ("compression.type", "producer", "would not keep batches as they are"),
     ):
-        if settings_there[setting].value != wanted:
+        if target_settings[setting].value != wanted:
             raise PipelineError(f"topic {name} at {target.bootstrap} {why}: its {setting} is not {wanted}")
-    return Pair(name, topic.topic_id.hex(), there.topic_id.hex()), int(settings_there[SIZE].value or _MESSAGE_BYTES)
+    return Pair(name, topic.topic_id.hex(), existing.topic_id.hex()), int(target_settings[SIZE].value or _MESSAGE_BYTES)
 
 
-def _settings(there: Mapping[str, TopicSetting], *, copies_retention: bool) -> dict[str, str]:
+def _settings(source_settings: Mapping[str, TopicSetting], *, copies_retention: bool) -> dict[str, str]:
     """Return the settings for the copy of a topic with these settings."""
     found = dict(_MADE)
     for name in (*_COPIED, *(_RETENTION if copies_retention else ())):
-        setting = there.get(name)
+        setting = source_settings.get(name)
         if setting is not None and setting.is_of_topic and setting.value is not None:
             found[name] = setting.value
     if not copies_retention:
         found |= dict.fromkeys(_RETENTION, "-1")
-    size = there.get(SIZE)
+    size = source_settings.get(SIZE)
     found[SIZE] = str(max(_MESSAGE_BYTES, int(size.value) if size is not None and size.value else 0))
     return found

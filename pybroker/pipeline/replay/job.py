@@ -108,10 +108,10 @@ def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
         written = _write_all(spark, options, groups)
     after = {key: extent.end - bases[key] for key, extent in cluster.extents(counts).items()}
     for part in parts:
-        there, wanted = after[part.target, part.partition], written[part.target, part.partition]
-        if there != wanted:
-            news = f"{part.target}-{part.partition} got {there} records since the replay began, not {wanted}"
-            raise PipelineError(f"{news}: another producer wrote to it")
+        got, wanted = after[part.target, part.partition], written[part.target, part.partition]
+        if got != wanted:
+            message = f"{part.target}-{part.partition} got {got} records since the replay began, not {wanted}"
+            raise PipelineError(f"{message}: another producer wrote to it")
     state.end()
     there_before = sum(before[part.target, part.partition] for part in parts)
     return ReplayResult(sum(written.values()) - there_before, there_before, time.monotonic() - began)
@@ -119,11 +119,11 @@ def run(spark: SparkSession, options: ReplayOptions) -> ReplayResult:
 
 def _targets(archive: Archive, options: ReplayOptions) -> dict[str, str]:
     """Return the topic to write to for each chosen topic of the archive."""
-    there = sorted({file.topic for file in archive.contents.files.values()})
-    missing = [topic for topic in options.topics if topic not in there]
+    archived = sorted({file.topic for file in archive.contents.files.values()})
+    missing = [topic for topic in options.topics if topic not in archived]
     if missing:
         raise PipelineError(f"{options.path} has no records of topic {', '.join(missing)}")
-    chosen = options.topics or tuple(there)
+    chosen = options.topics or tuple(archived)
     if not chosen:
         raise PipelineError(f"{options.path} has no records")
     if options.to is not None and len(chosen) > 1:
@@ -142,25 +142,25 @@ def _files(archive: Archive, options: ReplayOptions, targets: dict[str, str]) ->
 
 def _prepare_topics(cluster: Cluster, archive: Archive, options: ReplayOptions, targets: dict[str, str]) -> dict[str, int]:
     """Create missing topics, and check that the others can take the records. Return their numbers of partitions."""
-    there, identity = cluster.topics(), archive.identity()
+    existing, identity = cluster.topics(), archive.identity()
     files = _files(archive, options, targets)
     for source, target in targets.items():
-        mine = [file for file in files if file.topic == source]
-        wanted = 1 + max((file.partition for file in mine), default=0)
-        if target not in there:
+        source_files = [file for file in files if file.topic == source]
+        wanted = 1 + max((file.partition for file in source_files), default=0)
+        if target not in existing:
             known = {} if identity is None else identity.partitions
             # Retention goes by the records' times: the broker would delete old records right after they were written.
             cluster.create_topic(target, max(wanted, known.get(source, 0)), {"retention.ms": "-1"})
             continue
-        if there[target] < wanted:
-            raise PipelineError(f"topic {target} has {there[target]} partitions, but the archive of {source} has {wanted}")
+        if existing[target] < wanted:
+            raise PipelineError(f"topic {target} has {existing[target]} partitions, but the archive of {source} has {wanted}")
         if identity is not None and cluster.topic_ids([target])[target] == identity.topic_ids.get(source):
             raise PipelineError(f"topic {target} is the topic that was archived: name another topic with --to")
         if cluster.topic_setting(target, "message.timestamp.type") != "CreateTime":
             raise PipelineError(f"topic {target} would not keep timestamps: its message.timestamp.type is not CreateTime")
         kept_ms, oldest_ms = (
             int(cluster.topic_setting(target, "retention.ms")),
-            min((file.first_ms for file in mine), default=None),
+            min((file.first_ms for file in source_files), default=None),
         )
         if kept_ms >= 0 and oldest_ms is not None and not options.is_expiry_allowed and oldest_ms < time.time() * 1000 - kept_ms:
             raise PipelineError(
@@ -196,9 +196,9 @@ class _State:
         """Return where each partition's log ended at the beginning, and whether an earlier run was cut short."""
         if self._path.exists() and not self._is_again:
             try:
-                said = json.loads(self._path.read_text())
-                self._bases = {(topic, partition): base for topic, partition, base in said["bases"]}
-                is_resumed = bool(said["is_running"])
+                content = json.loads(self._path.read_text())
+                self._bases = {(topic, partition): base for topic, partition, base in content["bases"]}
+                is_resumed = bool(content["is_running"])
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise PipelineError(f"{self._path} is not the state of a replay") from error
         else:
@@ -213,7 +213,7 @@ class _State:
         self._write(is_running=False)
 
     def _write(self, *, is_running: bool) -> None:
-        said = {
+        content = {
             "replay": self._replay,
             "bases": [[topic, partition, base] for (topic, partition), base in self._bases.items()],
             "is_running": is_running,
@@ -222,7 +222,7 @@ class _State:
             self._path.parent.mkdir(exist_ok=True)
             fresh = self._path.with_suffix(".new")
             with fresh.open("w") as file:
-                json.dump(said, file, indent=1)
+                json.dump(content, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self._path)
@@ -268,8 +268,8 @@ def _task(options: ReplayOptions, groups: list[list[_Part]], batches: Iterable[p
         if context is not None and context.attemptNumber():
             _settle(cluster, counts)
         extents = cluster.extents(counts)
-        there = [extents[part.target, part.partition].end - part.base for part in parts]
-        records = _write_parts(options, parts, there)
+        arrived = [extents[part.target, part.partition].end - part.base for part in parts]
+        records = _write_parts(options, parts, arrived)
         columns = {
             "target": pa.array([part.target for part in parts], pa.string()),
             "partition": pa.array([part.partition for part in parts], pa.int32()),
@@ -278,7 +278,7 @@ def _task(options: ReplayOptions, groups: list[list[_Part]], batches: Iterable[p
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def _write_parts(options: ReplayOptions, parts: list[_Part], there: list[int]) -> list[int]:
+def _write_parts(options: ReplayOptions, parts: list[_Part], arrived: list[int]) -> list[int]:
     """Write what has not arrived of these partitions, merging several by time. Return how many records each has in all."""
     writers = {
         target: TopicWriter(Target(options.bootstrap, target, options.codec, options.timeout_s))
@@ -291,9 +291,9 @@ def _write_parts(options: ReplayOptions, parts: list[_Part], there: list[int]) -
     for number, row in merged:
         part, writer = parts[number], writers[parts[number].target]
         counts[number] += 1
-        if counts[number] == there[number]:
-            _check_tail(options.bootstrap, part, there[number], row)
-        if counts[number] <= there[number]:
+        if counts[number] == arrived[number]:
+            _check_tail(options.bootstrap, part, arrived[number], row)
+        if counts[number] <= arrived[number]:
             continue
         try:
             writer.write(part.partition, row.key, row.value, row.headers, row.timestamp_ms)
@@ -314,7 +314,7 @@ def _numbered(number: int, stream: Iterator[Row]) -> Iterator[tuple[int, Row]]:
         yield number, row
 
 
-def _check_tail(bootstrap: str, part: _Part, there: int, row: Row) -> None:
+def _check_tail(bootstrap: str, part: _Part, arrived: int, row: Row) -> None:
     """Check that the last record that has arrived is the one that this replay wrote there. Raises PipelineError."""
     from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
 
@@ -326,7 +326,7 @@ def _check_tail(bootstrap: str, part: _Part, there: int, row: Row) -> None:
     }
     consumer = Consumer(settings, logger=NO_LOG)
     try:
-        consumer.assign([TopicPartition(part.target, part.partition, part.base + there - 1)])
+        consumer.assign([TopicPartition(part.target, part.partition, part.base + arrived - 1)])
         message = consumer.poll(_TAIL_TIMEOUT_S)
     finally:
         consumer.close()

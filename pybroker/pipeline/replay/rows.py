@@ -77,14 +77,14 @@ def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Itera
                 heapq.heappush(heap, (first, number, source))
         if not heap:
             continue
-        row, mine, source = heap[0]
+        row, file_number, source = heap[0]
         if selection.has(row.offset, row.timestamp_ms):
             yield row
         following = next(source, None)
         if following is None:
             heapq.heappop(heap)
         else:
-            heapq.heapreplace(heap, (following, mine, source))
+            heapq.heapreplace(heap, (following, file_number, source))
 
 
 def _file_rows(path: Path, partition: int) -> Iterator[Row]:
@@ -136,5 +136,7 @@ def _batch_rows(batch: Any, path: Path, partition: int) -> Iterator[Row]:
         headers,
         strict=True,
     )
-    for offset, micro, key, value, mine in values:
-        yield Row(offset, micro // 1000, key, value, [(header["key"], header["value"]) for header in mine] if mine else ())
+    for offset, micro, key, value, row_headers in values:
+        yield Row(
+            offset, micro // 1000, key, value, [(header["key"], header["value"]) for header in row_headers] if row_headers else ()
+        )

@@ -5,7 +5,7 @@ plan             chooses the offsets to read
 reading          reads a partition
 counting, tally  count batches and records
 keys             counts keys, exactly or with a known error
-heard            carries the progress of the tasks to the driver
+task_progress    carries the progress of the tasks to the driver
 summary          adds up topics, for JSON and for people
 page, pictures   write the page and draw its pictures
 """

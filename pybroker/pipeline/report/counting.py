@@ -21,10 +21,10 @@ _BYTES_MAX: Final = 16 << 20
 
 @final
 class Counting:
-    """A counter of a partition, in the order of its log. It calls `heard` with the number of records since the last call."""
+    """A counter of a partition, in the order of its log. It calls `on_counted` with the number of records since the last call."""
 
-    def __init__(self, now_ms: int, keys_max: int, key_bytes_max: int, heard: Callable[[int], None] | None = None) -> None:
-        self._now_ms, self._heard = now_ms, heard
+    def __init__(self, now_ms: int, keys_max: int, key_bytes_max: int, on_counted: Callable[[int], None] | None = None) -> None:
+        self._now_ms, self._on_counted = now_ms, on_counted
         self._builder = ColumnBuilder(TIMESTAMP | KEY | VALUE | HEADERS)
         self._keys = KeyCounts(keys_max, key_bytes_max)
         self._tally = Tally()
@@ -164,8 +164,8 @@ class Counting:
         sizes = key_sizes + value_sizes + self._headers(headers, rows)
         self._times(np.frombuffer(times[0], np.int64), sizes)
         self._keys.add(_binary(keys, rows).drop_null())
-        if self._heard is not None:
-            self._heard(rows)
+        if self._on_counted is not None:
+            self._on_counted(rows)
 
     def _headers(self, headers: Any, rows: int) -> Any:
         """Count headers, and return the bytes of each record's headers."""

@@ -15,13 +15,13 @@ from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import explained
 from pybroker.pipeline.mirror.topics import chosen_topics
 from pybroker.pipeline.progress import Progress, Standing
-from pybroker.pipeline.report.heard import Ear, Heard, teller
 from pybroker.pipeline.report.keys import Found, summarized
 from pybroker.pipeline.report.page import written
 from pybroker.pipeline.report.plan import Wanted, extent
 from pybroker.pipeline.report.reading import Part, look
 from pybroker.pipeline.report.summary import PartitionReport, Report, TopicReport
 from pybroker.pipeline.report.tally import Tally
+from pybroker.pipeline.report.task_progress import ProgressAddress, ProgressListener, reporter
 from pybroker.pipeline.wire.client import WireClient
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
     now_ms = int(time.time() * 1000)
     parts = _parts(options, now_ms)
     found = _looked(spark, parts)
-    report = Report(options.bootstrap, cluster_id, now_ms, options.wanted.said(), _topics(parts, found))
+    report = Report(options.bootstrap, cluster_id, now_ms, options.wanted.in_words(), _topics(parts, found))
     _write(page, written(report, _drawn))
     if options.has_summary:
-        _write(summary, json.dumps(report.said()))
+        _write(summary, json.dumps(report.to_json()))
     return ReportResult(report, page, summary if options.has_summary else None, time.monotonic() - began)
 
 
@@ -136,19 +136,21 @@ def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Fo
     tasks = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
     if not tasks:
         return {}
-    with explained(), Heard(spark.conf.get("spark.driver.host", "localhost") or "localhost") as heard:
-        work = partial(_spark_task, [(number, parts[number]) for number in tasks], heard.ear)
-        with Progress("report", lambda: Standing(heard.records, sum(sizes))):
+    with explained(), ProgressListener(spark.conf.get("spark.driver.host", "localhost") or "localhost") as listener:
+        work = partial(_spark_task, [(number, parts[number]) for number in tasks], listener.address)
+        with Progress("report", lambda: Standing(listener.records, sum(sizes))):
             found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
     return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (a task of this job has made it)
 
 
-def _spark_task(tasks: list[tuple[int, Part]], ear: Ear | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _spark_task(
+    tasks: list[tuple[int, Part]], address: ProgressAddress | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
     for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
         number, part = tasks[place]
-        found = pickle.dumps(look(part, teller(ear, number)))
+        found = pickle.dumps(look(part, reporter(address, number)))
         yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "found": pa.array([found], pa.binary())})
 
 
@@ -158,8 +160,8 @@ def _topics(parts: list[Part], found: dict[int, tuple[Tally, Found]]) -> tuple[T
         by_topic.setdefault(part.topic, []).append(number)
     topics = []
     for topic, numbers in by_topic.items():
-        mine = [number for number in numbers if number in found]
-        keys = summarized([found[number][1] for number in mine])
+        read_numbers = [number for number in numbers if number in found]
+        keys = summarized([found[number][1] for number in read_numbers])
         tallies = {number: found[number][0] if number in found else Tally() for number in numbers}
         partitions = tuple(PartitionReport(parts[number].partition, parts[number].extent, tallies[number]) for number in numbers)
         topics.append(TopicReport.of(topic, partitions, keys))

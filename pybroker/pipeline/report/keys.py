@@ -134,10 +134,10 @@ def summarized(parts: Sequence[Found]) -> KeySummary:
     is_exact = all(part.registers is None for part in parts)
     if not is_exact:
         registers: Any = np.zeros(1 << REGISTER_BITS, np.uint8)
-        for part, mine in zip(parts, tables, strict=True):
+        for part, part_table in zip(parts, tables, strict=True):
             if part.registers is not None:
                 registers = np.maximum(registers, np.frombuffer(part.registers, np.uint8))
-            for chunk in mine["key"].chunks:
+            for chunk in part_table["key"].chunks:
                 sketch(registers, chunk)
         distinct = max(distinct, estimated(registers))
     if not is_exact:

@@ -148,18 +148,18 @@ def _keys(topic: TopicReport) -> list[Html | str]:
     if not whole:
         return ["No record has a key."]
     if keys.is_exact:
-        said = f"{keys.distinct:,} different keys."
+        text = f"{keys.distinct:,} different keys."
         if keys.top_share is not None and keys.gini is not None:
-            said += f" The most frequent 1 % of them have {keys.top_share:.1%} of the records with keys; Gini {keys.gini:.3f}."
+            text += f" The most frequent 1 % of them have {keys.top_share:.1%} of the records with keys; Gini {keys.gini:.3f}."
         head = ["key", "records", "share"]
-        return [said, table(head, [[shown(key), count, f"{count / whole:.2%}"] for key, count in keys.top])]
-    said = f"About {keys.distinct:,} different keys (estimated, ±2 %), too many to count each one."
+        return [text, table(head, [[shown(key), count, f"{count / whole:.2%}"] for key, count in keys.top])]
+    text = f"About {keys.distinct:,} different keys (estimated, ±2 %), too many to count each one."
     rows = [
         [shown(key), count, count + keys.error, f"{count / whole:.2%}"]
         for key, count in keys.top
         if count > keys.error or count > 1
     ]
-    return [said, table(["key", "records, at least", "at most", "share, at least"], rows)]
+    return [text, table(["key", "records, at least", "at most", "share, at least"], rows)]
 
 
 def _partitions(topic: TopicReport) -> Html:

@@ -118,14 +118,14 @@ def _keys(axes: Axes, topic: TopicReport) -> None:
 
 def _partitions(axes: Axes, topic: TopicReport) -> None:
     plots.plain(axes, title="records by partition", y_label="records")
-    mine: list[Any] = sorted(topic.partitions, key=lambda one: one.number)
-    if len(mine) > _PARTITIONS_MAX:
-        mine = sorted(mine, key=lambda one: -one.tally.numbers.records)[:_PARTITIONS_MAX]
+    chosen: list[Any] = sorted(topic.partitions, key=lambda one: one.number)
+    if len(chosen) > _PARTITIONS_MAX:
+        chosen = sorted(chosen, key=lambda one: -one.tally.numbers.records)[:_PARTITIONS_MAX]
         axes.set_xlabel(f"the {_PARTITIONS_MAX} largest of {len(topic.partitions):,}")
         axes.set_xticks([])
-    axes.bar(range(len(mine)), [one.tally.numbers.records for one in mine], color=plots.COLOURS[4])
-    if len(mine) <= 20:
-        axes.set_xticks(range(len(mine)), [str(one.number) for one in mine])
+    axes.bar(range(len(chosen)), [one.tally.numbers.records for one in chosen], color=plots.COLOURS[4])
+    if len(chosen) <= 20:
+        axes.set_xticks(range(len(chosen)), [str(one.number) for one in chosen])
     plots.thousands(axes)
 
 

@@ -30,7 +30,7 @@ class Wanted:
     sample: int | None = None
     """Read only this many offsets of what is left, in stretches of about equal length that are spread evenly."""
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """Return the choice in words, for the page."""
         parts = []
         if self.from_offset is not None or self.to_offset is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pybroker.pipeline.report.plan import Extent
     from pybroker.pipeline.report.tally import Tally
 
-_EMPTY_ANSWERS_MAX: Final = 20
+_EMPTY_RESPONSES_MAX: Final = 20
 _FETCH_BYTES: Final = 8 << 20
 
 
@@ -42,9 +42,9 @@ class Part:
         return f"{self.topic}-{self.partition}"
 
 
-def look(part: Part, heard: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
+def look(part: Part, on_counted: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
     """Read and count the ranges of a partition. Raises PipelineError."""
-    counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, heard)
+    counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, on_counted)
     with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
         if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
             raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and created again while the job ran")
@@ -85,7 +85,7 @@ def read(client: WireClient, part: Part, counting: Counting, first: int, end: in
             break  # compaction removed the last records
         else:
             empty += 1
-            if empty > _EMPTY_ANSWERS_MAX:
+            if empty > _EMPTY_RESPONSES_MAX:
                 raise PipelineError(
                     f"{part.name} at {part.bootstrap} returns no records from offset {first}, although it had records up to {end}"
                 )

@@ -61,22 +61,22 @@ class TopicReport:
         counts = [one.tally.numbers.records for one in self.partitions]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else None
 
-    def said(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the part of this topic in the JSON summary."""
         return {
             "topic": self.name,
             "offsets_in_log": self.in_log,
             "is_whole": self.is_whole,
             "partition_skew": self.skew,
-            **_said(self.total),
-            "keys": _said_keys(self.keys),
+            **_tally_json(self.total),
+            "keys": _keys_json(self.keys),
             "partitions": [
                 {
                     "partition": one.number,
                     "log_start": one.extent.start,
                     "log_end": one.extent.end,
                     "ranges": [list(pair) for pair in one.extent.ranges],
-                    **_said(one.tally),
+                    **_tally_json(one.tally),
                 }
                 for one in self.partitions
             ],
@@ -93,7 +93,7 @@ class Report:
     wanted: str
     topics: tuple[TopicReport, ...] = field(default=())
 
-    def said(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the JSON summary."""
         return {
             "format": FORMAT,
@@ -101,11 +101,11 @@ class Report:
             "cluster": self.cluster_id,
             "time": moment(self.now_ms),
             "looked_at": self.wanted,
-            "topics": [topic.said() for topic in self.topics],
+            "topics": [topic.to_json() for topic in self.topics],
         }
 
 
-def _said(tally: Tally) -> dict[str, Any]:
+def _tally_json(tally: Tally) -> dict[str, Any]:
     numbers, series = tally.numbers, tally.series
     histograms = ("key_sizes", "value_sizes", "batch_records", "batch_sizes", "lateness")
     return {
@@ -122,7 +122,7 @@ def _said(tally: Tally) -> dict[str, Any]:
         "idempotent_producers": len(tally.idempotent),
         "transactional_producers": len(tally.transactional),
         "header_names": [[shown(name), count] for name, count in tally.header_names.most_common(20)],
-        **{name: getattr(tally, name).said() for name in histograms},
+        **{name: getattr(tally, name).to_json() for name in histograms},
         "series": {
             "width_ms": series.width_ms,
             "buckets": [[start, *bucket] for start, bucket in sorted(series.buckets.items())],
@@ -130,7 +130,7 @@ def _said(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _said_keys(keys: KeySummary) -> dict[str, Any]:
+def _keys_json(keys: KeySummary) -> dict[str, Any]:
     return {
         "distinct": keys.distinct,
         "is_exact": keys.is_exact,

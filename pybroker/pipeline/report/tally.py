@@ -80,7 +80,7 @@ class Histogram:
         """The average; None if there are none."""
         return self.sum / self.number if self.number else None
 
-    def said(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the form for the JSON summary."""
         found: dict[str, Any] = {"count": self.number, "sum": self.sum, "min": self.least, "mean": self.mean}
         return found | {f"p{percent:g}": self.percentile(percent) for percent in PERCENTS} | {"max": self.greatest}

@@ -157,8 +157,8 @@ class WireClient:
         what = f"cannot create topic {name} at {self.bootstrap}"
 
         def make() -> None:
-            answer = self._controller().call(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms))
-            [result] = answer.topics
+            response = self._controller().call(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms))
+            [result] = response.topics
             if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 check(what, result.error_code, result.error_message)
 
@@ -184,12 +184,12 @@ class WireClient:
         )
         what = f"cannot read the settings of topic {name} at {self.bootstrap}"
 
-        def ask() -> dict[str, TopicSetting]:
+        def attempt() -> dict[str, TopicSetting]:
             [result] = self.any_broker().call(describe_configs.DescribeConfigsRequest(resources=[resource])).results
             check(what, result.error_code, result.error_message)
             return {one.name: TopicSetting(one.value, one.config_source == SET_ON_TOPIC) for one in result.configs}
 
-        return self.retrying(ask)
+        return self.retrying(attempt)
 
     # --- Records ----------------------------------------------------------------------------------------------------------------
 
@@ -208,12 +208,12 @@ class WireClient:
         )
         what = f"cannot list the offsets of {topic}-{partition} at {self.bootstrap}"
 
-        def ask() -> int:
+        def attempt() -> int:
             [found] = self.leader(topic, partition).call(request).topics[0].partitions
             check(what, found.error_code)
             return int(found.offset)
 
-        return self.retrying(ask, topic)
+        return self.retrying(attempt, topic)
 
     def fetch(
         self,
@@ -233,7 +233,7 @@ class WireClient:
         """
         what = f"{topic}-{partition} at {self.bootstrap} cannot be read from offset {offset}"
 
-        def ask() -> Fetched:
+        def attempt() -> Fetched:
             leader = self.leader(topic, partition)
             known, is_by_id = self._topics[topic], leader.version_of(ApiKey.FETCH) >= _FETCH_BY_ID_SINCE
             wanted = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -249,15 +249,15 @@ class WireClient:
                     )
                 ],
             )
-            answer = leader.call(request)
-            check(what, answer.error_code)
-            [found] = answer.responses[0].partitions
+            response = leader.call(request)
+            check(what, response.error_code)
+            [found] = response.responses[0].partitions
             check(what, found.error_code)
             aborted = tuple((one.producer_id, one.first_offset) for one in found.aborted_transactions or ())
             data = memoryview(b"") if found.records is None else found.records
             return Fetched(data, found.high_watermark, found.last_stable_offset, found.log_start_offset, aborted)
 
-        return self.retrying(ask, topic)
+        return self.retrying(attempt, topic)
 
     def produce(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1) -> int:
         """Append a batch, whose base offset must be 0, and return the base offset that it got.
@@ -269,7 +269,7 @@ class WireClient:
         what = f"cannot write to {topic}-{partition} at {self.bootstrap}"
         is_known = int.from_bytes(batch[PRODUCER_ID_AT : PRODUCER_ID_AT + 8], signed=True) >= 0
 
-        def ask() -> int:
+        def attempt() -> int:
             leader = self.leader(topic, partition)
             self.send_batch(leader, topic, partition, batch, acks=acks)
             try:
@@ -280,7 +280,7 @@ class WireClient:
                     raise
                 raise PipelineError(f"{what}: {error}; it is not known whether the batch has arrived") from error
 
-        return self.retrying(ask, topic)
+        return self.retrying(attempt, topic)
 
     def send_batch(
         self, leader: Any, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1
@@ -300,13 +300,13 @@ class WireClient:
         """Return a producer id and epoch that no other producer has."""
         what = f"cannot get a producer id at {self.bootstrap}"
 
-        def ask() -> tuple[int, int]:
+        def attempt() -> tuple[int, int]:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._timeout_ms)
-            answer = self.any_broker().call(request)
-            check(what, answer.error_code)
-            return answer.producer_id, answer.producer_epoch
+            response = self.any_broker().call(request)
+            check(what, response.error_code)
+            return response.producer_id, response.producer_epoch
 
-        return self.retrying(ask)
+        return self.retrying(attempt)
 
     # --- Connections ------------------------------------------------------------------------------------------------------------
 
@@ -375,13 +375,13 @@ class WireClient:
     def refresh(self, names: list[str] | None) -> dict[str, Topic]:
         """Ask for brokers and topics and remember them. Return the topics."""
         wanted = None if names is None else [metadata.MetadataRequestTopic(name=name) for name in names]
-        answer = self.any_broker().call(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        check(f"cannot list the topics at {self.bootstrap}", answer.error_code)
-        self._cluster_id = answer.cluster_id
-        self._controller_id = answer.controller_id
-        self._nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
+        response = self.any_broker().call(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        check(f"cannot list the topics at {self.bootstrap}", response.error_code)
+        self._cluster_id = response.cluster_id
+        self._controller_id = response.controller_id
+        self._nodes = {one.node_id: (one.host, one.port) for one in response.brokers}
         found: dict[str, Topic] = {}
-        for one in answer.topics:
+        for one in response.topics:
             if one.error_code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:
                 continue
             if one.is_internal and names is None:
@@ -400,9 +400,9 @@ class WireClient:
         self._topics[topic.name] = topic
 
 
-def produced_offset(answer: Any, what: str) -> int:
+def produced_offset(response: Any, what: str) -> int:
     """Return the base offset in a ProduceResponse with one partition. Raises BrokerError."""
-    [found] = answer.responses[0].partition_responses
+    [found] = response.responses[0].partition_responses
     check(what, found.error_code, found.error_message)
     return int(found.base_offset)
 

@@ -42,7 +42,7 @@ class Connection:
             raise ConnectionLostError(f"no broker at {self.address}: {_reason(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._versions = self._ask_versions()
+            self._versions = self._request_versions()
         except BaseException:
             self.close()
             raise
@@ -78,16 +78,16 @@ class Connection:
         self.send(request)
         return self.receive()
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+    def _request_versions(self) -> dict[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__)
         self._send(request, _API_VERSIONS_VERSION)
         correlation_id, cls, version = self._waiting.popleft()
         frame = self._frame()
         if frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
             version = 0  # the version of the response to an ApiVersions request whose version the broker does not know
-        answer = self._decoded(cls, version, frame, correlation_id)
-        check(f"the broker at {self.address} does not report its API versions", answer.error_code)
-        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        response = self._decoded(cls, version, frame, correlation_id)
+        check(f"the broker at {self.address} does not report its API versions", response.error_code)
+        return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
     def _send(self, request: Any, version: int) -> None:
         api_key = schema_of(type(request)).api_key
@@ -123,12 +123,13 @@ class Connection:
 
     def _decoded(self, cls: type[Any], version: int, frame: memoryview, correlation_id: int) -> Any:
         try:
-            answered, message = decode_response(cls, version, frame)
+            response_id, message = decode_response(cls, version, frame)
         except DecodeError as error:
             raise NotKafkaError(f"the server at {self.address} does not speak Kafka's protocol: {error}") from error
-        if answered != correlation_id:
+        if response_id != correlation_id:
             raise NotKafkaError(
-                f"the broker at {self.address} responded to request {answered}, but the client waits for request {correlation_id}"
+                f"the broker at {self.address} responded to request {response_id}, "
+                f"but the client waits for request {correlation_id}"
             )
         return message
 

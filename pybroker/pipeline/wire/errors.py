@@ -25,10 +25,10 @@ class BrokerError(PipelineError):
         code: the error code; None for a number that is not in ErrorCode.
     """
 
-    def __init__(self, what: str, number: int, said: str | None = None) -> None:
+    def __init__(self, what: str, number: int, message: str | None = None) -> None:
         self.code = _CODES.get(number)
         name = f"error {number}" if self.code is None else self.code.name
-        text = said or ("" if self.code is None else self.code.message)
+        text = message or ("" if self.code is None else self.code.message)
         super().__init__(f"{what}: {name}{': ' if text else ''}{text}".splitlines()[0])
 
     @property
@@ -37,7 +37,7 @@ class BrokerError(PipelineError):
         return self.code is not None and self.code.is_retriable
 
 
-def check(what: str, number: int, said: str | None = None) -> None:
+def check(what: str, number: int, message: str | None = None) -> None:
     """Raise BrokerError unless the number is NONE."""
     if number != ErrorCode.NONE:
-        raise BrokerError(what, number, said)
+        raise BrokerError(what, number, message)
