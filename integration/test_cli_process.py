@@ -48,7 +48,7 @@ def test_help_imports_nothing_that_is_heavy() -> None:
     code = (
         "import sys; from click.testing import CliRunner; from pybroker.cli.main import cli;"
         "CliRunner().invoke(cli, ['--version']);"
-        "print(*sorted({'pydantic', 'uvloop', 'prometheus_client', 'pybroker.broker.broker_server'} & sys.modules.keys()))"
+        "print(*sorted({'pydantic', 'uvloop', 'prometheus_client', 'pybroker.broker.process'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "\n"
@@ -65,7 +65,7 @@ def test_the_configuration_does_without_prometheus_and_without_the_network() -> 
 
 def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
     code = (
-        "import sys, pybroker.cli.start, pybroker.broker.broker_server;"
+        "import sys, pybroker.cli.start, pybroker.broker.process;"
         "heavy = ('prometheus_client', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline');"
         "print(*(name for name in heavy if name in sys.modules))"
     )

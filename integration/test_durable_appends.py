@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from pybroker.broker import broker_server as broker_module
+from pybroker.broker import disks
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
 from pybroker.log.filesystem import Filesystem
@@ -216,7 +216,7 @@ async def test_a_last_fsync_that_fails_leaves_no_marker_of_a_clean_stop(start: S
 
 
 async def test_a_disk_that_hangs_keeps_no_other_from_a_clean_stop(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "DISK_GRACE_S", 0.5)
+    monkeypatch.setattr(disks, "DISK_GRACE_S", 0.5)
     running = await start("sound", "hanging")
     await running.create(partitions=2)
     logs = {log.log_directory.path: log for log in running.broker.log_manager.all_logs()}
@@ -228,6 +228,6 @@ async def test_a_disk_that_hangs_keeps_no_other_from_a_clean_stop(start: Start, 
     logs[str(hanging)].flush()
     await running.until_the_disk_waits()
     await running.stop()
-    assert running.broker.has_hung_disk
+    assert running.broker.disks.has_hung
     assert (sound / CLEAN).exists()
     assert not (hanging / CLEAN).exists()

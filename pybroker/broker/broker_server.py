@@ -7,29 +7,27 @@ Start
 Stop
     Sockets first (requests in work are answered), then the logs, each directory in its own thread, then the store; the marker of
     a clean stop is written last, and only where everything before it was heard to be on the disk. A disk that does not answer in
-    `DISK_GRACE_S` gets no marker and is not waited for.
+    `disks.DISK_GRACE_S` gets no marker and is not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker import native
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker import descriptors, gauges
-from pybroker.broker.disk_thread import DiskThread
+from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.old_data import old_data, refusal, sqlite_path, why_not_start
+from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
+from pybroker.broker.registration import registration
 from pybroker.clock import SystemClock
 from pybroker.config.hosts import connection_limits
 from pybroker.config.listeners import parse_address
@@ -43,7 +41,6 @@ from pybroker.log.manager import LogManager, stored_cluster_id
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
-from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.log.directory import LogDirectory
-    from pybroker.log.results import ThreadRunner
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.exporter import MetricsServer
@@ -73,9 +69,6 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
 STOP_PRODUCE_S: Final = 2.0  # of that: for the disk, before those who wait for it are told REQUEST_TIMED_OUT
-DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
-SEALED_RELEASE_MS: Final = 300_000
-ROOM_LOOK_MS: Final = 1_000
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
@@ -102,8 +95,7 @@ class BrokerServer:
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
         self.stopping = asyncio.Event()  # set when the sockets take nothing new
-        self.has_hung_disk = False  # a thread waits for a disk that does not answer
-        self._disk_threads: dict[str, DiskThread] = {}  # by path
+        self.disks = Disks(self._count_bug)
         self._periodic = Periodic(self._count_bug)
         self._metrics_server: MetricsServer | None = None
         self._groups: GroupCoordinator | None = None
@@ -131,7 +123,7 @@ class BrokerServer:
             config_of=self._topic_config,
             filesystem=self.filesystem,
             on_directory_failure=self._on_directory_failure,
-            thread_of=self._thread_of,
+            thread_of=self.disks.thread_of,
         )
         self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
         self.replica_manager = ReplicaManager(
@@ -162,7 +154,7 @@ class BrokerServer:
         except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
             if self._metrics_server is not None:
                 self._metrics_server.stop()
-            await self._close_disks()
+            await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
             await self.store.close()
             raise
         self._schedule_passes()
@@ -179,7 +171,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Answer what is in work, close the sockets, make everything durable.
 
-        Takes what the disks need for that, at most about `DISK_GRACE_S` and 5 s.
+        Takes what the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
         if self._groups is not None:
             self._groups.stop()  # who waits in a group is answered, and need not be waited for
@@ -195,7 +187,7 @@ class BrokerServer:
         self._resume_moves.cancel()
         self.log_cleaner.stop()
         self.replica_manager.moves.release()
-        await self._close_disks()
+        await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
         await self.store.close()
 
     def _complete_fetches(self) -> None:
@@ -303,11 +295,11 @@ class BrokerServer:
             tell=None if by_peer is None else by_peer.tell,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
-        await self.controller.register_broker(self._registration([]))
+        await self.controller.register_broker(registration(config, []))
         if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
             raise StartError(reason)
         bound = await self.server.start()
-        await self.controller.register_broker(self._registration(bound))
+        await self.controller.register_broker(registration(config, bound))
         for line in () if by_peer is None else by_peer.lines(bound):
             logger.info("%s", line)
         return bound
@@ -320,33 +312,11 @@ class BrokerServer:
 
         return advertised(self.config)
 
-    def _registration(self, bound: list[BoundListener]) -> BrokerRegistration:
-        """What clients are told. A listener without an advertised address is left out: they are told what they connected to."""
-        config = self.config
-        endpoints: dict[str, Endpoint] = {}
-        if config.advertised_listeners is not None:
-            ports = {listener.name: listener.port for listener in bound}
-            for endpoint in config.advertised_endpoints:
-                port = endpoint.port or ports.get(endpoint.listener_name, 0)
-                if endpoint.host and port:
-                    endpoints[endpoint.listener_name] = Endpoint(endpoint.host, port)
-        return BrokerRegistration(broker_id=config.node_id, endpoints=endpoints, rack=config.broker_rack)
-
     def _schedule_passes(self) -> None:
-        config, logs, replicas, clock = self.config, self.log_manager, self.replica_manager, self.clock
-        every = self._periodic.every
-        initial_ms = config.log_initial_task_delay_ms
-        every(config.log_retention_check_interval_ms, lambda: logs.clean_up(clock.time_ms()), initial_ms)
-        every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint, initial_ms)
-        every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_start_offsets, initial_ms)
-        every(config.log_flush_scheduler_interval_ms, lambda: logs.flush_due(clock.time_ms()), initial_ms)
-        every(
-            config.replica_high_watermark_checkpoint_interval_ms, lambda: logs.write_high_watermarks(replicas.high_watermarks())
+        logs, replicas = self.log_manager, self.replica_manager
+        schedule_passes(
+            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._tell_room
         )
-        every(config.producer_id_expiration_check_interval_ms, lambda: logs.remove_expired_producers(clock.time_ms()))
-        every(1_000, lambda: logs.remove_due(clock.time_ms()))
-        every(ROOM_LOOK_MS, lambda: logs.look_for_room(self._tell_room))
-        every(SEALED_RELEASE_MS, logs.release_sealed)
         loop = asyncio.get_running_loop()
         self.log_cleaner = LogCleaner(
             logs, config=lambda: self.controller.config, high_watermark=replicas.high_watermark, later=loop.call_later
@@ -381,33 +351,6 @@ class BrokerServer:
     def _count_bug(self) -> None:
         self.metrics.unexpected_errors += 1
 
-    def _thread_of(self, path: str) -> ThreadRunner:
-        """What runs everything that blocks on the disk of the log directory `path`."""
-        thread = self._disk_threads[path.rstrip("/") or "/"] = DiskThread(f"disk {path}", self._count_bug)
-        return thread.run
-
-    async def _close_disks(self) -> None:
-        """Close the logs of all directories, side by side."""
-        await asyncio.gather(*map(self._close_disk, self.log_manager.directories))
-
-    async def _close_disk(self, directory: LogDirectory) -> None:
-        """Close the logs of a directory, when all work on it has been heard of: a flush that failed leaves no marker."""
-        thread, logs = self._disk_threads[directory.path], self.log_manager
-        try:
-            async with asyncio.timeout(DISK_GRACE_S):
-                await thread.idle()
-                logs.write_high_watermarks(self.replica_manager.high_watermarks(), directory)
-                directory.run_pass("close", [lambda: logs.close_directory(directory)])
-                await thread.idle()
-        except TimeoutError:
-            # Its lock stays taken until the process ends: the thread may still write when the disk answers again.
-            self.has_hung_disk = True
-            message = f"the disk did not answer in {DISK_GRACE_S:.0f} s; the next start recovers its logs"
-            directory.fail(OSError(errno.ETIMEDOUT, message))
-        else:
-            logs.let_go(directory)
-        thread.stop()
-
     def _log_services(self) -> LogServices:
         return LogServices(
             clock=self.clock,
@@ -429,44 +372,3 @@ class BrokerServer:
 
     def _tell_room(self) -> None:
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)
-
-
-def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
-    try:
-        import uvloop  # noqa: PLC0415  not there on every system
-    except ImportError:
-        loop_factory = asyncio.new_event_loop
-    else:
-        loop_factory = uvloop.new_event_loop
-    logger.info("%s", native.summary())
-    descriptors.allow_many()
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        broker, code = runner.run(_serve(config, lifecycle or Lifecycle()))
-        if broker.has_hung_disk:  # the threads that wait for it would be waited for
-            logging.shutdown()
-            os._exit(1)
-        return code
-
-
-async def _serve(config: BrokerConfig, lifecycle: Lifecycle) -> tuple[BrokerServer, int]:
-    broker = BrokerServer(config, lifecycle=lifecycle)
-    bound = await broker.start()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
-    announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
-    waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
-    await asyncio.wait([announcing, *waiting], return_when=asyncio.FIRST_COMPLETED)
-    bug = announcing.exception() if announcing.done() else None
-    if announcing.done() and bug is None:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in (announcing, *waiting):
-        task.cancel()
-    logger.info("Stopping")
-    lifecycle.stopping()
-    await broker.stop()
-    if bug is not None:
-        raise bug
-    return broker, 1 if broker.failed.is_set() else 0

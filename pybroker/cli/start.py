@@ -121,13 +121,13 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
     for line in loaded.notices:
         logger.info("%s", line)
 
-    import pybroker.broker.broker_server  # noqa: PLC0415
+    import pybroker.broker.process  # noqa: PLC0415
 
     gc.freeze()
     gc.enable()
     try:
-        return pybroker.broker.broker_server.run(loaded.config, lifecycle)
-    except pybroker.broker.broker_server.StartError as error:
+        return pybroker.broker.process.run(loaded.config, lifecycle)
+    except pybroker.broker.process.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:
         logger.debug("cannot run", exc_info=error)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 from pybroker.broker.broker_server import BrokerServer
+from pybroker.broker.disks import Disks
+from pybroker.broker.registration import registration
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from testing.simulation.disk import SimulatedDisk
@@ -27,7 +29,6 @@ from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, Simulat
 from testing.simulation.store import SimulatedStore, StoreContents
 
 if TYPE_CHECKING:
-    from pybroker.log.results import ThreadRunner
     from pybroker.metadata.store.base import Store
     from pybroker.network.limits import BoundListener
 
@@ -46,17 +47,14 @@ class SimulatedBroker(BrokerServer):
     def __init__(self, config: BrokerConfig, clock: ManualClock, disk: SimulatedDisk, store: SimulatedStore) -> None:
         super().__init__(config, clock, filesystem=disk)
         self._simulated_store = store
+        self.disks = Disks(self._count_bug, SimulatedDiskThread)
 
     def _open_store(self) -> Store:
         return self._simulated_store
 
-    def _thread_of(self, path: str) -> ThreadRunner:
-        thread = self._disk_threads[path.rstrip("/") or "/"] = SimulatedDiskThread(f"disk {path}", self._count_bug)
-        return thread.run
-
     async def _open_sockets(self) -> list[BoundListener]:
         self.server = _NoServer()  # type: ignore[assignment]
-        await self.controller.register_broker(self._registration([]))
+        await self.controller.register_broker(registration(self.config, []))
         return []
 
     def _register_gauges(self) -> None:

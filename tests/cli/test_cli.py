@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from pybroker import __version__
 from pybroker.api import document as apis
-from pybroker.broker.broker_server import StartError
+from pybroker.broker.process import StartError
 from pybroker.cli.main import cli
 from pybroker.config import document
 
@@ -28,10 +28,10 @@ def invoke(*arguments: str, **environment: str) -> Result:
 
 
 class FakeBroker(ModuleType):
-    """In place of pybroker.broker.broker_server: remembers its configuration, and ends as it is told."""
+    """In place of pybroker.broker.process: remembers its configuration, and ends as it is told."""
 
     def __init__(self) -> None:
-        super().__init__("pybroker.broker.broker_server")
+        super().__init__("pybroker.broker.process")
         self.StartError = StartError
         self.config: BrokerConfig | None = None
         self.exit_code = 0
@@ -51,8 +51,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
     import logging  # noqa: PLC0415
 
     fake = FakeBroker()
-    monkeypatch.setitem(sys.modules, "pybroker.broker.broker_server", fake)
-    monkeypatch.setattr("pybroker.broker.broker_server", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "pybroker.broker.process", fake)
+    monkeypatch.setattr("pybroker.broker.process", fake, raising=False)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield fake

@@ -1,0 +1,65 @@
+"""The threads of the log directories, and how the directories are closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING, Final
+
+from pybroker.broker.disk_thread import DiskThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.manager import LogManager
+    from pybroker.log.results import ThreadRunner
+    from pybroker.model import TopicPartition
+
+    HighWatermarks = Callable[[], dict[TopicPartition, int]]
+    MakeThread = Callable[[str, Callable[[], None]], DiskThread]
+
+DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
+
+
+class Disks:
+    """One thread for each log directory. Belongs to the loop.
+
+    `has_hung`: a thread waits for a disk that did not respond in `DISK_GRACE_S` when its directory was closed.
+    """
+
+    __slots__ = ("_make_thread", "_on_bug", "_threads", "has_hung")
+
+    def __init__(self, on_bug: Callable[[], None], make_thread: MakeThread = DiskThread) -> None:
+        """`on_bug` is called for each job that raised what it should not."""
+        self._on_bug = on_bug
+        self._make_thread = make_thread
+        self._threads: dict[str, DiskThread] = {}  # by path
+        self.has_hung = False
+
+    def thread_of(self, path: str) -> ThreadRunner:
+        """Make what runs everything that blocks on the disk of the log directory `path`."""
+        thread = self._threads[path.rstrip("/") or "/"] = self._make_thread(f"disk {path}", self._on_bug)
+        return thread.run
+
+    async def close(self, logs: LogManager, high_watermarks: HighWatermarks) -> None:
+        """Close the logs of all directories, side by side."""
+        await asyncio.gather(*(self._close_directory(directory, logs, high_watermarks) for directory in logs.directories))
+
+    async def _close_directory(self, directory: LogDirectory, logs: LogManager, high_watermarks: HighWatermarks) -> None:
+        """Close the logs of a directory after all work on it has been reported: a flush that failed leaves no marker."""
+        thread = self._threads[directory.path]
+        try:
+            async with asyncio.timeout(DISK_GRACE_S):
+                await thread.idle()
+                logs.write_high_watermarks(high_watermarks(), directory)
+                directory.run_pass("close", [lambda: logs.close_directory(directory)])
+                await thread.idle()
+        except TimeoutError:
+            # Its lock stays taken until the process ends: the thread may still write when the disk responds again.
+            self.has_hung = True
+            message = f"the disk did not answer in {DISK_GRACE_S:.0f} s; the next start recovers its logs"
+            directory.fail(OSError(errno.ETIMEDOUT, message))
+        else:
+            logs.let_go(directory)
+        thread.stop()
