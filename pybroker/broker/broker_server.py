@@ -105,58 +105,12 @@ class BrokerServer:
 
         Raises StartError, or OSError when an address cannot be bound.
         """
-        config, clock, loop = self.config, self.clock, asyncio.get_running_loop()
         self._share_descriptors()
-        try:
-            self.store = self._open_store()
-            await self._refuse_old_data()
-            self.controller = Controller(self.store, config, broker_id=config.node_id)
-            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
-        except StoreError as error:
-            raise StartError(str(error)) from error
-        self.config = config = self.controller.config  # with the dynamic settings of earlier runs
-        self.log_manager = LogManager(
-            config.log_dirs,
-            cluster_id=self.controller.image.cluster_id,
-            node_id=config.node_id,
-            services=self._log_services(),
-            config_of=self._topic_config,
-            filesystem=self.filesystem,
-            on_directory_failure=self._on_directory_failure,
-            thread_of=self.disks.thread_of,
-        )
-        self.timer = OperationTimer(clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
-        self.replica_manager = ReplicaManager(
-            broker_id=config.node_id,
-            config=config,
-            clock=clock,
-            log_manager=self.log_manager,
-            image=self.controller.image,
-            metrics=self.metrics,
-            fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
-            produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
-            later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
-        )
-        try:
-            await self._open_logs()
-        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
-            raise StartError(str(error)) from error
-        self.replica_manager.start(self.controller.image)
-        if self.failed.is_set():
-            raise StartError("no log directory works; the log says why")
-        self.controller.subscribe(self.replica_manager.apply_image)
-        self.controller.subscribe(self._forget_metrics)
-        if OFFSETS_TOPIC in self.controller.image.topics:
-            self._coordinate_groups()
-        try:
-            self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
-            bound = await self._open_sockets()
-        except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
-            if self._metrics_server is not None:
-                self._metrics_server.stop()
-            await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
-            await self.store.close()
-            raise
+        await self._open_metadata()
+        self._build_replicas()
+        await self._open_logs()
+        self._follow_metadata()
+        bound = await self._open_to_clients()
         self._schedule_passes()
         self._register_gauges()
         return bound
@@ -212,6 +166,18 @@ class BrokerServer:
             self.config.max_connections,
         )
 
+    async def _open_metadata(self) -> None:
+        """Open the store and read the cluster from it. Raises StartError."""
+        config = self.config
+        try:
+            self.store = self._open_store()
+            await self._refuse_old_data()
+            self.controller = Controller(self.store, config, broker_id=config.node_id)
+            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
+        except StoreError as error:
+            raise StartError(str(error)) from error
+        self.config = self.controller.config  # with the dynamic settings of earlier runs
+
     def _open_store(self) -> Store:
         path = sqlite_path(self.config)
         if path is None:
@@ -231,15 +197,54 @@ class BrokerServer:
             await self.store.close()
             raise StartError(reason)
 
+    def _build_replicas(self) -> None:
+        """Make what the logs and the partitions live in; nothing is opened yet."""
+        config, loop = self.config, asyncio.get_running_loop()
+        self.log_manager = LogManager(
+            config.log_dirs,
+            cluster_id=self.controller.image.cluster_id,
+            node_id=config.node_id,
+            services=self._log_services(),
+            config_of=self._topic_config,
+            filesystem=self.filesystem,
+            on_directory_failure=self._on_directory_failure,
+            thread_of=self.disks.thread_of,
+        )
+        self.timer = OperationTimer(self.clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
+        self.replica_manager = ReplicaManager(
+            broker_id=config.node_id,
+            config=config,
+            clock=self.clock,
+            log_manager=self.log_manager,
+            image=self.controller.image,
+            metrics=self.metrics,
+            fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
+            produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
+            later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
+        )
+
     async def _open_logs(self) -> None:
-        """Claim the directories and open the logs in them, in the order in which a crash does no harm."""
+        """Claim the directories and open the logs in them, in the order in which a crash does no harm. Raises StartError."""
         store, logs, broker_id = self.store, self.log_manager, self.config.node_id
-        claims = logs.claim(await read_directories(store, broker_id))
-        await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
-        logs.start(self._topic_id_of)
-        self.lifecycle.room_changed(has_room=logs.has_room)
-        await renew_leader_epochs(self.controller, logs)
-        await write_directories(store, broker_id, claims.settled())  # a crash before this tells once more what came back
+        try:
+            claims = logs.claim(await read_directories(store, broker_id))
+            await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
+            logs.start(self._topic_id_of)
+            self.lifecycle.room_changed(has_room=logs.has_room)
+            await renew_leader_epochs(self.controller, logs)
+            await write_directories(store, broker_id, claims.settled())  # a crash before this tells once more what came back
+        except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
+            raise StartError(str(error)) from error
+
+    def _follow_metadata(self) -> None:
+        """Lead the partitions that the metadata has, and follow its changes from now on. Raises StartError."""
+        self.replica_manager.start(self.controller.image)
+        if self.failed.is_set():
+            raise StartError("no log directory works; the log says why")
+        self.controller.subscribe(self.replica_manager.apply_image)
+        self.controller.subscribe(self._forget_metrics)
+        if OFFSETS_TOPIC in self.controller.image.topics:
+            self._coordinate_groups()
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """The id of the topic whose partition this is; None when the metadata has no such partition."""
@@ -262,6 +267,18 @@ class BrokerServer:
             self.controller.subscribe(self._groups.apply_image)
             self._groups.start()
         return self._groups
+
+    async def _open_to_clients(self) -> list[BoundListener]:
+        """Open the metrics page and the sockets. Raises StartError and OSError, after everything was closed again."""
+        try:
+            self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
+            return await self._open_sockets()
+        except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
+            if self._metrics_server is not None:
+                self._metrics_server.stop()
+            await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
+            await self.store.close()
+            raise
 
     async def _open_sockets(self) -> list[BoundListener]:
         config = self.config
