@@ -126,7 +126,7 @@ class Flow:
         self._consumer.close()
 
     def options(self, path: Path, now_ms: int, **others: Any) -> AuditOptions:
-        """Audit the topic and its copy at a time after START_MS."""
+        """Return the options for an audit of the topic and its copy at a time after START_MS."""
         return AuditOptions(
             path=path,
             tiers=(Tier("cluster", self.bootstrap), Tier("copy", self.bootstrap, self.copy)),

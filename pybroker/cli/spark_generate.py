@@ -55,7 +55,8 @@ def start_ms(text: str | None) -> int | None:
 @click.option(
     "--start",
     metavar="TIME",
-    help="Timestamp of the first record: 'now' or such as 2026-11-21T08:00. Without it, a record gets the time of its writing.",
+    help="Timestamp of the first record: 'now', or a time such as 2026-11-21T08:00. "
+    "Without it, each record gets the time at which it is written.",
 )
 @click.option("--step-ms", default=1.0, show_default=True, help="Milliseconds from each timestamp to the next; with --start.")
 @spark_options

@@ -114,7 +114,8 @@ class Watch:
 
     def look(self) -> Standing:
         """Estimate the rows that are done, as if all stages read the same amount."""
-        self._stages = {number: (wanted, wanted) for number, (_, wanted) in self._stages.items()}  # over, if not seen again
+        # a stage that is not seen again has ended
+        self._stages = {number: (wanted, wanted) for number, (_, wanted) in self._stages.items()}
         for number in self._tracker.getActiveJobsIds():
             job = self._tracker.getJobInfo(number)
             for stage in job.stageIds if job is not None else ():

@@ -28,7 +28,7 @@ Key = tuple[str, int, int]
 
 
 class Outcome(Enum):
-    """What became of a record that was given to the client."""
+    """What became of a record that the program handed to the client."""
 
     SENT = "sent"
     ACKED = "acked"
@@ -37,9 +37,9 @@ class Outcome(Enum):
 
 @final
 class Trail:
-    """The counts of one incarnation of a producer. Every method may be called by any thread.
+    """The counts of an incarnation of a producer. Any thread may call any method.
 
-    `publish(key, report)` sends to the topic of counts. It is called by a thread of the trail every `interval_s`, and by `close`.
+    `publish(key, report)` sends to the topic of counts. A thread of the trail calls it every `interval_s`, and so does `close`.
     """
 
     def __init__(

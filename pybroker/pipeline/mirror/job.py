@@ -107,7 +107,7 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
         identity = _identity(options, state, source, target)
         topics = chosen_topics(source, options.topics, options.pattern)
         is_same = identity.source_cluster == identity.target_cluster
-        if is_same and options.pattern is not None:  # copies are not copied
+        if is_same and options.pattern is not None:  # a pattern must not match the mirror's own copies
             copies = {pair.target for pair in identity.topics.values()}
             topics = {
                 name: one
@@ -152,7 +152,8 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
 def _identity(options: MirrorOptions, state: State, source: WireClient, target: WireClient) -> Identity:
     before = state.identity()
     if before is None:
-        return Identity(source.cluster_id(), target.cluster_id(), Producer(*target.init_producer_id()))  # written with a topic
+        # `_tasks` writes the identity when it knows the first topic
+        return Identity(source.cluster_id(), target.cluster_id(), Producer(*target.init_producer_id()))
     for client, known, how in ((source, before.source_cluster, "mirrors from"), (target, before.target_cluster, "mirrors to")):
         if client.cluster_id() != known:
             raise PipelineError(f"{options.path} {how} cluster {known}, but {client.bootstrap} is cluster {client.cluster_id()}")

@@ -196,8 +196,8 @@ class WireClient:
     def list_offset(self, topic: str, partition: int, timestamp: int, *, isolation: int = UNCOMMITTED) -> int:
         """Return an offset of a partition: EARLIEST, LATEST, or that of the first record at or after a time in ms.
 
-        LATEST with COMMITTED is the offset of the first open transaction. For a time, the result is -1 when there is no record
-        of that time or later.
+        LATEST with COMMITTED is the last stable offset: the log ends there for a reader of committed records. For a time, the
+        result is -1 when there is no record of that time or later.
         """
         wanted = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = list_offsets.ListOffsetsRequest(
