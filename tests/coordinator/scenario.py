@@ -134,7 +134,7 @@ class Story(ConsumerStory):
         self._clients: dict[str, Client] = {}
         self._names: dict[str, str] = {}  # client by member id
         self._waiting: list[tuple[str, Any, Callable[[bytes], str]]] = []
-        self._answers: list[tuple[str, str]] = []
+        self._responses: list[tuple[str, str]] = []
         self.whole: Whole | None = None
 
     async def play(self, text: str) -> str:
@@ -146,21 +146,21 @@ class Story(ConsumerStory):
             words = line.partition("#")[0].split()
             if words:
                 await self._do(words)
-                lines += [f"{INDENT}{who}: {what}" for who, what in await self._answered()]
+                lines += [f"{INDENT}{who}: {what}" for who, what in await self._take_responses()]
         return "\n".join(lines) + "\n"
 
-    async def _answered(self) -> list[tuple[str, str]]:
+    async def _take_responses(self) -> list[tuple[str, str]]:
         for _ in range(3):  # a future that is done tells so in the loop's next iteration
             await asyncio.sleep(0)
         still = []
-        for who, answer, describe in self._waiting:
-            if answer.done():
-                self._answers.append((who, describe(answer.result())))
+        for who, response, describe in self._waiting:
+            if response.done():
+                self._responses.append((who, describe(response.result())))
             else:
-                still.append((who, answer, describe))
+                still.append((who, response, describe))
         self._waiting = still
-        answers, self._answers = sorted(self._answers, key=itemgetter(0)), []
-        return answers
+        responses, self._responses = sorted(self._responses, key=itemgetter(0)), []
+        return responses
 
     async def _start(self) -> Whole:
         if self.whole is None:
@@ -193,16 +193,16 @@ class Story(ConsumerStory):
     def _send(self, who: str, request: object, version: int, describe: Callable[[Any], str]) -> None:
         assert self.whole is not None
         whole = self.whole
-        answer = whole.send(request, version, who)
+        response = whole.send(request, version, who)
 
-        def read(answer: Any) -> str:
-            return describe(whole.read(answer, request, version))
+        def read(response: Any) -> str:
+            return describe(whole.read(response, request, version))
 
-        if isinstance(answer, asyncio.Future):
-            self._answers.append((who, "waits"))
-            self._waiting.append((who, answer, read))
+        if isinstance(response, asyncio.Future):
+            self._responses.append((who, "waits"))
+            self._waiting.append((who, response, read))
         else:
-            self._answers.append((who, read(answer)))
+            self._responses.append((who, read(response)))
 
     def _name(self, member_id: str) -> str:
         return self._names.get(member_id, member_id or "nobody")

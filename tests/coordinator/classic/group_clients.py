@@ -93,18 +93,18 @@ class Client:
         self.die()
 
     def _send(self, request: object, version: int, then: Any) -> None:
-        answer = self.world.whole.send(request, version, f"c{self.number}")
-        if isinstance(answer, asyncio.Future):
-            self.waiting = answer
+        response = self.world.whole.send(request, version, f"c{self.number}")
+        if isinstance(response, asyncio.Future):
+            self.waiting = response
 
             def done(future: asyncio.Future[Any]) -> None:
                 if not future.cancelled() and self.waiting is future:
                     self.waiting = None
                     then(self.world.whole.read(future.result(), request, version))
 
-            answer.add_done_callback(done)
+            response.add_done_callback(done)
         else:
-            then(self.world.whole.read(answer, request, version))
+            then(self.world.whole.read(response, request, version))
 
     def _joined(self, response: Any) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:

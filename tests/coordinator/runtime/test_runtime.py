@@ -56,16 +56,16 @@ class Replicas:
         return self.durable
 
     def await_settled(self, timeout_ms: int, acks: int, results: Any, unsettled: Any, on_complete: Any) -> None:
-        ((where, upto),) = unsettled.items()
+        ((where, end_offset),) = unsettled.items()
         assert (timeout_ms, acks, results.keys()) == (5000, -1, {where})
-        self.readers.append((upto, lambda code: on_complete({where: PartitionProduceResult(code)})))
+        self.readers.append((end_offset, lambda code: on_complete({where: PartitionProduceResult(code)})))
 
     def _settle(self) -> None:
         self.durable += 1
-        due = [answer for upto, answer in self.readers if upto <= self.durable]
+        due = [respond for end_offset, respond in self.readers if end_offset <= self.durable]
         self.readers = [reader for reader in self.readers if reader[0] > self.durable]
-        for answer in due:
-            answer(ErrorCode.NONE)
+        for respond in due:
+            respond(ErrorCode.NONE)
 
     def append_records(self, timeout_ms: int, acks: int, entries: Any, on_complete: Any, **more: Any) -> None:
         ((where, data),) = entries.items()
@@ -75,15 +75,15 @@ class Replicas:
         if self.code in {None, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
             self.log.log_end_offset += 1
 
-        def answer(code: ErrorCode) -> None:
+        def respond(code: ErrorCode) -> None:
             on_complete({where: PartitionProduceResult(code)})
             if not code:
                 self._settle()
 
         if self.code is None:
-            self.waiting.append(answer)
+            self.waiting.append(respond)
         else:
-            answer(self.code)
+            respond(self.code)
 
 
 class Setting:
@@ -119,8 +119,8 @@ def test_the_response_goes_out_when_the_records_are_durable(setting: Setting) ->
     assert setting.shard.seen == ["g", "g"], "the next operation sees what is in the log"
     setting.read()
     assert setting.outcomes == [], "and nobody is told of it"
-    for answer in setting.replicas.waiting:
-        answer(ErrorCode.NONE)
+    for respond in setting.replicas.waiting:
+        respond(ErrorCode.NONE)
     assert setting.outcomes == ["first", "second", ["g", "g"]]
     setting.read()
     assert setting.outcomes[-1] == ["g", "g"]
@@ -158,9 +158,9 @@ def test_what_was_loaded_may_not_be_durable_either(setting: Setting) -> None:
     setting.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
     setting.read()
     assert setting.outcomes == []
-    ((upto, answer),) = setting.replicas.readers
-    assert upto == 3
-    answer(ErrorCode.NONE)
+    ((end_offset, respond),) = setting.replicas.readers
+    assert end_offset == 3
+    respond(ErrorCode.NONE)
     assert setting.outcomes == [[]]
 
 
@@ -184,8 +184,8 @@ def test_what_is_not_in_the_log_is_not_in_the_state(setting: Setting, code: Erro
 def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(setting: Setting, at_once: bool) -> None:
     setting.replicas.code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if at_once else None
     setting.write(CoordinatorResult("response", [RECORD]))
-    for answer in setting.replicas.waiting:
-        answer(ErrorCode.REQUEST_TIMED_OUT)
+    for respond in setting.replicas.waiting:
+        respond(ErrorCode.REQUEST_TIMED_OUT)
     assert (setting.outcomes, setting.shard.seen) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], ["g"])
 
 
@@ -207,7 +207,7 @@ def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
         setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
     assert codes == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
     assert parked == ["late", "late"]
-    assert setting.outcomes == [], "the request was parked; its answer is in `answers`"
+    assert setting.outcomes == [], "the request was parked; its response is in `parked_responses`"
 
 
 def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
@@ -240,9 +240,9 @@ def test_large_changes_are_several_batches_if_they_may(setting: Setting) -> None
         for record in batch.records()
     ]
     assert written == records
-    for answer in setting.replicas.waiting:
+    for respond in setting.replicas.waiting:
         assert setting.outcomes == []
-        answer(ErrorCode.NONE)
+        respond(ErrorCode.NONE)
     assert setting.outcomes == ["response"]
     setting.write(CoordinatorResult("whole", records))
     assert len(setting.replicas.appended) == 4
@@ -305,7 +305,7 @@ def test_an_unloaded_shard_changes_nothing_any_more(setting: Setting) -> None:
     setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
     setting.runtime.unload(0)
     setting.runtime.begin_loading(0)
-    for answer in setting.replicas.waiting:
-        answer(ErrorCode.NONE)
+    for respond in setting.replicas.waiting:
+        respond(ErrorCode.NONE)
     assert setting.outcomes == ["response"], "its records are durable"
     assert codes == [], "its state is gone"
