@@ -1,14 +1,14 @@
-"""Plays a story of requests and time, and writes down who was answered what.
+"""Plays a story of requests and time, and writes down which client got which response.
 
-A story has lines that do something, each followed by indented lines with all answers that it caused, in the order of the names.
-`#` begins a comment. Who acts is a client with one group membership, or `admin`:
+A story has lines that do something, each followed by indented lines with all responses that it caused, in the order of the
+clients' names. `#` begins a comment. The actors are clients, each with a single group membership, and `admin`:
 
     set group.max.size=2                        properties of the broker, before anything else
     topic t 3                                   create a topic with 3 partitions
     delete topic t
     alice joins g [instance=i] [session=10s] [rebalance=30s] [protocols=range,sticky] [topics=t,u] [version=9] [type=consumer]
-                  [owns=t-0,t-1]                what it has, as members say that give up nothing before they join
-                  [once] [fresh] [as=ID]        `once`: take MEMBER_ID_REQUIRED for an answer; `fresh`: as after a start;
+                  [owns=t-0,t-1]                what it has, as members report that give up nothing before they join
+                  [once] [fresh] [as=ID]        `once`: do not join again after MEMBER_ID_REQUIRED; `fresh`: as after a start;
                   `-` is a group without a name
     alice syncs [alice=x bob=t-0,t-1]           with assignments, if it is the leader
     alice beats [generation=7] [as=ID] [in=g]
@@ -19,11 +19,11 @@ A story has lines that do something, each followed by indented lines with all an
     admin fetches g [t-0 t-1] [version=9]
     admin describes g | lists [state=stable] [type=classic] | deletes g | forgets g t
     after 10s
-    restart                                     the coordinator begins anew with what is in the log
+    restart                                     the coordinator starts again with what is in the log
 
 KIP-848 members: see `consumer_story`.
 
-Answers say `waits` while there is none. Member ids are told as the names of their clients.
+A response is `waits` while there is none. The names of clients stand for their member ids.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def partition(text: str) -> TopicPartition:
 
 
 def subscription(topics: str, owned: str = "") -> bytes:
-    """A consumer's metadata, in version 1 if it says what it owns."""
+    """Return the metadata of a consumer, in version 1 if it reports what it owns."""
     told = ConsumerProtocolSubscription(
         topics=[name for name in topics.split(",") if name], owned_partitions=_topic_partitions(owned) if owned else []
     )
@@ -99,14 +99,14 @@ def subscription(topics: str, owned: str = "") -> bytes:
 
 
 def assignment(text: str) -> bytes:
-    """What a leader gives to a member: partitions, or any other text, which is not for the coordinator to read."""
+    """Return what a leader assigns to a member: partitions, or any other text, which the coordinator does not read."""
     if not re.fullmatch(r"[a-z]+-\d+(,[a-z]+-\d+)*", text):
         return text.encode()
     return _with_version(ConsumerProtocolAssignment(assigned_partitions=_topic_partitions(text)), 0)
 
 
 def assigned(data: bytes) -> str:
-    """The inverse."""
+    """Return as text what `assignment` has written."""
     if not data.startswith(b"\x00"):
         return data.decode() or "nothing"
     told = decode(ConsumerProtocolAssignment, data[1], memoryview(data), 2)
@@ -126,7 +126,7 @@ def _with_version(message: object, version: int) -> bytes:
 
 
 class Story(ConsumerStory):
-    """One broker and its clients. `play` returns the story with the answers that came."""
+    """A broker and its clients. `play` returns the story with the responses that came."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -150,7 +150,7 @@ class Story(ConsumerStory):
         return "\n".join(lines) + "\n"
 
     async def _take_responses(self) -> list[tuple[str, str]]:
-        for _ in range(3):  # a future that is done tells so in the loop's next iteration
+        for _ in range(3):  # the callbacks of a future that is done run in the loop's next iteration
             await asyncio.sleep(0)
         still = []
         for who, response, describe in self._waiting:

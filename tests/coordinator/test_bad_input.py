@@ -1,4 +1,4 @@
-"""What must not be taken gets Kafka's error, and afterwards everything is as it was: state, timers, waiting requests and log."""
+"""Bad requests get Kafka's error, and afterwards everything is as it was: state, timers, requests that wait, and log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSTANCE = "i"
 
 
 def shown(thing: Any) -> Any:
-    """An object with all that it holds, to compare; of what cannot be compared, which one it is."""
+    """Return an object with everything that it holds, in a form that can be compared; otherwise its representation."""
     if hasattr(thing, "__slots__") and not isinstance(thing, tuple):
         return {name: shown(getattr(thing, name)) for name in thing.__slots__ if name not in {"_replays", "settings"}}
     if isinstance(thing, dict):
@@ -40,7 +40,7 @@ def shown(thing: Any) -> Any:
 
 
 def everything(whole: Whole) -> Any:
-    """All that a request could change."""
+    """Return everything that a request could change."""
     state = []
     for number, active in sorted(whole.groups.runtime._active.items()):
         log = whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", number)).log
@@ -50,7 +50,7 @@ def everything(whole: Whole) -> Any:
 
 
 async def populated(folder: Path, max_size: int = 2) -> tuple[Whole, str]:
-    """A stable group of one static member with an offset, and one of KIP-848. Returns the member's id."""
+    """Make a stable group of a single static member with an offset, and a KIP-848 group. Returns the id of the member."""
     whole = await broker(folder, offset_metadata_max_bytes=10, group_max_size=max_size)
     member_id = await member(whole, INSTANCE)
     fields = {"generation_id_or_member_epoch": 1, "member_id": member_id}
@@ -69,7 +69,7 @@ async def populated(folder: Path, max_size: int = 2) -> tuple[Whole, str]:
 
 
 def code_of(response: Any) -> ErrorCode:
-    """The first error that the response tells, in whatever place."""
+    """Return the first error in the response, in whatever place."""
     if getattr(response, "error_code", 0):
         return ErrorCode(response.error_code)
     for name in ("topics", "partitions", "members", "groups", "results"):

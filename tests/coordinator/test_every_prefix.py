@@ -1,6 +1,6 @@
-"""Wherever the log of groups is cut, as a crash may, what is loaded is what had been acknowledged by then: no less, no more.
+"""Wherever a crash cuts the log of groups, the broker loads what it had acknowledged by then: no less, and no more.
 
-What was acknowledged is noted from the answers alone; a batch of the log is one answer.
+The test notes what was acknowledged from the responses alone; each batch of the log belongs to a single response.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Group = tuple[str, int, dict[str, tuple[str | None, bytes]]]
 
 
 class Story:
-    """Random requests, and what their answers promise. `promised` has a copy for each end of the log."""
+    """Random requests, and what their responses promise. `promised` has a copy for each end of the log."""
 
     def __init__(self, whole: Whole, random: Random) -> None:
         self.whole = whole
         self.random = random
         self.offsets: Offsets = {}
         self.groups: dict[str, Group] = {}
-        """With those whose offsets are all that there ever was: Empty in generation 0."""
+        """Return the groups, with those that never had anything but offsets: Empty in generation 0."""
         self.log = whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", 0)).log
         self.promised: dict[int, tuple[Offsets, dict[str, Group]]] = {}
         self.promise()
@@ -95,7 +95,7 @@ class Story:
         self.offsets |= {(group, partition): (number, f"at {partition}") for partition in partitions}
 
     async def come(self, group: str, number: int) -> None:
-        """A member comes, or, if it is there, starts anew, which in a stable group gives it a new id only."""
+        """Let a member join, or start again if it is in the group, which in a stable group only gives it a new id."""
         is_static = group == "b"
         if not is_static:
             await self.leave(group, number)
@@ -112,7 +112,7 @@ class Story:
         )  # fmt: skip
         assert joined.error_code == 0
         instance = "i" if is_static else None
-        if state == "Stable":  # promised by this answer
+        if state == "Stable":  # promised by this response
             ((_, (_, assignment)),) = members.items()
             self.groups[group] = (state, generation, {joined.member_id: (instance, assignment)})
             assert joined.generation_id == generation
@@ -153,7 +153,7 @@ class Story:
 
 
 class CutLog:
-    """A log that ends earlier than it does."""
+    """A log that ends at an earlier offset."""
 
     def __init__(self, log: Log, end_offset: int) -> None:
         self.topic_partition = log.topic_partition

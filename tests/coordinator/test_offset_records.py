@@ -1,4 +1,4 @@
-"""Records of offsets are made and read without their messages: the messages say whether that is right."""
+"""Records of offsets are made and read without messages, and agree with what the messages make and read."""
 
 from __future__ import annotations
 

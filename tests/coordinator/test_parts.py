@@ -1,4 +1,4 @@
-"""The small parts: what consumers' metadata says, records as bytes, the state table."""
+"""The small parts: the metadata of consumers, records as bytes, the state table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The stories in `tests/scenarios` come out as they are written. `PYBROKER_WRITE_SCENARIOS=1` writes down what comes out."""
+"""The stories in `tests/scenarios` come out as they are written.
+
+With `PYBROKER_WRITE_SCENARIOS=1` the test writes what comes out.
+"""
 
 from __future__ import annotations
 

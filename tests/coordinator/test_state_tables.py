@@ -1,8 +1,8 @@
 """The tables at the top of `classic/group.py` and `consumer/member.py` are true, and the stories in `tests/scenarios` go through
 every cell of them.
 
-All stories are played while every change of a group's or a member's state is noted, and with every request the state of its group
-and what it got. The tables are read from the modules' text.
+The test plays all stories. It notes every change of the state of a group or a member, and for every request the state of its
+group and the outcome. It reads the tables from the modules' text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Cells = dict[tuple[str, str], str]
 """What a table says, by row and column."""
 
 WAITS = "waits"
-OUTCOMES = {  # what is meant by words that are not the name of a code
+OUTCOMES = {  # the outcomes that words stand for which are not the name of a code
     "rebalance begins": {WAITS, "NONE"},
     "rebalance begins again": {WAITS, "NONE"},
     "waits": {WAITS},
@@ -48,7 +48,7 @@ OUTCOMES = {  # what is meant by words that are not the name of a code
 
 
 def table(first_word: str, module: ModuleType = group) -> Cells:
-    """The table of the module's text whose header begins with `first_word`."""
+    """Read the table of the module's text whose header begins with `first_word`."""
     lines = (module.__doc__ or "").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"    {first_word}"))
     starts = [match.start() + 1 for match in re.finditer(r"  \S", lines[at])][1:]
@@ -68,12 +68,12 @@ def table(first_word: str, module: ModuleType = group) -> Cells:
 
 
 def short(state: MemberState) -> str:
-    """A member's state, as the table names it."""
+    """Return the state of a member, as the table names it."""
     return state.name.removesuffix("_PARTITIONS")
 
 
 class Seen:
-    """Transitions, and outcomes by request and state."""
+    """The transitions that happened, and the outcomes by request and state."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.transitions: set[tuple[str, str]] = set()
@@ -202,7 +202,7 @@ PARTS: tuple[frozenset[int], ...] = tuple(frozenset(n for n in range(2) if bits 
 
 
 def steps_of_the_code() -> Iterator[tuple[str, str]]:
-    """What `next_step` makes of every member with two partitions, whatever its target, what it owns and what is free."""
+    """Run `next_step` on every member with two partitions, whatever its target, what it owns and what is free."""
     topic = b"t"
     for state, assigned, pending, target, free in itertools.product(MemberState, PARTS, PARTS, PARTS, PARTS):
         if assigned & pending or bool(pending) is not (state is MemberState.UNREVOKED_PARTITIONS):

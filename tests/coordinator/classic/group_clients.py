@@ -1,7 +1,7 @@
-"""Consumers of one group as a simulation has them: no sockets, no time but the manual clock's, and what must hold at any moment.
+"""Simulated consumers of a group, without sockets and with no time but the manual clock's, and what must hold at any moment.
 
-A client behaves as a real one does: it joins when it is told to, the leader shares the partitions, it dies without a word or
-leaves, it starts anew; static ones come back as themselves.
+A client behaves as a real client does: it joins when a response tells it to, assigns partitions when it is the leader, dies
+without a word or leaves, and starts again; a static client comes back under its instance id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORGET = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Client:
-    """One consumer. `act` is what its next poll would do."""
+    """A consumer. `act` does what its next poll would do."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Client:
         self.members: list[str] = []
 
     def rejoin(self) -> None:
-        """It gives up what it has before it joins, so that nobody else gets what it still reads."""
+        """Give up what the client has before it joins, so that no other client gets what this one still reads."""
         self.owned, self.phase = frozenset(), "join"
 
     def die(self) -> None:
@@ -86,7 +86,7 @@ class Client:
             self._send(request, 4, self._beaten)
 
     def leave(self) -> None:
-        """If it waits for the group, its connection breaks before it can say so."""
+        """Leave the group. If a request waits, the client's connection breaks before it can send a LeaveGroup."""
         if self.is_alive and self.member_id and self.waiting is None:
             identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
             self._send(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5, lambda _: None)
@@ -145,7 +145,10 @@ def unpacked(assignment: bytes) -> list[int]:
 
 
 class World:
-    """A broker and the clients of one group. Start with `begin`; `do` is one event, `live` lets time pass in which all act."""
+    """A broker and the clients of a group.
+
+    Start with `begin`; `do` is an event, `live` lets time pass in which all clients act.
+    """
 
     def __init__(self, client_count: int, partition_count: int, *, step_ms: int = 500) -> None:
         self.partition_count = partition_count
@@ -186,7 +189,7 @@ class World:
         self.check()
 
     async def live(self, rounds: int) -> None:
-        """A step of time per round, in which everybody does what it would."""
+        """Let a step of time pass in each round; in each step every client acts."""
         for _ in range(rounds):
             for client in self.clients:
                 client.act()
@@ -196,20 +199,22 @@ class World:
             self.check()
 
     async def rest(self, milliseconds: int = 40_000) -> None:
-        """Those who live go on, the dead are found out, and then everything is as it should be."""
+        """Let clients that are alive continue until the broker has removed the dead ones, then check that the group is at rest.
+        """
         for client in self.clients:
             client.is_dozing = False
         await self.live(milliseconds // self._step_ms)
         self.check_at_rest()
 
     def assigned(self, client: Client) -> None:
-        """Assignments are durable, so no generation that had any comes again, not even after a restart."""
+        """Check that no generation that had assignments appears again, not even after a restart, because assignments are durable.
+        """
         assert client.generation >= self._assigned_generation, f"{client.generation} after {self._assigned_generation}"
         self.generations += client.generation > self._assigned_generation
         self._assigned_generation = client.generation
 
     def check(self) -> None:
-        """At any moment: what the group counts is what is there, and in its generation nothing is owned twice."""
+        """Check what must hold at any moment: the group's counts are right, and in its generation no partition is owned twice."""
         group = self.group
         if group is None:
             return
@@ -250,7 +255,7 @@ WHAT = ("start",) * 4 + ("die", "leave", "doze", "restart", "wait") + ("live",) 
 
 
 def random_steps(random: Random, count: int, client_count: int) -> list[tuple[str, int]]:
-    """For `World.do`."""
+    """Draw steps for `World.do`."""
     steps = []
     for _ in range(count):
         what = random.choice(WHAT)

@@ -1,7 +1,7 @@
-"""Whatever members do, a group comes to rest: one stable generation, everybody in it, what is owned owned once.
+"""Whatever members do, a group comes to rest: a stable generation with every live member, and every partition owned once.
 
-What they do and when is random: drawn from a seed, as hypothesis prefers short stories, in which little happens; chosen by
-hypothesis, which makes the story of a failure short; and with as many members as a large group has.
+What members do and when is random. It is drawn from a seed, because hypothesis prefers short stories, in which little happens. It
+is also chosen by hypothesis, which makes the story of a failure short. And it happens with as many members as a large group has.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_group_comes_to_rest(seed: int) -> None:
 
 
 class Groups(RuleBasedStateMachine):
-    """One rule for each thing that can happen; `World.check` runs after each, and at the end all must come to rest."""
+    """A rule for each thing that can happen; `World.check` runs after each rule, and at the end the group must come to rest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ COMMITS = st.lists(
 
 
 async def commit_and_restart(steps: list[tuple[str, str, int, int]], folder: Path) -> None:
-    """At any moment a restart knows exactly what was acknowledged and has not expired."""
+    """Check that a restart at any moment knows exactly what was acknowledged and has not expired."""
     whole = await Whole(
         folder, offsets_topic_num_partitions=2, offsets_retention_minutes=60, offsets_retention_check_interval_ms=60_000
     ).start()

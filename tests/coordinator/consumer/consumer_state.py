@@ -1,4 +1,4 @@
-"""What is durable of the groups of KIP-848, to be compared."""
+"""The durable state of KIP-848 groups, in a form that tests can compare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def state_of(group: ConsumerGroup | None) -> dict[str, Any] | None:
 
 
 def check_owned_once(group: ConsumerGroup) -> None:
-    """No partition is owned by two members, or by one and still given up by another."""
+    """Check that no partition has two owners, where a member that still has to give up a partition counts as an owner."""
     owned = [
         (partition, member.member_id)
         for member in group.members.values()

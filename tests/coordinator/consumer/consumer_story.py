@@ -36,7 +36,7 @@ def owned(whole: Whole, text: str) -> list[TopicPartitions]:
 
 
 class ConsumerStory:
-    """A part of `Story`, which has the rest."""
+    """The part of `Story` that knows members of KIP-848 groups."""
 
     whole: Whole | None
     _names: dict[str, str]

@@ -1,4 +1,5 @@
-"""Assignors: balanced, sticky, of neighbouring partitions; never to somebody who does not read the topic."""
+"""Assignors are even and sticky, or assign neighbouring partitions; no member gets partitions of a topic that it does not read.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def sizes(targets: Mapping[str, Assignment]) -> list[int]:
 
 
 def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
-    """Partitions that another member has now."""
+    """Return the partitions that have changed their member."""
     owner = {partition: member_id for member_id, target in before.items() for partition in partitions_of(target)}
     return sum(owner.get(p, m) != m for m, target in after.items() for p in partitions_of(target))
 
@@ -112,7 +113,7 @@ def test_everything_that_somebody_reads_is_given_once(
 @calm
 @given(MEMBERS, COUNTS)
 def test_uniform_cannot_be_better(topics: list[set[bytes]], counts: dict[bytes, int]) -> None:
-    """No partition could go to a member that has at least two fewer; done again it is the same."""
+    """Check that no partition could move to a member that has at least two fewer, and that a second run changes nothing."""
     members = [subscriber(str(n), *one) for n, one in enumerate(topics)]
     targets = assign_uniform(members, counts)
     size = {member_id: len([*partitions_of(target)]) for member_id, target in targets.items()}

@@ -1,7 +1,7 @@
 """Random lives of KIP-848 groups: whatever members, topics and the network do, no partition is owned twice, epochs only grow, the
-log says at any moment what the state is, and in the end every partition is owned once.
+log always agrees with the state, and in the end every partition is owned once.
 
-The operations are called without a broker: what their results say is carried out here, records through their bytes.
+The test calls the operations without a broker and carries out their results itself; records pass through their bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Coordinator:
     """A shard, its log and its timers."""
 
     def __init__(self) -> None:
-        self._ids = itertools.count()  # nobody gets one twice, not after a restart either
+        self._ids = itertools.count()  # no id is given out twice, not even after a restart
         self.shard = new_shard(self._ids)
         self.now_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -63,7 +63,7 @@ class Coordinator:
         self._numbers = itertools.count()
 
     def run(self, operation: Callable[[GroupShard, int], CoordinatorResult]) -> Any:
-        """The response, or the error's code."""
+        """Run an operation; return the response, or the code of the error."""
         try:
             result = operation(self.shard, self.now_ms)
         except KafkaError as error:
@@ -100,7 +100,7 @@ class Coordinator:
         self.now_ms = end_ms
 
     def restart(self) -> None:
-        """With what is in the log."""
+        """Start again with what is in the log."""
         self.shard = self.loaded()
         self._timers, self._due = {}, []
         result = CoordinatorResult()
@@ -137,7 +137,7 @@ def new_shard(numbers: Iterator[int]) -> GroupShard:
 
 @dataclass
 class Client:
-    """A consumer. `told` is what it was last assigned, `owned` what it works on."""
+    """A consumer. `told` is its last assignment, `owned` is what it works on."""
 
     number: int
     member_id: str = ""
@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TOPICS), count=st.integers(1, 6))
     def set_topic(self, name: str, count: int) -> None:
-        """Create it, or let it grow."""
+        """Create a topic, or add partitions to it."""
         known = self.image.topics.get(name)
         topic_id = TopicId(next(self.ids).to_bytes(16)) if known is None else known.topic_id
         count = max(count, 0 if known is None else len(known.partitions))
@@ -194,7 +194,7 @@ class Machine(RuleBasedStateMachine):
         is_classic=st.booleans(),
     )
     def join(self, number: int, names: set[str], regex: str | None, is_classic: bool) -> None:
-        """Start, or start anew without having said goodbye."""
+        """Start a client, or start it again although it has not left."""
         client = self.clients[number]
         client.forget()
         client.life += 1
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, CLIENTS - 1), gives_up=st.booleans(), is_full=st.booleans(), is_lost=st.booleans())
     def beat(self, number: int, gives_up: bool, is_full: bool, is_lost: bool) -> None:
-        """A heartbeat, perhaps after it gave up what it has to, perhaps without an answer."""
+        """Send a heartbeat, perhaps after the client gave up what it must; perhaps the response is lost."""
         client = self.clients[number]
         if not client.is_in:
             return
@@ -256,7 +256,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 6), seed=st.integers(0, 2**32))
     def live(self, rounds: int, seed: int) -> None:
-        """Everybody sends heartbeats, in any order; drawn from a seed, as hypothesis prefers stories in which little happens."""
+        """Let all clients send heartbeats, in an order drawn from a seed, because hypothesis prefers stories in which little
+        happens.
+        """
         random = Random(seed)
         for _ in range(rounds):
             for number in random.sample(range(CLIENTS), CLIENTS):
@@ -300,7 +302,7 @@ class Machine(RuleBasedStateMachine):
         client.is_in, client.epoch = True, response.member_epoch
         if response.assignment is not None:
             client.told = {(bytes(t.topic_id), n) for t in response.assignment.topic_partitions for n in t.partitions}
-        if client.owned <= client.told:  # it takes what is new when it has given up the rest
+        if client.owned <= client.told:  # the client takes new partitions when it has given up the others
             client.owned = set(client.told)
 
     def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult]) -> int:
@@ -317,7 +319,7 @@ class Machine(RuleBasedStateMachine):
         return code
 
     def rejoin(self, client: Client, *, gives_up: bool) -> None:
-        """JoinGroup and SyncGroup. A classic group would serve it while there is no other, which is not told here."""
+        """Send JoinGroup and SyncGroup. Without a KIP-848 group a classic group would serve them, which this test leaves out."""
         if self.coordinator.group is None or not self.coordinator.group.members:
             client.forget()
             return
@@ -379,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         assert state_of(self.coordinator.loaded().consumer_groups.get(GROUP)) == state_of(self.coordinator.group)
 
     def teardown(self) -> None:
-        """All who live go on, the dead are found out."""
+        """Let clients that are alive continue until the coordinator has removed the dead ones."""
         self.set_topic("a", 1)
         self.join(1, {"a", "b", "bb"}, None, is_classic=False)  # there is somebody
         for _ in range(30):

@@ -1,4 +1,4 @@
-"""Regular expressions as RE2 takes them, matched in a time that grows with the text, not with the choices."""
+"""Regular expressions of RE2's language are matched in a time that grows with the text, not with the number of alternatives."""
 
 from __future__ import annotations
 

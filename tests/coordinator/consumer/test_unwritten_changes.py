@@ -1,4 +1,4 @@
-"""What happens to groups of KIP-848 when the log takes nothing: all stays as it was, who asked is told, and timers try again."""
+"""When records cannot be written, a KIP-848 group stays as it was, the request gets the error, and timers try again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def joining(member_id: str = "", instance: str | None = None) -> JoinGroupReques
 
 
 async def classic_group(whole: Whole, instance: str | None = None) -> str:
-    """A stable one of one member, whose id is returned."""
+    """Make a stable classic group with a single member. Returns the id of the member."""
     member_id = (await whole.ask(joining(instance=instance), 5 if instance else 3)).member_id
     given = [SyncGroupRequestAssignment(member_id=member_id, assignment=assignment("t-0,t-1"))]
     request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, assignments=given)

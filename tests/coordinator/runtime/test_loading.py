@@ -43,7 +43,7 @@ async def offset(whole: Whole) -> int:
 
 
 def load_all_in_turn(whole: Whole) -> None:
-    """As the loop does: one slice after the other, until none is left."""
+    """Run the slices of loading in turn, as the event loop does, until none is left."""
     turns: list[Callable[[], None]] = []
     whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
     whole.groups.stop()
@@ -111,7 +111,7 @@ async def test_damage_costs_the_commits_in_it_and_no_others(tmp_path: Path, capl
 async def test_whatever_fails_a_partition_the_others_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    """Partition 0 is loaded first and fails in a way that nobody foresaw."""
+    """Partition 0 is loaded first, and fails with an unexpected error."""
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)  # in partition 1
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
@@ -148,7 +148,7 @@ async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: P
 
 
 async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None:
-    """As only compaction or Kafka writes them: names that change within the batch, tombstones among them."""
+    """Names that change within a batch, and tombstones among the offsets, as only compaction or Kafka writes them."""
     whole = await broker(tmp_path)
     records = [
         offset_record(GROUP, "t", 0, CommittedOffset(1, -1, "", NOW_MS)),

@@ -1,4 +1,4 @@
-"""When records are durable, when they are not, and what a shard's end does, on replicas that answer when the test says so."""
+"""The runtime when records are durable, when they are not, and when a shard is unloaded, on replicas that the test controls."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Log:
 
 
 class Replicas:
-    """Answers at once with `code`, or, if that is None, when the test calls what is in `waiting`.
+    """Replicas that respond at once with `code`, or, if that is None, when the test calls what is in `waiting`.
 
-    A batch is one offset; each that is answered with success moves the high watermark. Those who wait for that are in `readers`.
+    A batch counts as a single offset; a batch that succeeds moves the high watermark. `readers` has what waits for that.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def test_an_operation_that_writes_nothing_waits_for_what_it_saw(setting: Setting
 
 
 def test_a_write_that_took_too_long_still_holds_readers_back(setting: Setting) -> None:
-    """It may become durable, or be lost: nobody is told of it until that is known."""
+    """The record may become durable or be lost; no client learns of it until that is known."""
     setting.replicas.code = None
     setting.write(CoordinatorResult("response", [RECORD]))
     setting.replicas.waiting.pop()(ErrorCode.REQUEST_TIMED_OUT)
