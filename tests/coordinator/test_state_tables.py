@@ -175,14 +175,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def test_the_table_of_transitions_is_that_of_the_code() -> None:
-    said = {(row, column) for (row, column), text in table("from").items() if text != "-"}
+    in_table = {(row, column) for (row, column), text in table("from").items() if text != "-"}
     allowed = {(before.value, after.value) for after, previous in PREVIOUS_STATES.items() for before in previous}
-    assert said == {(before, after) for before, after in allowed if before != GroupState.DEAD.value}
+    assert in_table == {(before, after) for before, after in allowed if before != GroupState.DEAD.value}
 
 
 def test_the_stories_have_every_transition(seen: Seen) -> None:
-    said = {(row, column) for (row, column), text in table("from").items() if text != "-"}
-    assert seen.transitions == said
+    in_table = {(row, column) for (row, column), text in table("from").items() if text != "-"}
+    assert seen.transitions == in_table
 
 
 def test_the_stories_have_every_request_in_every_state(seen: Seen) -> None:
@@ -221,8 +221,8 @@ def steps_of_the_code() -> Iterator[tuple[str, str]]:
 
 
 def test_the_table_of_members_is_that_of_the_code() -> None:
-    told = {(before, after) for before, after in MEMBERS if before != "new" and after != "gone"}
-    assert set(steps_of_the_code()) == told
+    from_table = {(before, after) for before, after in MEMBERS if before != "new" and after != "gone"}
+    assert set(steps_of_the_code()) == from_table
 
 
 def test_the_stories_have_every_transition_of_members(seen: Seen) -> None:

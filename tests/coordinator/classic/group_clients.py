@@ -199,16 +199,14 @@ class World:
             self.check()
 
     async def rest(self, milliseconds: int = 40_000) -> None:
-        """Let clients that are alive continue until the broker has removed the dead ones, then check that the group is at rest.
-        """
+        """Let clients that are alive continue until the broker has removed the dead ones, then check the group."""
         for client in self.clients:
             client.is_dozing = False
         await self.live(milliseconds // self._step_ms)
         self.check_at_rest()
 
     def assigned(self, client: Client) -> None:
-        """Check that no generation that had assignments appears again, not even after a restart, because assignments are durable.
-        """
+        """Check that no generation that had assignments appears again, even after a restart: assignments are durable."""
         assert client.generation >= self._assigned_generation, f"{client.generation} after {self._assigned_generation}"
         self.generations += client.generation > self._assigned_generation
         self._assigned_generation = client.generation

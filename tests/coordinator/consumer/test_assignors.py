@@ -1,5 +1,4 @@
-"""Assignors are even and sticky, or assign neighbouring partitions; no member gets partitions of a topic that it does not read.
-"""
+"""Assignors are even and sticky, or assign neighbouring partitions; members get only partitions that they read."""
 
 from __future__ import annotations
 
