@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, Count, Question, Row, Word, compare
+from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, Count, Parameters, Row, Word, compare
 from pybroker.pipeline.audit.tags import CHUNK, from_runs, ranges, runs
 
 WIDTH = 1000
@@ -33,8 +33,8 @@ def count(bucket: int, sent: list[int], acked: list[int], failed: list[int] | No
     return Count(bucket, *(runs(sum(1 << number for number in numbers)) for numbers in (sent, acked, failed or [])))
 
 
-def ask(tiers: int = 1, **changes: object) -> Question:
-    return Question(tiers=tiers, width_ms=WIDTH, **changes)  # type: ignore[arg-type]
+def ask(tiers: int = 1, **changes: object) -> Parameters:
+    return Parameters(tiers=tiers, width_ms=WIDTH, **changes)  # type: ignore[arg-type]
 
 
 def row(rows: list[Row], tier: int, bucket: int = 0) -> Row:
@@ -113,9 +113,9 @@ def test_copies_in_two_buckets_are_doubles() -> None:
 
 
 def test_open_buckets_are_pending_but_doubles_are_doubles() -> None:
-    question = ask(closed_ms=WIDTH)
+    parameters = ask(closed_ms=WIDTH)
     counted = [count(0, [0, 1], [0, 1]), count(WIDTH, [2, 3], [2, 3])]
-    found = compare(question, "t", 0, words(0, [(0, 0), (WIDTH, 2), (WIDTH, 2)]), counted)
+    found = compare(parameters, "t", 0, words(0, [(0, 0), (WIDTH, 2), (WIDTH, 2)]), counted)
     assert (row(found, 0).lost, row(found, 0).pending) == (1, 0)
     last = row(found, 0, WIDTH)
     assert (last.expected, last.present, last.lost, last.pending, last.doubled, last.lost_ranges) == (2, 1, 0, 1, 1, [])

@@ -57,7 +57,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Parameters:
     """The parameters of a comparison, which are the same for all chunks."""
 
     tiers: int
@@ -131,7 +131,7 @@ class _Counted:
 
 
 def compare(
-    question: Question,
+    parameters: Parameters,
     topic: str,
     chunk: int,
     words: Iterable[Word],
@@ -145,7 +145,7 @@ def compare(
 
     `gap` numbers before this chunk are in no tier and in no count. With `has_gaps`, numbers that no count has may have been sent.
     """
-    found = _Comparison(question, topic, chunk)
+    found = _Comparison(parameters, topic, chunk)
     for word in words:
         found.held[word.tier].add(word)
         if word.late:
@@ -160,21 +160,21 @@ def compare(
         gap += _fill(buckets, is_last=is_last)
     for bucket, bits in buckets.items():
         unknown = gap if has_gaps and bucket == first else 0
-        for tier in range(question.tiers):
+        for tier in range(parameters.tiers):
             found.judge(tier, bucket, bits).unknown += unknown
-        if question.has_counts:
+        if parameters.has_counts:
             found.judge_producer(bucket, bits).unknown += unknown
-    return [row for row in found.rows.values() if _is_requested(question, row.bucket)]
+    return [row for row in found.rows.values() if _is_requested(parameters, row.bucket)]
 
 
 class _Comparison:
     """A chunk while its rows are made."""
 
-    def __init__(self, question: Question, topic: str, chunk: int) -> None:
-        self.held = [_Held() for _ in range(question.tiers)]
+    def __init__(self, parameters: Parameters, topic: str, chunk: int) -> None:
+        self.held = [_Held() for _ in range(parameters.tiers)]
         self.counted = _Counted()
         self.rows: dict[tuple[int, int], Row] = {}
-        self._question, self._topic, self._base = question, topic, chunk * CHUNK
+        self._parameters, self._topic, self._base = parameters, topic, chunk * CHUNK
 
     def row(self, tier: int, bucket: int) -> Row:
         """Return the row of a tier and bucket, and make it if it is missing."""
@@ -190,7 +190,7 @@ class _Comparison:
 
     def judge(self, tier: int, bucket: int, bits: int) -> Row:
         """Fill in and return the row of what a tier has of a bucket's numbers."""
-        question, row = self._question, self.row(tier, bucket)
+        parameters, row = self._parameters, self.row(tier, bucket)
         anywhere = self.counted.acked
         for one in self.held:
             anywhere |= one.bits
@@ -198,10 +198,10 @@ class _Comparison:
         present, missing = expected & self.held[tier].bits, expected & ~self.held[tier].bits
         row.refused = (rest & self.counted.failed).bit_count()
         row.unknown = (rest & ~self.counted.failed).bit_count()
-        if bucket <= question.horizons.get((tier, self._topic), bucket - 1):
+        if bucket <= parameters.horizons.get((tier, self._topic), bucket - 1):
             row.unknown += missing.bit_count()
             missing = 0
-        elif question.closed_ms is not None and bucket + question.width_ms > question.closed_ms:
+        elif parameters.closed_ms is not None and bucket + parameters.width_ms > parameters.closed_ms:
             row.pending = missing.bit_count()
         else:
             row.lost = missing.bit_count()
@@ -276,5 +276,7 @@ def _note(noted: list[tuple[int, int]], bits: int, base: int) -> None:
         noted.append(found)
 
 
-def _is_requested(question: Question, bucket: int) -> bool:
-    return (question.from_ms is None or bucket >= question.from_ms) and (question.to_ms is None or bucket < question.to_ms)
+def _is_requested(parameters: Parameters, bucket: int) -> bool:
+    return (parameters.from_ms is None or bucket >= parameters.from_ms) and (
+        parameters.to_ms is None or bucket < parameters.to_ms
+    )

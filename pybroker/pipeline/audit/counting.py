@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, WORD, Count, Question, Word, compare
+from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, WORD, Count, Parameters, Word, compare
 from pybroker.pipeline.audit.tags import (
     CHUNK,
     INCARNATION_DIGITS,
@@ -310,12 +310,12 @@ def chunks(counted: DataFrame, reported: DataFrame | None, whole: DataFrame | No
     )
 
 
-def compared(found: DataFrame, question: Question) -> DataFrame:
+def compared(found: DataFrame, parameters: Parameters) -> DataFrame:
     """Compare all chunks and return their rows, with the schema _FOUND."""
-    return found.mapInArrow(partial(_compare_all, question), _FOUND)
+    return found.mapInArrow(partial(_compare_all, parameters), _FOUND)
 
 
-def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Question) -> DataFrame:
+def table(found: DataFrame, counted: DataFrame, tiers: list[str], parameters: Parameters) -> DataFrame:
     """Return the result: a row for each producer, topic, tier and bucket. Records without usable tags have a null producer."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
@@ -329,7 +329,7 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
         *[f"0L {name}" for name in _OTHERS],
         *[f"transform({name}, {label}) {name}" for name in _RANGES],
     )
-    is_requested = f"bucket >= {question.from_ms or 0} and bucket < {question.to_ms or 1 << 62}"
+    is_requested = f"bucket >= {parameters.from_ms or 0} and bucket < {parameters.to_ms or 1 << 62}"
     others = counted.where(f"kind != {TAGGED} and {is_requested}").selectExpr(
         "string(null) producer",
         "topic",
@@ -340,7 +340,7 @@ def table(found: DataFrame, counted: DataFrame, tiers: list[str], question: Ques
         *[f"cast(null as {_RANGE}) {name}" for name in _RANGES],
     )
     names = f.create_map(*[f.lit(part) for pair in enumerate(("producer", *tiers), PRODUCER_TIER) for part in pair])
-    state = "true" if question.closed_ms is None else f"bucket + {question.width_ms} <= {question.closed_ms}"
+    state = "true" if parameters.closed_ms is None else f"bucket + {parameters.width_ms} <= {parameters.closed_ms}"
     grouped = tagged_rows.unionByName(others).groupBy("producer", "topic", "tier", "bucket")
     totals = [f.expr(f"sum({name}) {name}") for name in (*_NUMBERS, *_OTHERS)]
     return (
@@ -373,7 +373,7 @@ def _joined(name: str) -> str:
     return f"slice({ranges}, 1, {RANGES_MAX})"
 
 
-def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _compare_all(parameters: Parameters, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Compare the chunks in some batches and yield their rows, in the columns of _FOUND."""
     import pyarrow as pa  # noqa: PLC0415 (an extra)
 
@@ -383,16 +383,16 @@ def _compare_all(question: Question, batches: Iterable[pa.RecordBatch]) -> Itera
     for batch in batches:
         rows: list[list[Any]] = []
         for chunk in batch.to_pylist():
-            rows += _compare_one(question, chunk)
+            rows += _compare_one(parameters, chunk)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _compare_one(question: Question, chunk: dict[str, Any]) -> Iterator[list[Any]]:
+def _compare_one(parameters: Parameters, chunk: dict[str, Any]) -> Iterator[list[Any]]:
     held = [Word(**word) for word in chunk["words"] or ()]
     counted = [Count(**count) for count in chunk["counts"] or ()]
     topic, session, how = chunk["topic"], chunk["session"], {name: chunk[name] for name in ("gap", "is_last", "has_gaps")}
-    for row in compare(question, topic, chunk["chunk"], held, counted, **how):
+    for row in compare(parameters, topic, chunk["chunk"], held, counted, **how):
         ranges = [[{"first": first, "last": last} for first, last in getattr(row, name)] for name in _RANGES]
         yield [topic, session, row.tier, row.bucket, *[getattr(row, name) for name in _NUMBERS], *ranges]

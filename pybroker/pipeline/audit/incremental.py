@@ -15,7 +15,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.audit import counting
-from pybroker.pipeline.audit.compare import Question
+from pybroker.pipeline.audit.compare import Parameters
 from pybroker.pipeline.audit.folder import TABLE, mended, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult, Incremental
 from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
@@ -259,7 +259,7 @@ def _add_counts(work: _Work, staging: Path, reported: DataFrame, finished: DataF
 def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None, whole: DataFrame | None) -> None:
     """Write the table: the rows of final buckets as they were, all others from the new comparison."""
     options, before = work.options, work.before
-    question = Question(
+    parameters = Parameters(
         tiers=len(options.tiers),
         width_ms=options.width_ms,
         closed_ms=None if options.is_all_closed else state.closed_ms,
@@ -274,8 +274,8 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
     words = _written(work, staging, WORDS)
     # A gap that no count has cannot be seen, because the numbers before it are no longer known.
     topic_counts = None if counts is None else counting.of_topics(counts, work.topics)
-    found = counting.compared(counting.chunks(words, topic_counts, whole, has_gaps=False), question)
-    table = counting.table(found, words, [tier.name for tier in options.tiers], question)
+    found = counting.compared(counting.chunks(words, topic_counts, whole, has_gaps=False), parameters)
+    table = counting.table(found, words, [tier.name for tier in options.tiers], parameters)
     final = [kept.where(f"unix_millis(bucket) < {before.final_ms}") for kept in _kept(work, TABLE)]
     _together([table, *final]).write.parquet(str(staging / TABLE))
 

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pybroker.pipeline.audit import counting
-from pybroker.pipeline.audit.compare import Question
+from pybroker.pipeline.audit.compare import Parameters
 from pybroker.pipeline.audit.folder import TABLE, check_not_followed, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult
 from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
@@ -35,7 +35,7 @@ class _Work:
     topics: tuple[str, ...]
     pieces: tuple[Piece, ...]
     counts: Piece | None
-    question: Question
+    parameters: Parameters
 
 
 def run(spark: SparkSession, options: AuditOptions) -> AuditResult:
@@ -64,8 +64,8 @@ def _pass(spark: SparkSession, options: AuditOptions, staging: Path) -> AuditRes
             unread, unfinished = (0, None) if whole is None else look_at(whole, options)
             counts = None if reported is None else counting.of_topics(counting.counts(reported, options.width_ms), work.topics)
             has_gaps = options.from_ms is None and options.to_ms is None
-            found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), work.question)
-            counting.table(found, everything, list(names), work.question).write.parquet(str(staging / TABLE))
+            found = counting.compared(counting.chunks(everything, counts, whole, has_gaps=has_gaps), work.parameters)
+            counting.table(found, everything, list(names), work.parameters).write.parquet(str(staging / TABLE))
         header = Header(work.topics, names, options.bucket_s, unread, unfinished)
         summary, cells = summarize(spark, staging, header)
         write_report(staging, summary, cells)
@@ -88,7 +88,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     horizons = {
         (number, topic): at - at % options.width_ms for number, piece in enumerate(pieces) for topic, at in piece.horizons.items()
     }
-    question = Question(
+    parameters = Parameters(
         tiers=len(pieces),
         width_ms=options.width_ms,
         closed_ms=None if options.is_all_closed else now_ms - options.grace_ms,
@@ -97,18 +97,18 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
         to_ms=options.to_ms,
         horizons=horizons,
     )
-    return _Work(spark, options, topics, pieces, counts, question)
+    return _Work(spark, options, topics, pieces, counts, parameters)
 
 
 def _words(work: _Work, number: int, piece: Piece) -> DataFrame:
     """Count the records of a tier. With bounds of time, count a margin on both sides, too."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 
-    question, options = work.question, work.options
-    from_ms = None if question.from_ms is None else question.from_ms - options.margin_ms
+    parameters, options = work.parameters, work.options
+    from_ms = None if parameters.from_ms is None else parameters.from_ms - options.margin_ms
     found = counting.tagged(records(work.spark, piece, from_ms))
     if from_ms is not None:
         found = found.where(f.col("ms") >= from_ms)
-    if question.to_ms is not None:
-        found = found.where(f.col("ms") < question.to_ms + options.margin_ms)
-    return counting.words(counting.with_lateness(found, question.width_ms, options.grace_ms), number, question.width_ms)
+    if parameters.to_ms is not None:
+        found = found.where(f.col("ms") < parameters.to_ms + options.margin_ms)
+    return counting.words(counting.with_lateness(found, parameters.width_ms, options.grace_ms), number, parameters.width_ms)
