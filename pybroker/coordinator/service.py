@@ -393,21 +393,21 @@ class GroupCoordinator:
         if not pending_count:
             done(codes)
 
-        def collect(names: list[GroupId]) -> Done:
-            def take(outcome: Any) -> None:
+        def collector(names: list[GroupId]) -> Done:
+            def collect_codes(outcome: Any) -> None:
                 nonlocal pending_count
                 codes.update(dict.fromkeys(names, outcome) if isinstance(outcome, ErrorCode) else outcome)
                 pending_count -= 1
                 if not pending_count:
                     done(codes)
 
-            return take
+            return collect_codes
 
         for partition, names in by_partition.items():
             self.runtime.write(
                 partition,
                 lambda shard, now_ms, names=names: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
-                collect(names),
+                collector(names),
             )
 
 

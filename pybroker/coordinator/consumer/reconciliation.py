@@ -34,23 +34,23 @@ def next_step(
         if _has_any(owned, member.pending_revocation):
             return member
         epoch += 1  # the member gave up what an earlier target took from it; there may be a newer target
-    has = set(partitions_of(member.assigned))
+    assigned = set(partitions_of(member.assigned))
     wanted = set(partitions_of(target))
-    to_revoke = assignment_of(iter(has - wanted))
+    to_revoke = assignment_of(iter(assigned - wanted))
     if to_revoke and _has_any(owned, to_revoke):
         return _moved(
             member,
             epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assignment_of(iter(has & wanted)),
+            assigned=assignment_of(iter(assigned & wanted)),
             pending_revocation=to_revoke,
         )
-    free = {partition for partition in wanted - has if is_free(partition)}
+    free = {partition for partition in wanted - assigned if is_free(partition)}
     return _moved(
         member,
         target_epoch,
-        state=MemberState.STABLE if len(free) == len(wanted - has) else MemberState.UNRELEASED_PARTITIONS,
-        assigned=assignment_of(iter(has & wanted | free)),
+        state=MemberState.STABLE if len(free) == len(wanted - assigned) else MemberState.UNRELEASED_PARTITIONS,
+        assigned=assignment_of(iter(assigned & wanted | free)),
         pending_revocation=NOTHING,
     )
 

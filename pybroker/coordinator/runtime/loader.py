@@ -141,11 +141,11 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
         except CorruptRecordError as error:
             reason = error
         if not batches_read:
-            behind = log.offset_behind_damage(offset)
-            if behind is None:
+            next_offset = log.offset_behind_damage(offset)
+            if next_offset is None:
                 raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
-            _log_damage(log, reason or "no batch", first_offset=offset, end_offset=behind)
-            offset = behind
+            _log_damage(log, reason or "no batch", first_offset=offset, end_offset=next_offset)
+            offset = next_offset
         for batch in batches_read:
             offset = batch.next_offset
             if not batch.is_valid:

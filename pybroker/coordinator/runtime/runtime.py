@@ -355,8 +355,10 @@ class CoordinatorRuntime(Generic[S]):
         else:
             active.refusals += 1
             if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
-                what, count = topic_partition, active.refusals
-                logger.warning("Records cannot be written to %s: %s (%d in a row so far)", what, outcome[0].name, count)
+                logger.warning(
+                    "Records cannot be written to %s: %s (%d in a row so far)",
+                    *(topic_partition, outcome[0].name, active.refusals),
+                )
         if outcome:
             appended(outcome[0])
 

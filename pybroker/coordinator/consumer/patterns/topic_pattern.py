@@ -130,7 +130,7 @@ def _accepts(operator: str, argument: Any, flags: int) -> Accepts:
         return lambda _char: True  # names have no line breaks
     if operator == "IN":
         is_negated = str(argument[0][0]) == "NEGATE"
-        tests = [_accepts_item(str(kind), what) for kind, what in argument[is_negated:]]
+        tests = [_accepts_item(str(kind), item) for kind, item in argument[is_negated:]]
     else:
         is_negated = operator == "NOT_LITERAL"
         tests = [_accepts_item("LITERAL", argument)]
