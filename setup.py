@@ -10,7 +10,13 @@ SOURCES = sorted(Path("pybroker").glob("**/*.pyx"))  # from the folder of this f
 setup(
     ext_modules=cythonize(
         [
-            Extension(".".join(path.with_suffix("").parts), [str(path)], optional=True, extra_compile_args=["-O3"])
+            Extension(
+                ".".join(path.with_suffix("").parts),
+                [str(path)],
+                depends=[str(header) for header in sorted(path.parent.glob("*.h"))],
+                optional=True,
+                extra_compile_args=["-O3"],
+            )
             for path in SOURCES
         ],
         language_level=3,

@@ -104,3 +104,19 @@ def _refuse_foreign(name: str) -> None:
     for path in (path for folder in folders for path in sorted(Path(folder).glob(f"{stem}.*")) if path.suffix in {".so", ".pyd"}):
         ours = sysconfig.get_config_var("EXT_SUFFIX")
         raise NativePartError(f"{path} was built for another Python: this one loads {stem}{ours} only; {_REMEDY}")
+
+
+def _import_all() -> int:
+    """Import every part, print which are native, and return 0 if all are: the test of a wheel, `python -m pybroker.native`."""
+    for part in PARTS:
+        importlib.import_module(f"pybroker.{part}")
+    # This module runs as `__main__`; the parts have registered with the one that they import.
+    chosen = importlib.import_module("pybroker.native")
+    print(chosen.summary())  # noqa: T201
+    return 0 if all(chosen.parts().values()) else 1
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(_import_all())

@@ -1,33 +1,22 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Records into columns, natively; `_columns_python` has the same class. Every read is checked against the end of its record."""
+"""Records into the buffers of Arrow columns, natively. The contract is in `_columns_python.py`; the tests run on both.
+
+Every read is checked against the end of its record.
+"""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from pybroker.records._crc cimport pb_crc32, pb_crc_init
+from pybroker.records._numbers cimport *
+
+from pybroker.records import _columns_python as flags
 from pybroker.records.errors import record_fault
 
-cdef enum:  # keep in step with RECORD_FAULTS
-    FINE = -1
-    CUT_NUMBER = 0
-    LONG_NUMBER = 1
-    RECORD_SIZE = 2
-    LONG_FIELD = 3
-    HEADER_COUNT = 4
-    NULL_HEADER_KEY = 5
-    LONG_RECORD = 6
-    BYTES_LEFT = 7
-    OUT_OF_RANGE = 8
-    SMALL_MESSAGE = 9
-    WRONG_MAGIC = 10
-    NESTED = 11
-    MESSAGE_FIELDS = 12
-    CHECKSUM = 13
-    TOO_LARGE = 14
-
-cdef enum:  # keep in step with `columns`
+cdef enum:  # checked below to be those of `_columns_python`
     OFFSET = 1
     TIMESTAMP = 2
     KEY = 4
@@ -35,135 +24,13 @@ cdef enum:  # keep in step with `columns`
     HEADERS = 16
 
 cdef enum:
-    SECTION_MAX = 0x7FFF0000
     SMALLEST_CAPACITY = 256
 
-ctypedef const uint8_t *Bytes
 
-cdef struct Field:
-    int64_t size  # negative: null
-    Bytes data
-
-
-# --- CRC-32 (IEEE), eight bytes a step: only old messages need it
-
-cdef uint32_t crc_table[8][256]
-
-
-cdef void fill_crc_table() noexcept:
-    cdef uint32_t crc
-    cdef int i, k, bit
-    for i in range(256):
-        crc = i
-        for bit in range(8):
-            crc = (crc >> 1) ^ (0xEDB88320u if crc & 1 else 0)
-        crc_table[0][i] = crc
-    for i in range(256):
-        for k in range(1, 8):
-            crc_table[k][i] = (crc_table[k - 1][i] >> 8) ^ crc_table[0][crc_table[k - 1][i] & 255]
-
-
-fill_crc_table()
-
-
-cdef uint32_t crc32(Bytes p, Py_ssize_t n) noexcept nogil:
-    cdef uint32_t crc = 0xFFFFFFFFu
-    cdef uint32_t low
-    while n >= 8:
-        low = crc ^ (<uint32_t>p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24)
-        crc = (crc_table[7][low & 255] ^ crc_table[6][low >> 8 & 255] ^ crc_table[5][low >> 16 & 255] ^ crc_table[4][low >> 24]
-               ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]])
-        p += 8
-        n -= 8
-    while n > 0:
-        crc = (crc >> 8) ^ crc_table[0][(crc ^ p[0]) & 255]
-        p += 1
-        n -= 1
-    return ~crc
-
-
-# --- reading numbers
-
-cdef inline int read_number(Bytes *at, Bytes end, int bytes_max, uint64_t *value) noexcept nogil:
-    cdef Bytes p = at[0]
-    cdef uint64_t raw = 0
-    cdef int i
-    if end - p >= 2:  # nearly all take one byte or two
-        if p[0] < 0x80:
-            value[0] = p[0]
-            at[0] = p + 1
-            return FINE
-        if p[1] < 0x80:
-            value[0] = <uint64_t>(p[0] & 0x7F) | <uint64_t>p[1] << 7
-            at[0] = p + 2
-            return FINE
-    for i in range(bytes_max):
-        if p == end:
-            return CUT_NUMBER
-        raw |= <uint64_t>(p[0] & 0x7F) << (7 * i)
-        if p[0] < 0x80:
-            value[0] = raw
-            at[0] = p + 1
-            return FINE
-        p += 1
-    return LONG_NUMBER
-
-
-cdef inline int read_varint(Bytes *at, Bytes end, int64_t *value) noexcept nogil:
-    cdef uint64_t raw = 0
-    cdef int fault = read_number(at, end, 5, &raw)
-    raw = <uint32_t>raw
-    value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
-    return fault
-
-
-cdef inline int read_varlong(Bytes *at, Bytes end, int64_t *value) noexcept nogil:
-    cdef uint64_t raw = 0
-    cdef int fault = read_number(at, end, 10, &raw)
-    value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
-    return fault
-
-
-cdef inline int read_field(Bytes *at, Bytes end, Field *field) noexcept nogil:
-    cdef int fault = read_varint(at, end, &field.size)
-    if fault != FINE:
-        return fault
-    if field.size > end - at[0]:
-        return LONG_FIELD
-    field.data = at[0]
-    if field.size > 0:
-        at[0] += field.size
-    return FINE
-
-
-cdef inline int64_t get_int32(Bytes p) noexcept nogil:
-    return <int32_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
-
-
-cdef inline int64_t get_int64(Bytes p) noexcept nogil:
-    cdef uint64_t high = <uint32_t>get_int32(p)
-    cdef uint64_t low = <uint32_t>get_int32(p + 4)
-    return <int64_t>(high << 32 | low)
-
-
-cdef inline int read_message_field(Bytes *at, Bytes end, Field *field) noexcept nogil:
-    if end - at[0] < 4:
-        return MESSAGE_FIELDS
-    field.size = get_int32(at[0])
-    at[0] += 4
-    if field.size > end - at[0]:
-        return MESSAGE_FIELDS
-    field.data = at[0]
-    if field.size > 0:
-        at[0] += field.size
-    return FINE
-
-
-cdef inline int sum_of(int64_t a, int64_t b, int64_t *total) noexcept nogil:
-    if (a > INT64_MAX - b) if b > 0 else (a < INT64_MIN - b):
-        return OUT_OF_RANGE
-    total[0] = a + b
-    return FINE
+check_faults()
+pb_crc_init(1)
+if (OFFSET, TIMESTAMP, KEY, VALUE, HEADERS) != (flags.OFFSET, flags.TIMESTAMP, flags.KEY, flags.VALUE, flags.HEADERS):
+    raise ImportError("the flags of columns are not those of _columns_python")
 
 
 # --- what is filled
@@ -264,7 +131,7 @@ cdef class Binary:
 
 @cython.final
 cdef class ColumnBuilder:
-    """See the stub."""
+    """The contract is in `_columns_python.py`."""
 
     cdef readonly Py_ssize_t rows
     cdef int wanted
@@ -418,13 +285,13 @@ cdef class ColumnBuilder:
             if fault != FINE:
                 return fault
             if is_delta:
-                fault = sum_of(base_timestamp, delta, &timestamp)
+                fault = OUT_OF_RANGE if pb_sum(base_timestamp, delta, &timestamp) else FINE
                 if fault != FINE:
                     return fault
             fault = read_varint(&p, end, &delta)
             if fault != FINE:
                 return fault
-            fault = sum_of(base_offset, delta, &offset)
+            fault = OUT_OF_RANGE if pb_sum(base_offset, delta, &offset) else FINE
             if fault != FINE:
                 return fault
             if first_offset <= offset < end_offset:
@@ -488,9 +355,9 @@ cdef class ColumnBuilder:
                 return WRONG_MAGIC
             if p[17] & 7:
                 return NESTED
-            if crc32(p + 16, size - 4) != <uint32_t>get_int32(p + 12):
+            if pb_crc32(p + 16, size - 4) != <uint32_t>get_int32(p + 12):
                 return CHECKSUM
-            fault = sum_of(get_int64(p), shift, &offset)
+            fault = OUT_OF_RANGE if pb_sum(get_int64(p), shift, &offset) else FINE
             if fault != FINE:
                 return fault
             if first_offset <= offset < end_offset:
