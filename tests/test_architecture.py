@@ -1,9 +1,10 @@
-"""What import-linter does not see: the imports of native parts, and tuples that are made without calling their class."""
+"""What import-linter and mypy do not see: the imports of native parts, tuples without their class, numbers by position."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import re
 import tomllib
 from pathlib import Path
@@ -55,3 +56,27 @@ def test_a_tuple_that_is_made_without_its_class_has_all_of_its_fields() -> None:
     assert made
     for module, name, count in made:
         assert count == len(getattr(importlib.import_module(module), name)._fields), f"{module}: {name}"
+
+
+NUMBERS = {"int", "int | None", "float"}
+NAMED = ["api", "broker", "config", "coordinator", "metadata", "metrics", "network", "purgatory"]
+"""Packages whose functions take two numbers side by side by name, so that they cannot be swapped."""
+BY_POSITION = {
+    "between": "low and high, as they are read",
+    "between_or": "low and high, as they are read",
+    "at_once": "on the hot path, where a call by position is a third of a call by name",
+    "observe_request": "on the hot path, and in C",
+}
+
+
+@pytest.mark.parametrize("package", NAMED)
+def test_numbers_side_by_side_are_passed_by_name(package: str) -> None:
+    found = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in BY_POSITION:
+                arguments = [*node.args.posonlyargs, *node.args.args]
+                numbers = [each.annotation is not None and ast.unparse(each.annotation) in NUMBERS for each in arguments]
+                if any(map(all, itertools.pairwise(numbers))):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not found

@@ -68,7 +68,7 @@ class Dispatcher:
                 memo_key = memo.key(connection, version, frame[body_offset:])
                 kept = memo.find(self._broker.controller.image, memo_key)
                 if kept is not None:
-                    return self._send_again(kept, connection, header, len(frame), started_ns)
+                    return self._send_again(kept, connection, header, size=len(frame), started_ns=started_ns)
             request = decode(api.request, version, frame, body_offset)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
@@ -77,7 +77,7 @@ class Dispatcher:
         try:
             response = api.handle(self._broker, context, request)
         except ProtocolViolation:
-            metrics.received(version, len(frame) + _SIZE_PREFIX)
+            metrics.received(version, size=len(frame) + _SIZE_PREFIX)
             raise
         except Exception as error:
             response = self._failure(api, context, request, error)
@@ -100,10 +100,12 @@ class Dispatcher:
                     monotonic_ns() - handled_ns,
                 )
                 return encoded
-            metrics.received(version, len(frame) + _SIZE_PREFIX)
-            return _outgoing(parts, _Timing(metrics, connection.received_ns, started_ns, handled_ns))
-        metrics.received(version, len(frame) + _SIZE_PREFIX)
-        timing = _Timing(metrics, connection.received_ns, started_ns, handled_ns)
+            metrics.received(version, size=len(frame) + _SIZE_PREFIX)
+            return _outgoing(
+                parts, _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
+            )
+        metrics.received(version, size=len(frame) + _SIZE_PREFIX)
+        timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
         if response is None:
             timing.responded(0)
             return None
@@ -117,7 +119,7 @@ class Dispatcher:
         return api
 
     def _send_again(
-        self, kept: KeptResponse, connection: ConnectionContext, header: RequestHeader, size: int, started_ns: int
+        self, kept: KeptResponse, connection: ConnectionContext, header: RequestHeader, *, size: int, started_ns: int
     ) -> bytes:
         """Count a request whose response was kept, and return that response."""
         metrics = self._request_metrics[header.api_key]
@@ -183,7 +185,7 @@ class _Timing:
 
     __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
 
-    def __init__(self, metrics: RequestMetrics, received_ns: int, started_ns: int, handled_ns: int) -> None:
+    def __init__(self, metrics: RequestMetrics, *, received_ns: int, started_ns: int, handled_ns: int) -> None:
         self.metrics = metrics
         self.received_ns = received_ns
         self.started_ns = started_ns
@@ -198,10 +200,10 @@ class _Timing:
         """Count the request; its answer of `size` bytes is out, or on its way with the next write."""
         self.metrics.responded(
             size,
-            self.started_ns - self.received_ns,
-            self.handled_ns - self.started_ns,
-            self.ready_ns - self.handled_ns,
-            monotonic_ns() - self.ready_ns,
+            queue_ns=self.started_ns - self.received_ns,
+            local_ns=self.handled_ns - self.started_ns,
+            remote_ns=self.ready_ns - self.handled_ns,
+            send_ns=monotonic_ns() - self.ready_ns,
         )
 
 

@@ -61,8 +61,8 @@ class DownConversion:
         topic: str,
         records: FileRecords,
         fetch_offset: int,
-        cut_batch_size: int = 0,
         *,
+        cut_batch_size: int = 0,
         read_on: Callable[[int], FileRecords | None],
     ) -> SendPart | bytes | ErrorCode:
         """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE.

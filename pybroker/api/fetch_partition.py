@@ -84,7 +84,7 @@ def answer_partition(
                     wanted.topic_partition.topic,
                     records,
                     wanted.fetch_offset,
-                    data.cut_batch_size,
+                    cut_batch_size=data.cut_batch_size,
                     read_on=lambda offset: None if partition is None else partition.read_on(offset, records.size),
                 )
                 if isinstance(converted, ErrorCode):

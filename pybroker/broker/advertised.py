@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.network.limits import host_and_port
 from pybroker.network.local_peer import is_process_here
@@ -35,6 +35,13 @@ _ALL_USERS: Final = ["0", "0", "4294967295"]
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared, never bound
 
 
+class FindsProcess(Protocol):
+    """Tells whether a process of this machine has the socket that is connected from one port to the other."""
+
+    def __call__(self, *, peer_port: int, local_port: int) -> bool:
+        """Raises OSError."""
+
+
 class Advertised:
     """What the clients of the listeners without a configured address are told."""
 
@@ -43,10 +50,10 @@ class Advertised:
         tellings: Mapping[str, Telling],
         surroundings: Surroundings,
         routes: Callable[[bool], Routes] = lambda ipv6: read_routes(ipv6=ipv6),
-        is_process_here: Callable[[int, int], bool] = is_process_here,
+        is_process_here: FindsProcess = is_process_here,
         fixed: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
-        """`routes` reads those of IPv6 or of IPv4; `is_process_here` is given two ports.
+        """`routes` reads those of IPv6 or of IPv4.
 
         `tellings` is by listener name, and so is `fixed`: the addresses of the others, which all clients are told.
         """
@@ -121,7 +128,7 @@ class Advertised:
 
     def _is_here(self, connection: ConnectionContext) -> bool:
         try:
-            return self._is_process_here(connection.peer_port, connection.local_port)
+            return self._is_process_here(peer_port=connection.peer_port, local_port=connection.local_port)
         except OSError as error:
             self._say_once("processes", f"Cannot look which process a client is, so that none is in this container: {error}")
             return False

@@ -73,10 +73,10 @@ def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revis
     """
     try:
         if key == LEADER_EPOCH_KEY:
-            return epochs.counted(0, ABSENT) if value is None else epochs.counted(int(value), revision)
+            return epochs.counted(0, revision=ABSENT) if value is None else epochs.counted(int(value), revision=revision)
         if value is None:
             return epochs
-        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), int(value))
+        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), floor=int(value))
     except ValueError as error:
         raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 

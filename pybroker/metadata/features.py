@@ -98,7 +98,7 @@ def _refusal(image: ClusterImage, update: FeatureUpdate, now: int, *, is_known_n
     elif level > now and upgrade_type != UPGRADE:
         reason = "Can't downgrade to a newer version."
     elif name == METADATA_VERSION:
-        return _metadata_refusal(level, now, is_unsafe=upgrade_type == UNSAFE_DOWNGRADE)
+        return _metadata_refusal(level, now=now, is_unsafe=upgrade_type == UNSAFE_DOWNGRADE)
     elif is_known_needed and name not in SUPPORTED:
         reason = f"Feature {name} not found."
     else:
@@ -106,7 +106,7 @@ def _refusal(image: ClusterImage, update: FeatureUpdate, now: int, *, is_known_n
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")
 
 
-def _metadata_refusal(level: int, now: int, *, is_unsafe: bool) -> KafkaError | None:
+def _metadata_refusal(level: int, *, now: int, is_unsafe: bool) -> KafkaError | None:
     if not any(level < one <= now for one in _WITH_OTHER_RECORDS):
         return None
     reason = (

@@ -40,11 +40,11 @@ class LeaderEpochs:
     revision: int = 0
     floors: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
-    def counted(self, counter: int, revision: int) -> LeaderEpochs:
+    def counted(self, counter: int, *, revision: int) -> LeaderEpochs:
         """After the counter's entry was put; a smaller number in it changes nothing."""
         return replace(self, counter=max(self.counter, counter), revision=revision)
 
-    def with_floor(self, broker_id: int, floor: int) -> LeaderEpochs:
+    def with_floor(self, broker_id: int, *, floor: int) -> LeaderEpochs:
         """After a broker's entry was put; as above. The counter is never below a floor."""
         floors = {**self.floors, broker_id: max(self.floors.get(broker_id, 0), floor)}
         return replace(self, counter=max(self.counter, floor), floors=MappingProxyType(floors))

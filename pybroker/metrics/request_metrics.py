@@ -43,12 +43,12 @@ class RequestMetrics:
         self.send_ns = Histogram()
         self.total_ns = Histogram()
 
-    def received(self, version: int, size: int) -> None:
+    def received(self, version: int, *, size: int) -> None:
         """Count a request of `size` bytes."""
         self.requests[version] = self.requests.get(version, 0) + 1
         self.request_bytes += size
 
-    def responded(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
+    def responded(self, size: int, *, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
         """Count an answer of `size` bytes, 0 where there is none, and where its time went."""
         self.response_bytes += size
         observe_request(

@@ -18,12 +18,12 @@ _TABLES: Final = ("net/tcp", "net/tcp6")
 _INODE_COLUMN: Final = 9
 
 
-def is_process_here(peer_port: int, local_port: int, proc: Path = PROC) -> bool:
+def is_process_here(*, peer_port: int, local_port: int, proc: Path = PROC) -> bool:
     """Whether one of the processes here has the socket that is connected from `peer_port` to `local_port`.
 
     Of processes of other users nothing is told. Reads as many entries as the others have descriptors. Raises OSError.
     """
-    wanted = {f"socket:[{inode}]" for inode in _inodes(peer_port, local_port, proc)}
+    wanted = {f"socket:[{inode}]" for inode in _inodes(from_port=peer_port, to_port=local_port, proc=proc)}
     if not wanted:
         return False
     own = str(os.getpid())
@@ -31,7 +31,7 @@ def is_process_here(peer_port: int, local_port: int, proc: Path = PROC) -> bool:
     return any(target in wanted for pid in pids for target in _descriptors(proc / pid / "fd"))
 
 
-def _inodes(from_port: int, to_port: int, proc: Path) -> Iterator[str]:
+def _inodes(*, from_port: int, to_port: int, proc: Path) -> Iterator[str]:
     ends = f":{from_port:04X}", f":{to_port:04X}"
     for table in _TABLES:
         try:

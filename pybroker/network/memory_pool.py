@@ -159,7 +159,7 @@ class MemoryPool:
         spell_ms = now_ms - self._depleted_since_ms
         self._depleted_since_ms = None
         self.depleted_ms_total += spell_ms
-        self._window.add(now_ms, spell_ms)
+        self._window.add(now_ms=now_ms, spell_ms=spell_ms)
 
     def _note_lost(self, size: int) -> None:
         self._lost.append(size)
@@ -181,7 +181,7 @@ class _DepletedWindow:
         self._previous_start_ms = self._current_start_ms = now_ms
         self._previous_ms = self._current_ms = 0
 
-    def add(self, now_ms: int, spell_ms: int) -> None:
+    def add(self, *, now_ms: int, spell_ms: int) -> None:
         self._advance(now_ms)
         self._current_ms += spell_ms
 

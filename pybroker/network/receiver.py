@@ -180,7 +180,7 @@ class Receiver:
                 return None
             (size,) = _unpack_size(self._source, position)
             if not 0 < size <= self._request_bytes_max:
-                raise ProtocolViolation(_size_reason(size, self._request_bytes_max))
+                raise ProtocolViolation(_size_reason(size, request_bytes_max=self._request_bytes_max))
             self._frame_size = size
             self._position = position = position + PREFIX.size
         end = position + size
@@ -278,7 +278,7 @@ class Receiver:
         self._pool.release(buffer)
 
 
-def _size_reason(size: int, request_bytes_max: int) -> str:
+def _size_reason(size: int, *, request_bytes_max: int) -> str:
     if size <= 0:
         return f"a request of {size} bytes"
     return f"a request of {size} bytes is larger than socket.request.max.bytes ({request_bytes_max})"

@@ -79,7 +79,7 @@ class _Bucket(Timer):
 class _Wheel:
     __slots__ = ("buckets", "end_ms", "now_ms", "overflow", "span_ms", "tick_ms")
 
-    def __init__(self, tick_ms: int, now_ms: int) -> None:
+    def __init__(self, *, tick_ms: int, now_ms: int) -> None:
         self.tick_ms = tick_ms
         self.span_ms = tick_ms * BUCKETS
         self.now_ms = now_ms - now_ms % tick_ms  # start of the current bucket
@@ -94,7 +94,7 @@ class TimingWheel:
     __slots__ = ("_due", "_wheel")
 
     def __init__(self, now_ms: int) -> None:
-        self._wheel = _Wheel(TICK_MS, now_ms)
+        self._wheel = _Wheel(tick_ms=TICK_MS, now_ms=now_ms)
         self._due: list[_Bucket] = []
 
     @property
@@ -111,7 +111,7 @@ class TimingWheel:
             return False
         while expiration_ms >= wheel.end_ms:
             if wheel.overflow is None:
-                wheel.overflow = _Wheel(wheel.span_ms, wheel.now_ms)
+                wheel.overflow = _Wheel(tick_ms=wheel.span_ms, now_ms=wheel.now_ms)
             wheel = wheel.overflow
         slot = expiration_ms // wheel.tick_ms
         bucket = wheel.buckets[slot % BUCKETS]

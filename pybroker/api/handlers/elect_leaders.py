@@ -51,14 +51,14 @@ def handle(broker: Services, context: RequestContext, request: ElectLeadersReque
 def _topic(
     image: ClusterImage, name: str, numbers: range | list[int], election_type: int, *, is_terse: bool = False
 ) -> ReplicaElectionResult:
-    results = [_partition(image, name, number, election_type) for number in numbers]
+    results = [_partition(image, name, number, election_type=election_type) for number in numbers]
     return ReplicaElectionResult(
         topic=name,
         partition_result=[one for one in results if not is_terse or one.error_code != ErrorCode.ELECTION_NOT_NEEDED],
     )
 
 
-def _partition(image: ClusterImage, name: str, number: int, election_type: int) -> PartitionResult:
+def _partition(image: ClusterImage, name: str, number: int, *, election_type: int) -> PartitionResult:
     topic = image.topics.get(name)
     if topic is None:
         return _result(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
