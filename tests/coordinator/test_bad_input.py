@@ -154,7 +154,7 @@ CASES: dict[str, tuple[Callable[[str], Any], int, ErrorCode]] = {
     "commit of an older generation": (lambda me: commit(me, 0), 9, E.ILLEGAL_GENERATION),
     "commit of a later generation": (lambda me: commit(me, 2), 9, E.ILLEGAL_GENERATION),
     "commit of a stranger": (lambda _: commit("x"), 9, E.UNKNOWN_MEMBER_ID),
-    "commit of nobody": (lambda _: commit("", -1), 9, E.UNKNOWN_MEMBER_ID),
+    "commit without a member": (lambda _: commit("", -1), 9, E.UNKNOWN_MEMBER_ID),
     "commit of an old instance": (lambda _: commit("old", group_instance_id=INSTANCE), 9, E.FENCED_INSTANCE_ID),
     "commit to no group": (lambda _: commit("x", group_id="none"), 9, E.GROUP_ID_NOT_FOUND),
     "commit to no group, before v9": (lambda _: commit("x", group_id="none"), 8, E.ILLEGAL_GENERATION),

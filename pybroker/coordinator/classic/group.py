@@ -327,8 +327,8 @@ class ClassicGroup:
         """Return the protocol that wins the vote: each member votes for its favourite among the protocols that all members know,
         and the first protocol with most votes wins.
         """
-        everybody = len(self.members)
-        candidates = {name for name, count in self.protocol_counts.items() if count == everybody}
+        member_count = len(self.members)
+        candidates = {name for name, count in self.protocol_counts.items() if count == member_count}
         votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 

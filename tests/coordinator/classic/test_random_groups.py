@@ -69,11 +69,11 @@ class Groups(RuleBasedStateMachine):
         self._runner.run(self._world.do("live", rounds))
 
     @rule(milliseconds=st.integers(1, 12_000))
-    def nobody_does_anything(self, milliseconds: int) -> None:
+    def no_client_acts(self, milliseconds: int) -> None:
         self._runner.run(self._world.do("wait", milliseconds))
 
     @rule()
-    def the_broker_starts_anew(self) -> None:
+    def the_broker_restarts(self) -> None:
         self._runner.run(self._world.do("restart", 0))
 
     def teardown(self) -> None:

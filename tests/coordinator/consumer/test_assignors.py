@@ -34,7 +34,7 @@ def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> 
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values())
-def test_nobody_and_nothing(assignor: object) -> None:
+def test_no_members_or_no_topics(assignor: object) -> None:
     assert callable(assignor)
     assert assignor([], {T: 3}) == {}
     assert assignor([subscriber("a")], {T: 3}) == {"a": {}}
@@ -82,7 +82,7 @@ def test_uniform_moves_as_little_as_it_must() -> None:
 def test_uniform_balances_members_that_read_different_topics() -> None:
     some = [subscriber("a", T, U, V), subscriber("b", T), subscriber("c", U)]
     targets = assign_uniform(some, {T: 2, U: 2, V: 2})
-    assert targets["a"][V] == {0, 1}, "nobody else reads it"
+    assert targets["a"][V] == {0, 1}, "no other member reads it"
     assert sizes(targets) == [2, 2, 2]
     assert assign_uniform(again(some, targets), {T: 2, U: 2, V: 2}) == targets
 
@@ -94,7 +94,7 @@ COUNTS = st.fixed_dictionaries({T: st.integers(0, 9), U: st.integers(0, 9), V: s
 
 @calm
 @given(st.sampled_from(sorted(ASSIGNORS)), MEMBERS, MEMBERS, COUNTS, COUNTS)
-def test_everything_that_somebody_reads_is_given_once(
+def test_every_partition_that_a_member_reads_is_assigned_once(
     name: str, before: list[set[bytes]], after: list[set[bytes]], counts_before: dict[bytes, int], counts: dict[bytes, int]
 ) -> None:
     first = ASSIGNORS[name]([subscriber(str(n), *topics) for n, topics in enumerate(before)], counts_before)

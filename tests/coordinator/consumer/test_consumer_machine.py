@@ -383,7 +383,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Let clients that are alive continue until the coordinator has removed the dead ones."""
         self.set_topic("a", 1)
-        self.join(1, {"a", "b", "bb"}, None, is_classic=False)  # there is somebody
+        self.join(1, {"a", "b", "bb"}, None, is_classic=False)  # so that there is a member
         for _ in range(30):
             self.coordinator.pass_time(1000)
             for client in self.clients:

@@ -118,7 +118,7 @@ def test_the_response_goes_out_when_the_records_are_durable(setting: Setting) ->
     assert setting.outcomes == []
     assert setting.shard.seen == ["g", "g"], "the next operation sees what is in the log"
     setting.read()
-    assert setting.outcomes == [], "and nobody is told of it"
+    assert setting.outcomes == [], "and no client gets a response"
     for respond in setting.replicas.waiting:
         respond(ErrorCode.NONE)
     assert setting.outcomes == ["first", "second", ["g", "g"]]
