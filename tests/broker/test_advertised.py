@@ -87,7 +87,7 @@ def test_commands_in_the_container_are_told_from_rootless_forwarding(
 
 
 def test_processes_that_cannot_be_seen_are_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    def refused(_peer_port: int, _local_port: int) -> bool:
+    def refused(*, peer_port: int, local_port: int) -> bool:
         raise PermissionError(13, "Permission denied", "/proc")
 
     one = Advertised({"PLAINTEXT": OUTSIDE}, ROOTLESS, lambda _: BRIDGE, refused)
