@@ -8,43 +8,53 @@ SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h
 COMPILE = $(BIN)/python -m compileall -q pybroker
 
 # Sets of texts in the same order every time.
-unit integration spark: export PYTHONHASHSEED ?= 0
+unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
+# Side by side, as many of them mostly wait; in order, as the longest come first. A test that hangs ends its worker, and then
+# the run: xdist would give the same test to the next worker, for ever.
+SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
+  --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
+# What runs native code and is not told to run both ways in any case; PURE=tests is the whole suite.
+PURE ?= tests integration/test_clients_roundtrip.py
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check unit random sanitize integration spark containers image container-lock environment clean
+.PHONY: run test check unit pure conformance integration spark random sanitize containers image container-lock environment clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-test: check unit integration  ## all checks and all tests, stock clients and Spark included
+test: check unit pure $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
+	$(SIDE_BY_SIDE) integration
 
-check: $(VENV)/.test
+check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.test
-	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0
+unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
+	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10
 
-random: $(VENV)/.test  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
+pure: $(VENV)/.test  ## what runs native code, without it; what runs both in any case is not run again
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10
+
+conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
+	$(SIDE_BY_SIDE) integration/conformance
+
+integration: $(VENV)/.unit  ## stock clients and Kafka's own tools with broker processes; no Spark
+	$(SIDE_BY_SIDE) integration --ignore integration/conformance --ignore integration/spark
+
+spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
+	$(BIN)/python -m pytest integration/spark --durations 10
+
+random: $(VENV)/.unit  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "make random SEED=$$seed"; \
 	  PYTHONHASHSEED=$$seed $(BIN)/python -m pytest tests -n 2 --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; done
 
-sanitize: $(VENV)/.test  ## the unit tests that run native code, with it under AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: $(VENV)/.unit  ## the unit tests that run native code, with it under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m tests.sanitize
-
-# Side by side, as many of them mostly wait; in order, as the longest come first. A test that hangs ends its worker, and then
-# the run: xdist would give the same test to the next worker, for ever.
-integration: $(VENV)/.test  ## stock clients, Kafka's own tools, Spark
-	$(BIN)/python -m pytest integration --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
-	  --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
-
-spark: $(VENV)/.test  ## of these only the jobs and the data source on a real Spark
-	$(BIN)/python -m pytest integration/spark
 
 containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and run for real; installs what that needs on Debian
 	testing/containers/install.sh
@@ -68,13 +78,18 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	$(COMPILE)
 	touch $@
 
-$(VENV)/.test: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
+$(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[unit]'
 	touch $@ $(VENV)/.run
 
+# It asks for .unit first, so that a `make test` compiles once, and only adds to it.
+$(VENV)/.test: $(VENV)/.unit
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $(VENV)/.run $(VENV)/.unit $@
+
 $(VENV)/.containers: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark,container-test]'
-	touch $(VENV)/.run $(VENV)/.test $@
+	$(BIN)/python -m pip install --quiet --editable '.[test,container-test]'
+	touch $(VENV)/.run $(VENV)/.unit $(VENV)/.test $@
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

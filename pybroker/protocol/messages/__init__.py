@@ -1,7 +1,7 @@
 """The messages: declarations only, one module per API, imported when the API is used first.
 
 Class names are those of Kafka's JSON definitions, attributes are its field names in snake_case. Fields and versions are those of
-Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/test_protocol_declarations.py` compares them.
+Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/conformance/test_protocol_declarations.py` compares them.
 
 Two modules hold what is no request or response: `group_records` and `consumer_protocol`.
 """

@@ -1,6 +1,6 @@
 """Apache Kafka's own cleaner, called on copies of the same logs, keeps the same batches and records as ours.
 
-Times are given, so nothing is waited for. `python -m integration.cleaner_oracle` is the same at any length.
+Times are given, so nothing is waited for. `python -m integration.conformance.cleaner_oracle` is the same at any length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cleaner_oracle import Case, KafkaCleaner, differences, offsets_and_keys
+from integration.conformance.cleaner_oracle import Case, KafkaCleaner, differences, offsets_and_keys
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"

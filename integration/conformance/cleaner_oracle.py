@@ -1,6 +1,6 @@
 """Apache Kafka's cleaner and ours on the same log: what each of them keeps, batch by batch.
 
-    python -m integration.cleaner_oracle --seed 1 --cases 500
+    python -m integration.conformance.cleaner_oracle --seed 1 --cases 500
 
 draws logs (keys, tombstones, records without a key, idempotent and transactional producers, every codec, old and new timestamps,
 large and small batches and segments), has both clean them in several passes at the same times, and tells where they differ.
@@ -276,7 +276,7 @@ def differences(one: Pass) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="integration.cleaner_oracle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="integration.conformance.cleaner_oracle", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--cases", type=int, default=100)
     options = parser.parse_args()
