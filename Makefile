@@ -13,6 +13,8 @@ unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
 # the run: xdist would give the same test to the next worker, for ever.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
+# Downloads come first, as they may take longer than a test may.
+BRING = $(BIN)/python -m testing.process.bring
 # What runs native code and is not told to run both ways in any case; PURE=tests is the whole suite.
 PURE ?= tests integration/test_clients_roundtrip.py
 ROUNDS ?= 1
@@ -26,6 +28,7 @@ run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
 test: check unit pure $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
+	$(BRING)
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -41,9 +44,11 @@ pure: $(VENV)/.test  ## what runs native code, without it; what runs both in any
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
+	$(BRING)
 	$(SIDE_BY_SIDE) integration/conformance
 
 integration: $(VENV)/.unit  ## stock clients and Kafka's own tools with broker processes; no Spark
+	$(BRING)
 	$(SIDE_BY_SIDE) integration --ignore integration/conformance --ignore integration/spark
 
 spark: $(VENV)/.test  ## the jobs and the data source on a real Spark

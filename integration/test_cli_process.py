@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pybroker import __version__
+from testing.waiting import Deadline
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -83,11 +84,13 @@ def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signa
     with subprocess.Popen([*command, "--log-config", str(held)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             writer = -1
+            deadline = Deadline("the start's reading of its logging configuration")
             while writer < 0:  # there is a reader: the start has come that far
                 try:
                     writer = os.open(held, os.O_WRONLY | os.O_NONBLOCK)
                 except OSError:
                     assert process.poll() is None
+                    deadline.check()
             process.send_signal(number)
             os.close(writer)
             output, errors = process.communicate(timeout=60)

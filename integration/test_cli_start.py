@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.waiting import WAIT_S, line_of
+
 DOCUMENT = Path(__file__).parents[1] / "docs" / "metrics.md"
 READY = re.compile(r"READY (?P<host>.*):(?P<port>[0-9]+)\n")
 
@@ -25,9 +27,9 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
+            line = line_of(process.stdout, "the broker's first line")
             ready = READY.fullmatch(line)
-            assert ready is not None, (line, process.stderr.read() if process.stderr is not None else "")
+            assert ready is not None, (line, process.kill(), process.communicate(timeout=WAIT_S))
             yield process, int(ready["port"])
         finally:
             if process.poll() is None:

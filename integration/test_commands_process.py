@@ -15,6 +15,7 @@ import pytest
 
 from testing.process.broker import BrokerProcess
 from testing.process.our_commands import ENTRY, run_command
+from testing.waiting import line_of
 
 WAIT_S = 120
 
@@ -69,7 +70,7 @@ HEALTH_CHECKS = [
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bin")
     ran = subprocess.run(
-        [sys.executable, "-m", "pybroker", "tool", "install", folder], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pybroker", "tool", "install", folder], capture_output=True, text=True, timeout=WAIT_S, check=True
     )
     assert re.fullmatch(r"\d+ scripts in .*\n", ran.stdout)
     return folder
@@ -105,13 +106,13 @@ def test_an_init_container_waits_and_makes_topics(scripts: Path, tmp_path: Path)
     )
     try:
         assert process.stderr is not None
-        assert process.stderr.readline().startswith("WARN no broker is available yet (")
+        assert line_of(process.stderr, "the warning that no broker is there").startswith("WARN no broker is available yet (")
         broker.start()
         out, err = process.communicate(timeout=WAIT_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(WAIT_S)
         broker.close()
     assert (process.returncode, out, err) == (0, CREATED, "Processed a total of 3 messages\n")
 
@@ -278,7 +279,7 @@ def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: 
     command = [scripts / "kafka-console-consumer", *at, "--from-beginning", "--group", "ended"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == ["one\n", "two\n"]
+    assert [line_of(process.stdout, "a record") for _ in range(2)] == ["one\n", "two\n"]
     process.terminate()  # the script has become the command
     _, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, err) == (128 + signal.SIGTERM, "Processed a total of 2 messages\n")
@@ -296,7 +297,7 @@ def test_records_that_are_not_delivered_are_told_of() -> None:
 def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
     (tmp_path / "kafka-topics").write_text("#!/bin/sh\necho mine\n")
     command = [sys.executable, "-m", "pybroker", "tool", "install", tmp_path]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert ran.returncode == 1
     assert ran.stderr == f"Error: {tmp_path}/kafka-topics: is there already and not one of pybroker's scripts\n"
     assert [path.name for path in tmp_path.iterdir()] == ["kafka-topics"]
@@ -305,7 +306,9 @@ def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
 def test_a_health_check_imports_little(broker: BrokerProcess) -> None:
     """CPU is measured by `python -m benchmarks.commands`; what it depends on is checked here, as a loaded machine is slow."""
     command = [sys.executable, "-I", "-S", "-X", "importtime", str(ENTRY), "kafka-topics", "--list"]
-    ran = subprocess.run([*command, "--bootstrap-server", broker.bootstrap], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [*command, "--bootstrap-server", broker.bootstrap], capture_output=True, text=True, timeout=WAIT_S, check=True
+    )
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     ours = ("connection", "errors", "kafka_apis", "metadata", "options", "run", "target", "topics")
     expected = {"pybroker", "pybroker.commands", *(f"pybroker.commands.{name}" for name in ours)}

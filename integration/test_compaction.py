@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from testing.clients.stock import create_topic
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.process.kafka_tools import run_tool
+from testing.waiting import Deadline, until
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks at when our cleaner has finished")
 
@@ -80,7 +81,9 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes | None, byt
     found: list[tuple[int, bytes | None, bytes | None]] = []
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        deadline = Deadline("the end of the partition")
         while True:
+            deadline.check()
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
                 if error is not None:
@@ -89,13 +92,6 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes | None, byt
                 found.append((message.offset(), message.key(), message.value()))  # type: ignore[arg-type]
     finally:
         consumer.close()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 def is_compacted(broker: BrokerProcess, topic: str, writer: Writer) -> bool:
@@ -113,7 +109,7 @@ def test_the_newest_of_each_key_is_there(start_broker: Callable[..., BrokerProce
     writer = Writer(broker.bootstrap, "kept", codec)
     writer.write(5000)
     writer.close(b"end-0")
-    wait_until(lambda: is_compacted(broker, "kept", writer), "one record of each key")
+    until(lambda: is_compacted(broker, "kept", writer), "one record of each key")
     folder = broker.data_dir / "kept-0"
     logs, indexes = ([path for path in sorted(folder.glob(kind)) if path.stat().st_size] for kind in ("*.log", "*.index"))
     printed = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, logs))).stdout
@@ -136,7 +132,7 @@ def test_the_newest_of_each_key_is_there(start_broker: Callable[..., BrokerProce
     }, "a client of 0.10 reads it converted"
     writer.write(500)
     writer.close(b"end-1")
-    wait_until(lambda: is_compacted(broker, "kept", writer), "the second round")
+    until(lambda: is_compacted(broker, "kept", writer), "the second round")
     before = read(broker, "kept")
     broker.stop()
     broker.start()
@@ -157,7 +153,7 @@ def test_kill_9_in_the_middle_loses_nothing(start_broker: Callable[..., BrokerPr
         found = {key: (offset, value) for offset, key, value in read(broker, "kept")}
         for key, one in writer.latest.items():
             assert found.get(key, (0, None)) == one or (one[1] is None and key not in found)
-    wait_until(lambda: is_compacted(broker, "kept", writer), "one record of each key")
+    until(lambda: is_compacted(broker, "kept", writer), "one record of each key")
     assert "Traceback" not in broker.log_text
 
 
@@ -181,7 +177,7 @@ def test_committed_offsets_are_compacted_and_loaded(start_broker: Callable[..., 
     def size() -> int:
         return sum(path.stat().st_size for path in folder.glob("*.log"))
 
-    wait_until(lambda: size() < 40_000, "the topic of offsets became small")
+    until(lambda: size() < 40_000, "the topic of offsets became small")
     for is_clean in (True, False):
         broker.stop() if is_clean else broker.kill()
         broker.start()

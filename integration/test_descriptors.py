@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from testing.process.broker import BrokerProcess, is_kafka
+from testing.waiting import LONG_WAIT_S
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process")
 
@@ -76,6 +77,6 @@ def test_more_partitions_than_descriptors_run_stop_and_start(tmp_path: Path) -> 
     memory = Path("/dev/shm")
     folder = memory if memory.is_dir() else tmp_path
     command = [sys.executable, "-m", "benchmarks.many_partitions", "--partitions", "1500", "--files", "600", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG_WAIT_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("all records there") == 3

@@ -19,6 +19,7 @@ from pybroker.doctor.look import look
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import java
+from testing.waiting import LONG_WAIT_S, WAIT_S, joined, line_of
 
 SILENCE_S = "0.5"
 
@@ -101,13 +102,13 @@ class _Page(BaseHTTPRequestHandler):
 
 def test_a_web_server() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             code, lines = doctor(f"127.0.0.1:{server.server_port}")
         finally:
             server.shutdown()
-            thread.join()
+            joined(thread, "the server's end")
     assert code == 1
     assert lines[-1].startswith(f"There is a web server at 127.0.0.1:{server.server_port}.")
 
@@ -125,13 +126,13 @@ def accepting(serve: Callable[[socket.socket], None]) -> Iterator[int]:
                     return
                 serve(connection)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         try:
             yield listening.getsockname()[1]
         finally:
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            joined(thread, "the server's end")
 
 
 def test_a_port_that_closes_connections() -> None:
@@ -230,7 +231,7 @@ class Kafka:
         keystore = folder / "keystore.jks"
         keytool = [str(Path(java()).resolve().with_name("keytool")), "-genkeypair", "-keyalg", "RSA", "-alias", "kafka"]
         identity = ["-dname", "CN=localhost", "-storepass", "changeit", "-keypass", "changeit", "-keystore", str(keystore)]
-        subprocess.run([*keytool, *identity], check=True, capture_output=True)
+        subprocess.run([*keytool, *identity], check=True, capture_output=True, timeout=WAIT_S)
         advertised = {**{name: f"127.0.0.1:{port}" for name, port in self.ports.items()}}
         advertised |= {"NAMED": "kafka.invalid:9092", "WRONG": f"127.0.0.1:{wrong_port}"}
         controller = _free_ports(1)[0]
@@ -270,11 +271,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> It
     process = subprocess.Popen(one.command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("READY ")
+        assert line_of(process.stdout, "Kafka's READY", LONG_WAIT_S).startswith("READY ")
         yield one
     finally:
         process.terminate()
-        process.communicate()
+        process.communicate(timeout=WAIT_S)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
+from testing.waiting import WAIT_S
 from testing.wire import raw, raw_groups
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ async def test_a_stop_waits_for_what_is_on_its_way_to_the_disk(start: Start) -> 
     sent = running.ask(produce(b"a"))
     await running.until_the_disk_waits()
     stop = asyncio.create_task(running.stop())
-    await running.broker.stopping.wait()
+    await asyncio.wait_for(running.broker.stopping.wait(), WAIT_S)
     running.disk.release()
     assert (await sent).error == 0
     await stop

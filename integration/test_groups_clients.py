@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from testing.clients.groups import CLIENTS, WAIT_S, Group, Member, wait_for
+from testing.clients.groups import CLIENTS, WAIT_S, Group, Member
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
+from testing.waiting import until
 
 PARTITIONS = 4
 
@@ -51,14 +52,14 @@ def two_that_share(group: Group, client: str) -> tuple[Member, Member]:
     """
     first, second = group.start(), group.start()
     try:
-        wait_for(lambda: share(first, second), "both have partitions", 30 if client == "kafka-python" else WAIT_S)
+        until(lambda: share(first, second), "both have partitions", 30 if client == "kafka-python" else WAIT_S)
     except AssertionError:
         if client != "kafka-python":
             raise
         first.kill()
         second.kill()
         first, second = group.start(), group.start()
-        wait_for(lambda: share(first, second), "both have partitions")
+        until(lambda: share(first, second), "both have partitions")
     return first, second
 
 
@@ -68,16 +69,16 @@ def test_members_share_the_partitions_as_they_come_and_go(bootstrap: str, new_gr
     produce(bootstrap, topic, 400)
     group = new_group(client, bootstrap, topic)
     first = group.start()
-    wait_for(lambda: group.has_read(400), "the first member reads all")
+    until(lambda: group.has_read(400), "the first member reads all")
     second = group.start()
-    wait_for(lambda: share(first, second), "both have partitions")
+    until(lambda: share(first, second), "both have partitions")
     produce(bootstrap, topic, 400)
-    wait_for(lambda: group.has_read(800), "both read")
+    until(lambda: group.has_read(800), "both read")
     assert {event.member for event in group.events if event.what == "read"} == {0, 1}
     first.leave()
-    wait_for(lambda: share(second), "the second has all")
+    until(lambda: share(second), "the second has all")
     produce(bootstrap, topic, 400)
-    wait_for(lambda: group.has_read(1200), "the second reads on")
+    until(lambda: group.has_read(1200), "the second reads on")
     second.leave()
     group.check(1200)
 
@@ -88,11 +89,11 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, new_group: Callable[.
     group = new_group(client, bootstrap, topic)
     first, second = two_that_share(group, client)
     produce(bootstrap, topic, 2000)
-    wait_for(lambda: group.has_read(100), "they read")
+    until(lambda: group.has_read(100), "they read")
     first.kill()
     produce(bootstrap, topic, 400)
-    wait_for(lambda: group.has_read(2400), "the other one reads everything")
-    wait_for(lambda: share(second), "the other one has all partitions")
+    until(lambda: group.has_read(2400), "the other one reads everything")
+    until(lambda: share(second), "the other one has all partitions")
     second.leave()
     group.check(2400)
 
@@ -107,11 +108,11 @@ def test_the_broker_restarts_in_the_middle(
     group = new_group(client, broker.bootstrap, topic)
     first, second = two_that_share(group, client)
     produce(broker.bootstrap, topic, 2000)
-    wait_for(lambda: group.has_read(100), "they read")
+    until(lambda: group.has_read(100), "they read")
     getattr(broker, how)()
     broker.start()
     produce(broker.bootstrap, topic, 400)
-    wait_for(lambda: group.has_read(2400), "they go on")
+    until(lambda: group.has_read(2400), "they go on")
     first.leave()
     second.leave()
     group.check(2400)
@@ -122,10 +123,10 @@ def test_a_static_member_restarts_without_a_rebalance(bootstrap: str, new_group:
     create_topic(bootstrap, topic, PARTITIONS)
     group = new_group(client, bootstrap, topic)
     first, second = group.start("one"), group.start("two")
-    wait_for(lambda: share(first, second), "both have partitions")
+    until(lambda: share(first, second), "both have partitions")
     had = first.owned
     first.kill()
     changes = len([event for event in second.events if event.what != "read"])
     again = group.start("one")
-    wait_for(lambda: again.owned == had, "the same partitions again")
+    until(lambda: again.owned == had, "the same partitions again")
     assert len([event for event in second.events if event.what != "read"]) == changes

@@ -18,6 +18,7 @@ from integration.test_java_tools import LOG4J2
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import classpath
+from testing.waiting import WAIT_S
 
 PARTITIONS = 6
 QUICK = {
@@ -115,7 +116,7 @@ def test_members_come_leave_and_die_and_the_broker_restarts(broker: BrokerProces
         readers.until(lambda: readers.shares() == [3], "the other one has its share")
     finally:
         other.kill()
-        other.wait()
+        other.wait(WAIT_S)
     readers.until(lambda: readers.shares() == [6], "the dead one's share goes to the first")
     broker.stop()
     broker.start()

@@ -18,7 +18,7 @@ from testing.clients.stock import create_topic, unique
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import classpath
-from testing.process.maven import jar
+from testing.process.maven import old_client_jars
 
 TIMEOUT_S = 180
 OLD_RELEASES = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
@@ -154,14 +154,7 @@ def test_java_consumers_of_long_ago(start_broker: Callable[..., BrokerProcess], 
     """These consumers get padding when the records are in several batches; the broker has the padding that they can read."""
     bootstrap = start_broker({"pybroker.down.conversion.padding": "fitted"}).bootstrap
     topic, group = filled_topic(bootstrap, 100), unique(f"old-{version}")
-    libraries = [
-        jar("org.apache.kafka", "kafka-clients", version),
-        jar("net.jpountz.lz4", "lz4", "1.3.0"),
-        jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
-        jar("org.slf4j", "slf4j-api", "1.7.36"),
-        jar("org.slf4j", "slf4j-nop", "1.7.36"),
-    ]
-    command = ["java", "-cp", ":".join(map(str, libraries)), str(OLD_PROGRAM), bootstrap, topic, group, "100"]
+    command = ["java", "-cp", ":".join(map(str, old_client_jars(version))), str(OLD_PROGRAM), bootstrap, topic, group, "100"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["100", "100"]

@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from integration.test_groups_clients import PARTITIONS, produce, share
 from integration.test_groups_consumer_protocol import QUICK
-from testing.clients.groups import Group, Member, wait_for
+from testing.clients.groups import Group, Member
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
+from testing.waiting import until
 
 HAS_JAVA = shutil.which("java") is not None and shutil.which("mvn") is not None
 ROUND = 400
@@ -52,7 +53,7 @@ class Rolling:
         """The new one is there before the old one goes."""
         old = self._living[number]
         self._living[number] = self.group.start(None, client)
-        wait_for(lambda: bool(self._living[number].owned), f"{client} has a share")
+        until(lambda: bool(self._living[number].owned), f"{client} has a share")
         old.leave()
         self._settle(f"{client} is there for member {number}")
 
@@ -61,10 +62,10 @@ class Rolling:
         self._settle(f"member {number} is gone")
 
     def _settle(self, what: str) -> None:
-        wait_for(lambda: share(*self._living), f"{what}: {[member.owned for member in self._living]}")
+        until(lambda: share(*self._living), f"{what}: {[member.owned for member in self._living]}")
         produce(self._bootstrap, self.topic, ROUND)
         self.count += ROUND
-        wait_for(lambda: self.group.has_read(self.count), f"{what}: all is read")
+        until(lambda: self.group.has_read(self.count), f"{what}: all is read")
 
     @property
     def kind(self) -> ConsumerGroupType:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.store.sqlite import SqliteStore
+from testing.waiting import line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ def killed_writer(path: Path, lines: int) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         try:
-            written = [writer.stdout.readline() for _ in range(lines)]
+            written = [line_of(writer.stdout, "a commit") for _ in range(lines)]
         finally:
             writer.kill()
         written += writer.stdout.readlines()

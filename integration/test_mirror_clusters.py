@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.clients.stock import unique
 from testing.process.broker import BrokerProcess, external_bootstrap
+from testing.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -207,7 +208,7 @@ def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
         more = there + chance.randrange(1, 3000)
         process = subprocess.Popen(command(pair, topic, path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
-            wait_for(lambda: written(pair[1], topic) >= more or process.poll() is not None)  # noqa: B023 (called here)
+            until(lambda: written(pair[1], topic) >= more or process.poll() is not None)  # noqa: B023 (called here, "mirrored records")
         finally:
             process.kill()
             _, said = process.communicate(timeout=TIMEOUT_S)
@@ -245,7 +246,7 @@ def test_a_target_that_is_killed_and_comes_back(tmp_path: Path, pair: tuple[str,
             command(both, topic, path, "--retry-s", "30"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for more in (100, 1500, 3000):
-            wait_for(lambda: written(target.bootstrap, topic) >= more or process.poll() is not None)  # noqa: B023 (called here)
+            until(lambda: written(target.bootstrap, topic) >= more or process.poll() is not None)  # noqa: B023 (called here, "mirrored records")
             target.kill()
             target.start()
         said = process.communicate(timeout=TIMEOUT_S)
@@ -272,9 +273,9 @@ def test_ctrl_c_of_one_that_follows(pair: tuple[str, str], tmp_path: Path) -> No
         command(pair, topic, path, "--every", "0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        wait_for(lambda: arrived(path, topic) == 400)
+        until(lambda: arrived(path, topic) == 400, "400 records")
         fill(pair[0], topic, seed=5)
-        wait_for(lambda: arrived(path, topic) == 800)
+        until(lambda: arrived(path, topic) == 800, "800 records")
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=TIMEOUT_S)
     finally:
@@ -283,17 +284,10 @@ def test_ctrl_c_of_one_that_follows(pair: tuple[str, str], tmp_path: Path) -> No
     assert assert_mirrored(pair, topic, topic, path) == 800
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def delete_records(bootstrap: str, topic: str, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     [future] = admin.delete_records([TopicPartition(topic, 0, before)]).values()
-    assert future.result().low_watermark == before
+    assert future.result(WAIT_S).low_watermark == before
 
 
 def test_offsets_that_are_gone(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -381,7 +375,7 @@ def test_a_folder_is_for_one_mirror(pair: tuple[str, str], tmp_path: Path) -> No
         run(None, options(pair, topic, path))
     state.close()
     admin = AdminClient({"bootstrap.servers": pair[0]})
-    admin.delete_topics([topic])[topic].result()
+    admin.delete_topics([topic])[topic].result(WAIT_S)
     fill(pair[0], topic, partitions=1)
     with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again since it was mirrored"):
         run(None, options(pair, topic, path))

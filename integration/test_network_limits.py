@@ -18,6 +18,7 @@ from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.server import SocketServer
 from testing.scenes.network_toy import LOOPS, Client, Toy, framed, run, serving, until
+from testing.waiting import WAIT_S
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
@@ -364,9 +365,9 @@ def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_no
         listeners = [Listener(name="CLIENTS", host="127.0.0.1"), Listener(name="BROKERS", host="127.0.0.1", is_protected=True)]
         server = SocketServer(listeners, toy, pool, NetworkLimits(max_connections=2, descriptors_max=4))
         clients, brokers = await server.start()
-        sockets = [socket.create_connection((clients.host, clients.port)) for _ in range(3)]
+        sockets = [socket.create_connection((clients.host, clients.port), WAIT_S) for _ in range(3)]
         await until(lambda: server.connections_open == 2)
-        sockets += [socket.create_connection((brokers.host, brokers.port)) for _ in range(3)]
+        sockets += [socket.create_connection((brokers.host, brokers.port), WAIT_S) for _ in range(3)]
         await until(lambda: server.connections_open == 4)
         await asyncio.sleep(0.02)
         assert server.connections_open == 4

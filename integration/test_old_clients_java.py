@@ -11,7 +11,7 @@ import pytest
 from testing.clients.stock import Confluent, create_topic
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
-from testing.process.maven import jar
+from testing.process.maven import old_client_jars
 from testing.samples import varied
 
 TIMEOUT_S = 120
@@ -22,14 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="no Java c
 
 
 def consume(version: str, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
-    libraries = [
-        jar("org.apache.kafka", "kafka-clients", version),
-        jar("net.jpountz.lz4", "lz4", "1.3.0"),
-        jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
-        jar("org.slf4j", "slf4j-api", "1.7.36"),
-        jar("org.slf4j", "slf4j-nop", "1.7.36"),
-    ]
-    classes = ":".join(map(str, libraries))
+    classes = ":".join(map(str, old_client_jars(version)))
     command = ["java", "-cp", classes, str(PROGRAM), bootstrap, topic, str(RECORDS)]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 

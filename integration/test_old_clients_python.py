@@ -12,12 +12,11 @@ import pytest
 
 from testing.clients.stock import CLIENTS, Confluent, create_topic, unique
 from testing.places import CLIENT_PROGRAMS
-from testing.process.venvs import python_with
+from testing.process.venvs import old_python_client
 from testing.samples import Received, Sample, assert_equal, varied, without_headers
 
 TIMEOUT_S = 120
 CODECS = ("none", "gzip", "snappy", "lz4")  # zstd is younger than these versions
-CODEC_PACKAGES = ("lz4==4.4.5", "python-snappy==0.7.3", "xxhash>=3.4", "crc32c>=2.7")
 SCRIPT = CLIENT_PROGRAMS / "old_client.py"
 TODAY = "installed"
 # (release, the broker's version that it is told)
@@ -56,7 +55,7 @@ def topics(bootstrap: str) -> dict[str, tuple[str, list[Sample]]]:
 
 
 def run(release: str, api_version: tuple[int, ...], bootstrap: str, steps: Sequence[dict[str, Any]]) -> list[Any]:
-    python = sys.executable if release == TODAY else str(python_with(f"kafka-python=={release}", *CODEC_PACKAGES))
+    python = sys.executable if release == TODAY else str(old_python_client(release))
     job = json.dumps({"bootstrap": bootstrap, "api_version": api_version, "steps": steps})
     done = subprocess.run([python, str(SCRIPT)], input=job, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

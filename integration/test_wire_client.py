@@ -18,6 +18,7 @@ from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.clients.stock import unique
+from testing.waiting import joined
 
 if TYPE_CHECKING:
     from testing.process.broker import BrokerProcess
@@ -91,7 +92,7 @@ def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., Broker
         try:
             assert client.produce("t", 0, batch(2, producer_id=producer_id)) == 2
         finally:
-            again.join()
+            joined(again, "the broker's start")
         assert client.fetch("t", 0, 0).high_watermark == 4
 
 
@@ -105,10 +106,10 @@ def test_nobody_there_and_somebody_else_there() -> None:
                 peer.recv(1000)
                 peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-        thread = threading.Thread(target=greet)
+        thread = threading.Thread(target=greet, daemon=True)
         thread.start()
         with pytest.raises(NotKafkaError, match=f"the server at 127.0.0.1:{port} does not speak Kafka's protocol"):
             Connection("127.0.0.1", port)
-        thread.join()
+        joined(thread, "the greeting's end")
     with pytest.raises(PipelineError, match=f"no broker at 127.0.0.1:{port}: Connection refused, for 0.1 s"):
         WireClient(f"127.0.0.1:{port}", retry_s=0.1).cluster_id()

@@ -33,6 +33,7 @@ from testing.places import JAVA_SOURCES
 from testing.process.kafka_peer import classpath
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append
+from testing.waiting import line_of
 
 PROGRAM = JAVA_SOURCES / "KafkaCleaner.java"
 DAY_MS = 86_400_000
@@ -81,7 +82,7 @@ class KafkaCleaner:
         words = [directory, high_watermark, now_ms, first_dirty_offset, *(f"{name}={value}" for name, value in settings.items())]
         self._process.stdin.write("\t".join(map(str, words)) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        line = line_of(self._process.stdout, "Kafka's cleaner")
         if not line:
             raise RuntimeError(f"Kafka's cleaner ended: {self._process.communicate(timeout=EXIT_TIMEOUT_S)[1]}")
         began, uncleanable, ended = map(int, line.split())

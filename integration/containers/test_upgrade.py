@@ -11,6 +11,7 @@ from testing.clients.stock import KafkaPython
 from testing.containers.containers import DATA, published, running, volume
 from testing.containers.engine import Engine
 from testing.samples import Sample
+from testing.waiting import LONG_WAIT_S
 
 FILLED = Path(__file__).parent / "golden/volume-2026-11-21.tar.gz"
 PER_PARTITION = 50
@@ -48,6 +49,7 @@ def unpack(engine: Engine, image: str, data: str) -> None:
             [engine.name, "run", *options, image, "-xz", "-C", DATA],
             stdin=archive,
             check=True,
+            timeout=LONG_WAIT_S,
             env=engine.full_environment,
         )
 

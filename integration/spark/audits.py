@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from pybroker.pipeline.audit.tagging import AuditedProducer
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from testing.clients.stock import unique
+from testing.waiting import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,8 +76,8 @@ class Flow:
         for name, partitions in ((self.topic, PARTITIONS), (self.copy, PARTITIONS), (self.counts, 1)):
             cluster.create_topic(name, partitions)
         self.plain = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-        client = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-        self.producer = AuditedProducer(client, "p", counts_topic=self.counts, interval_s=0)
+        self._client = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self.producer = AuditedProducer(self._client, "p", counts_topic=self.counts, interval_s=0)
         self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "copy"})
         self._consumer.assign([confluent_kafka.TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
         self._sent = 0
@@ -95,7 +95,9 @@ class Flow:
 
     def pass_on(self, *, without: tuple[int, ...] = (), twice: tuple[int, ...] = ()) -> None:
         """Copy what is new, except for some numbers, which `catch_up` copies."""
+        deadline = Deadline(f"{self._sent - self._copied} records of {self.topic}")
         while self._copied < self._sent:
+            deadline.check()
             for message in self._consumer.consume(self._sent - self._copied, 1.0):
                 tags = dict(message.headers() or ())
                 if not tags.get("audit.producer", b"").startswith(b"p/"):
@@ -121,9 +123,10 @@ class Flow:
         )
 
     def close(self) -> None:
-        """Send the last counts."""
+        """Send the last counts, and let go of the broker, which the clients would report as lost for the rest of the run."""
         self.producer.close()
-        self._consumer.close()
+        for client in (self._client, self.plain, self._consumer):
+            client.close()
 
     def options(self, path: Path, now_ms: int, **others: Any) -> AuditOptions:
         """Return the options for an audit of the topic and its copy at a time after START_MS."""
@@ -145,10 +148,3 @@ def follow(**how: Any) -> Incremental:
 
 def judged(path: Path) -> dict[tuple[str | None, str, int], tuple[int, ...]]:
     return {key: numbers(row, *JUDGED, *OTHERS) for key, row in rows(path).items()}
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

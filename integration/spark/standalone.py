@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from testing.waiting import WAIT_S
+
 START_TIMEOUT_S = 120
 
 _LOG_SETTINGS = """rootLogger.level = INFO
@@ -67,7 +69,7 @@ def standalone(folder: Path, workers: int) -> Iterator[str]:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(WAIT_S)
 
 
 def _free_port() -> int:

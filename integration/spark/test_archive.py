@@ -25,6 +25,7 @@ from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.generate import GenerateOptions
 from testing.clients.stock import unique
+from testing.waiting import LONG_WAIT_S, WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,13 +181,17 @@ def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
         before = _commits(path)
         process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
         try:
-            _wait(lambda process=process, before=before: process.poll() is not None or _commits(path) > before)  # type: ignore[misc]
+            until(
+                lambda process=process, before=before: process.poll() is not None or _commits(path) > before,
+                "a commit of the archive",
+                LONG_WAIT_S,
+            )  # type: ignore[misc]
             time.sleep(moment.random())  # somewhere in the batches that follow
             kills += process.poll() is None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.communicate(timeout=WAIT_S)
     assert kills >= 2
     run(spark, ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, topics=(topic,)))
     assert in_the_archive(spark, path) == in_the_log(spark, spark_broker.bootstrap, topic)
@@ -202,7 +207,7 @@ def test_ctrl_c_stops_a_continuous_run_that_continues_later(
     command = [sys.executable, "-m", "pybroker", "spark", "archive", str(path), *where, "--every", "0.1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
-        _wait(lambda: process.poll() is not None or _commits(path) > 0)
+        until(lambda: process.poll() is not None or _commits(path) > 0, "a commit of the archive", LONG_WAIT_S)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=120)
     finally:
@@ -246,10 +251,3 @@ def _commits(path: Path) -> int:
     """Return a number that grows with each commit."""
     numbers = [int(file.stem) for file in (path / "_pybroker/commits").glob("*.json") if file.stem.isdigit()]
     return 1 + max(numbers, default=-1)
-
-
-def _wait(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -10,8 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProduce
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from testing.clients.stock import unique
+from testing.waiting import LONG_WAIT_S, WAIT_S, Deadline, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +54,12 @@ producer = AuditedProducer(
 )
 for number in range(30):
     if number == 20:
-        producer.flush()
+        assert producer.flush(60) == 0
         producer.trail.report()
     if number == 25:
         producer.trail.send(topic, int(start))  # waits in the client when the kill comes
     producer.produce(topic, b"v", timestamp=int(start))
-producer.flush()
+assert producer.flush(60) == 0
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -97,7 +97,7 @@ def scene(spark: SparkSession, spark_broker: BrokerProcess, tmp_path_factory: py
 
 
 def _produce(scene: Scene) -> None:
-    with AuditedProducer(_client(scene), "c", counts_topic=scene.counts) as producer:
+    with _client(scene) as client, AuditedProducer(client, "c", counts_topic=scene.counts) as producer:
         for number in range(600):
             producer.produce(scene.topic, b"v", b"%d" % number, timestamp=START_MS + number * 300)
         with pytest.raises(confluent_kafka.KafkaException):  # number 600 is refused
@@ -105,12 +105,16 @@ def _produce(scene: Scene) -> None:
     with AuditedKafkaProducer(kafka.KafkaProducer(bootstrap_servers=scene.bootstrap), "k", counts_topic=scene.counts) as old:
         for number in range(300):
             old.send(scene.topic, b"v", partition=number % PARTITIONS, timestamp_ms=START_MS + number * 600)
-    with AuditedProducer(_client(scene), "c", counts_topic=scene.counts) as producer:  # started again
+    with _client(scene) as client, AuditedProducer(client, "c", counts_topic=scene.counts) as producer:  # started again
         producer.produce(scene.topic, b"v", partition=0, timestamp=START_MS + 10 * BUCKET_MS)
         producer.produce(scene.topic, b"v", partition=0, timestamp=START_MS + 1)  # ten minutes late
     doomed = [sys.executable, "-c", DOOMED, scene.bootstrap, scene.topic, scene.counts, str(START_MS)]
     assert subprocess.run(doomed, check=False, timeout=60).returncode == -signal.SIGKILL
-    plain = _client(scene)
+    with _client(scene) as plain:
+        _produce_with_other_tags(scene, plain)
+
+
+def _produce_with_other_tags(scene: Scene, plain: confluent_kafka.Producer) -> None:
     name = b"x/" + b"0" * 20
     for headers in (
         None,
@@ -132,12 +136,17 @@ def _copy(scene: Scene) -> None:
     """Copy like a mirror, except that c's numbers 3 and 5-7 and k's 299 are left out, and c's 10 and k's 250 doubled."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": scene.bootstrap, "group.id": "copy", "enable.auto.commit": False})
     consumer.assign([confluent_kafka.TopicPartition(scene.topic, number, 0) for number in range(PARTITIONS)])
-    plain, left = (
-        _client(scene),
-        sum(extent.end for extent in Cluster(scene.bootstrap).extents({scene.topic: PARTITIONS}).values()),
-    )
+    left = sum(extent.end for extent in Cluster(scene.bootstrap).extents({scene.topic: PARTITIONS}).values())
+    with _client(scene) as plain:
+        _copy_some(scene, consumer, plain, left)
+    consumer.close()
+
+
+def _copy_some(scene: Scene, consumer: confluent_kafka.Consumer, plain: confluent_kafka.Producer, left: int) -> None:
     first: dict[bytes, bytes] = {}
+    deadline = Deadline("all records of the topic")
     while left:
+        deadline.check()
         for message in consumer.consume(left, 1.0):
             left -= 1
             said = dict(message.headers() or ())
@@ -153,12 +162,17 @@ def _copy(scene: Scene) -> None:
                 plain.produce(
                     scene.copy, None, None, message.partition(), timestamp=message.timestamp()[1], headers=message.headers()
                 )
-    consumer.close()
     assert plain.flush(30) == 0
 
 
-def _client(scene: Scene) -> confluent_kafka.Producer:
-    return confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "enable.idempotence": True})
+@contextlib.contextmanager
+def _client(scene: Scene) -> Iterator[confluent_kafka.Producer]:
+    """Closed at the end: it would report for the rest of the run that its broker has gone."""
+    client = confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "enable.idempotence": True})
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def arguments_for(scene: Scene, path: Path) -> list[str]:
@@ -174,12 +188,16 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
     command = [sys.executable, "-m", "pybroker", "spark", "audit", *arguments_for(scene, path), "--master", "local[2]"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
     try:
-        _wait(lambda: process.poll() is not None or any(tmp_path.glob("audits/.orders.*.new/counts")))
+        until(
+            lambda: process.poll() is not None or any(tmp_path.glob("audits/.orders.*.new/counts")),
+            "the audit's counts",
+            LONG_WAIT_S,
+        )
         assert process.poll() is None
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.communicate(timeout=WAIT_S)
     assert not path.exists()
     result = invoke(spark, *arguments_for(scene, path))
     assert result.exit_code == 3, result.output
@@ -303,6 +321,7 @@ def test_what_may_have_been_deleted_because_of_its_age_is_known(spark_broker: Br
     for number in range(10):
         plain.produce(topic, b"v", partition=0, timestamp=START_MS + number)
     assert plain.flush(30) == 0
+    plain.close()
     tier = Tier("cluster", bootstrap, f"{topic}")
     assert sources.survey(tier, ["orders"], START_MS + 99).horizons == {}
     admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -322,6 +341,7 @@ def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
     plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     plain.produce(topic, b"v")
     assert plain.flush(30) == 0
+    plain.close()
     survey = sources.survey
 
     def survey_and_kill(*arguments: Any, **others: Any) -> sources.Piece:
@@ -358,10 +378,3 @@ def test_the_examples_of_the_page_work(spark: SparkSession, spark_broker: Broker
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1].startswith("nothing is lost or doubled")
     assert " ".join(result.stdout.split()).count("5,000 5,000 0 0") == 2
-
-
-def _wait(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

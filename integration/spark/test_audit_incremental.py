@@ -10,13 +10,14 @@ import confluent_kafka
 import kafka
 import pytest
 
-from integration.spark.audits import BUCKET_MS, PARTITIONS, START_MS, Flow, follow, invoke, judged, numbers, rows, spans, wait_for
+from integration.spark.audits import BUCKET_MS, PARTITIONS, START_MS, Flow, follow, invoke, judged, numbers, rows, spans
 from pybroker.pipeline.audit import incremental, job
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.state import State
 from pybroker.pipeline.audit.tagging import AuditedProducer
 from pybroker.pipeline.cluster import Cluster
+from testing.waiting import LONG_WAIT_S, Deadline, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +129,9 @@ def test_numbers_with_times_of_two_buckets_are_kept_together(spark: SparkSession
     consumer = confluent_kafka.Consumer({"bootstrap.servers": flow.bootstrap, "group.id": "late"})
     consumer.assign([confluent_kafka.TopicPartition(flow.topic, number, 0) for number in range(PARTITIONS)])
     read: list[Any] = []
+    deadline = Deadline("60 records")
     while len(read) < 60:
+        deadline.check()
         read += consumer.consume(60 - len(read), 1.0)
     consumer.close()
     for message in read:
@@ -223,7 +226,7 @@ def test_a_folder_of_another_audit_and_records_that_are_gone_are_one_line(
     assert "5 records were deleted before they could be read" in result.stdout
     cluster = Cluster(flow.bootstrap)
     cluster.delete_topic(flow.topic)
-    wait_for(lambda: flow.topic not in cluster.topics())
+    until(lambda: flow.topic not in cluster.topics(), "the topic's deletion", LONG_WAIT_S)
     cluster.create_topic(flow.topic, PARTITIONS)
     result = invoke(spark, str(path), *here, *how)
     assert result.exit_code == 1

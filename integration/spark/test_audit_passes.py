@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 
-from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged, wait_for
+from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.audit import incremental
@@ -28,6 +28,7 @@ from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.state import State
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
+from testing.waiting import LONG_WAIT_S, WAIT_S, joined, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,12 +51,12 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
     for number, name in ((0, "state/words"), (1, "index.html")):  # in the first pass, and in the one after the next
         process = subprocess.Popen([*command, "--master", "local[1]"], stdout=subprocess.DEVNULL, process_group=0)
         try:
-            wait_for(partial(_is_moment, path, number, name, process))
+            until(partial(_is_moment, path, number, name, process), "the moment of the kill", LONG_WAIT_S)
             assert process.poll() is None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(WAIT_S)
     flow.producer.close()
     followed = invoke(spark, *arguments, "--incremental", "--close-all")
     assert followed.exit_code == 3, followed.output
@@ -75,23 +76,31 @@ def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, t
     ]
     lines: list[str] = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))  # type: ignore[union-attr]
+    reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")), daemon=True)  # type: ignore[union-attr]
     reader.start()
     try:
-        wait_for(lambda: bool(lines) or process.poll() is not None)
+        until(lambda: bool(lines) or process.poll() is not None, "the first line", LONG_WAIT_S)
         now = time.time_ns() // 1_000_000 - START_MS
         flow.send(now - 2 * BUCKET_MS, now - 2 * BUCKET_MS, now - 2 * BUCKET_MS)
         flow.pass_on(without=(1,))
-        wait_for(lambda: any("copy: 1 lost, 0 doubled" in line for line in lines) or process.poll() is not None)
+        until(
+            lambda: any("copy: 1 lost, 0 doubled" in line for line in lines) or process.poll() is not None,
+            "the line about the lost record",
+            LONG_WAIT_S,
+        )
         assert any(line.startswith(f"lost 1: p, {flow.topic}, copy, ") for line in lines)
         flow.catch_up(1)
-        wait_for(lambda: "nothing is lost or doubled" in lines[-1] or process.poll() is not None)
+        until(
+            lambda: "nothing is lost or doubled" in lines[-1] or process.poll() is not None,
+            "the line that nothing is lost",
+            LONG_WAIT_S,
+        )
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     finally:
         process.kill()
-        process.wait()
-        reader.join()
+        process.wait(WAIT_S)
+        joined(reader, "the end of the audit's output")
         process.stdout.close()  # type: ignore[union-attr]
     assert lines[0].endswith("nothing is lost or doubled\n")
     assert (path / "summary.json").exists()
@@ -130,6 +139,7 @@ def test_a_cluster_that_goes_away_between_passes_is_waited_for(
         patch.setattr(Cluster, "wait_until_there", start_and_wait)
         with pytest.raises(KeyboardInterrupt):
             incremental.run(spark, options, tell)
+    plain.close()
     assert told == [1, 1]
 
 

@@ -180,7 +180,7 @@ def test_a_running_broker_is_read_up_to_its_high_watermark(
         )
     assert producer.flush(60) == 0
     assert not errors
-    del producer
+    producer.close()
     assert table(session, broker.data_dir, topic="live", until="logEnd").count() == 3000
     broker.stop()
     frame = table(session, broker.data_dir, topic="live")

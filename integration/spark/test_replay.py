@@ -23,6 +23,7 @@ from pybroker.pipeline.generate import GenerateOptions
 from pybroker.pipeline.replay.job import ReplayOptions, run
 from pybroker.pipeline.replay.rows import Piece, Selection, rows
 from testing.clients.stock import create_topic, unique
+from testing.waiting import LONG_WAIT_S, joined, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,11 @@ def test_kills_and_ctrl_c_lose_and_double_nothing(
         before = arrived()
         process = subprocess.Popen([*command, "--rate", rate], stderr=subprocess.PIPE, process_group=0)
         try:
-            _wait(lambda process=process, before=before: process.poll() is not None or arrived() > before)  # type: ignore[misc]
+            until(
+                lambda process=process, before=before: process.poll() is not None or arrived() > before,
+                "replayed records",
+                LONG_WAIT_S,
+            )  # type: ignore[misc]
             kills += process.poll() is None
             os.killpg(process.pid, number)
             process.communicate(timeout=120)
@@ -250,25 +255,22 @@ def test_a_broker_that_goes_away_ends_it_and_it_continues_later(
     cluster = Cluster(broker.bootstrap)
 
     def kill_when_it_writes() -> None:
-        _wait(lambda: sum(extent.end for extent in cluster.extents({topic: cluster.topics().get(topic, 0)}).values()) > 0)
+        until(
+            lambda: sum(extent.end for extent in cluster.extents({topic: cluster.topics().get(topic, 0)}).values()) > 0,
+            "a replayed record",
+            LONG_WAIT_S,
+        )
         broker.kill()
 
-    killer = threading.Thread(target=kill_when_it_writes)
+    killer = threading.Thread(target=kill_when_it_writes, daemon=True)
     killer.start()
     options = ReplayOptions(path=path, bootstrap=broker.bootstrap, rate=1500, timeout_s=3)
     with pytest.raises(PipelineError) as caught:
         run(spark, options)
-    killer.join()
+    joined(killer, "records in the broker that is to be killed")
     assert "\n" not in str(caught.value)
     assert broker.bootstrap in str(caught.value)
     broker.start()
     result = run(spark, ReplayOptions(path=path, bootstrap=broker.bootstrap))
     assert result.there_before > 0
     assert log_of(broker.bootstrap, topic) == log_of(spark_broker.bootstrap, topic)
-
-
-def _wait(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

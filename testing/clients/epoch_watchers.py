@@ -25,6 +25,7 @@ import confluent_kafka
 
 from testing.places import JAVA_SOURCES
 from testing.process.kafka_peer import classpath
+from testing.waiting import LONG_WAIT_S, WAIT_S, joined
 
 PROGRAM = JAVA_SOURCES / "EpochWatcher.java"
 TIMEOUT_S = 60
@@ -143,7 +144,12 @@ def compiled() -> str:
     """The folder with the program's classes; they are compiled once, as many are started."""
     folder = tempfile.mkdtemp(prefix="epoch-watcher-")
     atexit.register(shutil.rmtree, folder)
-    subprocess.run(["javac", "-cp", classpath(JAVA_RELEASE), "-d", folder, str(PROGRAM)], check=True, capture_output=True)
+    subprocess.run(
+        ["javac", "-cp", classpath(JAVA_RELEASE), "-d", folder, str(PROGRAM)],
+        check=True,
+        capture_output=True,
+        timeout=LONG_WAIT_S,
+    )
     return folder
 
 
@@ -210,8 +216,8 @@ class JavaWatcher(Watcher):
                 self._process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        self._thread.join()
+            self._process.wait(WAIT_S)
+        joined(self._thread, "the end of a JVM's output")
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

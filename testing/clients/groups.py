@@ -6,9 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,10 +128,3 @@ class Group:
                 assert event.offset >= committed[event.partition], f"read again after it was committed: {event}"
                 read.add((event.partition, event.offset))
         assert len(read) == count
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.1)

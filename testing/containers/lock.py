@@ -19,6 +19,7 @@ from typing import Final
 
 from testing.containers.image import base_name
 from testing.places import ROOT
+from testing.waiting import LONG_WAIT_S
 
 FOLDER: Final = ROOT / "container"
 BROKER: Final = "requirements.txt"
@@ -41,7 +42,7 @@ def main() -> None:
     environment = {**os.environ, "UV_CUSTOM_COMPILE_COMMAND": "make container-lock"}
     for name, sources in LOCKS.items():
         command = [uv, "pip", "compile", *options, *sources, f"--output-file={FOLDER / name}"]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=LONG_WAIT_S, stdout=subprocess.DEVNULL)
         pinned = len(re.findall(r"^[^\s#]\S*==", (FOLDER / name).read_text(), re.MULTILINE))
         print(f"container/{name}: {pinned} requirements", flush=True)
 

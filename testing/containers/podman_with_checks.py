@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
 
 def wait_healthy(name: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while subprocess.run(["podman", "healthcheck", "run", name], capture_output=True, check=False).returncode:
+    while subprocess.run(["podman", "healthcheck", "run", name], capture_output=True, timeout=60, check=False).returncode:
         if time.monotonic() > deadline:
             sys.exit(f"{name} did not get healthy in {TIMEOUT_S} s")
         time.sleep(PAUSE_S)

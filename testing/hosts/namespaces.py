@@ -19,12 +19,13 @@ import pytest
 
 from testing.places import ROOT
 from testing.process.broker import read_line
+from testing.waiting import WAIT_S
 
 START_TIMEOUT_S = 60
 
 
 def ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
@@ -120,7 +121,7 @@ class Namespaces:
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.communicate(timeout=WAIT_S)
 
 
 def why_not() -> str:
@@ -134,7 +135,7 @@ def why_not() -> str:
         return f"no network namespace can be made: {error}"
     try:
         ip("-n", probe, "link", "add", "name", "bridge0", "type", "bridge")
-        subprocess.run(["ip", "netns", "exec", probe, "true"], check=True, capture_output=True)
+        subprocess.run(["ip", "netns", "exec", probe, "true"], check=True, capture_output=True, timeout=WAIT_S)
     except (RuntimeError, subprocess.CalledProcessError) as error:
         return f"no network can be made in a namespace: {error}"
     finally:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.waiting import WAIT_S, line_of
+
 TMPFS = "mount -t tmpfs -o size={size} tmpfs '{path}'"
 EXT4 = """
 mkdir -p '{path}.device' && mount -t tmpfs -o size={size} tmpfs '{path}.device' &&
@@ -56,7 +58,7 @@ class SmallDisk:
         image = f"{self.path}.device/image"
         script = f"umount '{self.path}' && (fsck.ext4 -p '{image}' || [ $? -le 2 ]) && mount -o loop '{image}' '{self.path}'"
         enter = ["nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "sh", "-c", script]
-        subprocess.run(enter, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(enter, stdout=subprocess.DEVNULL, timeout=WAIT_S, check=True)
 
 
 @contextlib.contextmanager
@@ -79,7 +81,7 @@ def small_disk(path: Path, size_bytes: int, *, is_device: bool = False) -> Itera
     assert holder.stdin is not None
     assert holder.stdout is not None
     with holder:  # which closes its stdin, and so ends it
-        said = holder.stdout.readline().strip()
+        said = line_of(holder.stdout, "a small file system").strip()
         if said != "mounted":
             pytest.skip(f"cannot mount a small file system here: {said}")
         yield SmallDisk(path, holder.pid, is_device=is_device)

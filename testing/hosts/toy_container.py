@@ -27,6 +27,7 @@ import pytest
 
 from pybroker.commands.install import install
 from testing.places import ROOT
+from testing.waiting import WAIT_S, line_of
 
 IMAGE_ROOT = ROOT / "container" / "root"
 START_TIMEOUT_S = 120
@@ -116,7 +117,7 @@ class Process:
         """End it whatever state it is in."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(WAIT_S)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -175,7 +176,7 @@ def _commands() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="commands-"))
     atexit.register(shutil.rmtree, folder)
     install = [sys.executable, "-m", "pybroker", "tool", "install", str(folder)]
-    subprocess.run(install, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(install, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=WAIT_S, check=True)
     return folder
 
 
@@ -201,7 +202,7 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
     assert holder.stdin is not None
     assert holder.stdout is not None
     with holder:  # which closes its stdin, and so ends it
-        said = holder.stdout.readline().strip()
+        said = line_of(holder.stdout, "a root and a network of its own").strip()
         if said != "mounted":
             pytest.skip(f"cannot make a root and a network of its own here: {said}")
         container = Container(holder.pid, folder)

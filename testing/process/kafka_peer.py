@@ -88,15 +88,16 @@ def classpath(release: str = RELEASE) -> str:
     """A class path of broker and tools of one release, every dependency included; brought by Maven once."""
     folder = _cache() / f"kafka-{release}"
     if not folder.exists():
-        maven = shutil.which("mvn")
-        if maven is None:
+        if shutil.which("mvn") is None:
             raise RuntimeError("Apache Kafka is brought by Maven, which is not installed; --no-kafka measures ours alone")
         _cache().mkdir(parents=True, exist_ok=True)
+        from testing.process import maven  # noqa: PLC0415 (only where Kafka has not been brought yet)
+
         with tempfile.TemporaryDirectory(dir=_cache()) as work:
             binding = LOG4J1_BINDING if release.startswith("3.") else LOG4J2_BINDING
             (Path(work) / "pom.xml").write_text(POM.format(release=release, binding=binding))
-            command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"]
-            subprocess.run(command, cwd=work, check=True)
+            goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
+            maven.run_maven(*goal, folder=Path(work), what=f"Apache Kafka {release}")
             try:
                 (Path(work) / "libs").replace(folder)  # whole or not at all
             except OSError:
@@ -146,7 +147,7 @@ def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: st
     options = [*logging_options(data, data / "server.log"), "-cp", classpath(release)]
     if not (data / "logs" / "meta.properties").exists():
         arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(data / "server.properties")]
-        subprocess.run(["java", *options, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["java", *options, *arguments], check=True, timeout=START_TIMEOUT_S, capture_output=True)
     return ["java", f"-Xmx{heap}", f"-Xms{heap}", *JVM_OPTIONS, *options, "kafka.Kafka", str(data / "server.properties")]
 
 

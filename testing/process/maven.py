@@ -17,14 +17,18 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from testing.places import ROOT
+from testing.waiting import until, within
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
-TIMEOUT_S = 120
+DOWNLOAD_TIMEOUT_S = 90
+MAVEN_TIMEOUT_S = 200
+"""For its turn, and again for its work: with the download before them less than a test may take."""
 
 
 def jar(group: str, artifact: str, version: str) -> Path:
@@ -42,13 +46,24 @@ def jar(group: str, artifact: str, version: str) -> Path:
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         fresh = Path(folder) / name
         try:
-            _download(group, artifact, version, fresh)
+            within(DOWNLOAD_TIMEOUT_S, f"the download of {name}", _download, group, artifact, version, fresh)
         except OSError as error:
             _copy_with_maven(group, artifact, version, fresh, reason=error)
         if not zipfile.is_zipfile(fresh):
             raise RuntimeError(f"what was downloaded as {name} is not a jar")
         fresh.replace(target)  # whole or not at all, also when several tests download at once
     return target
+
+
+def old_client_jars(version: str) -> list[Path]:
+    """An old release of Kafka's Java client, and what it needs. Raises RuntimeError as `jar` does."""
+    return [
+        jar("org.apache.kafka", "kafka-clients", version),
+        jar("net.jpountz.lz4", "lz4", "1.3.0"),
+        jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+        jar("org.slf4j", "slf4j-api", "1.7.36"),
+        jar("org.slf4j", "slf4j-nop", "1.7.36"),
+    ]
 
 
 def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
@@ -101,11 +116,14 @@ def run_maven(*arguments: str, folder: Path, what: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         pytest.skip(f"{what} is brought by Maven (mvn), which is not installed")
-    command = [maven, "--batch-mode", "--quiet", *arguments]
-    with _alone():
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 3, cwd=folder, check=False)
+    run = _maven([maven, "--batch-mode", "--quiet", *arguments], folder)
     if run.returncode != 0:
         raise RuntimeError(f"Maven cannot get {what}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
+
+
+def _maven(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    with _alone():
+        return subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, cwd=folder, check=False)
 
 
 def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
@@ -130,8 +148,16 @@ def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
 def _alone() -> Iterator[None]:
     """One Maven at a time, whatever number of tests run side by side: two of them spoil each other's local repository."""
     with (cache_dir() / ".maven.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        until(partial(_is_locked, lock.fileno()), "the end of another test's Maven", MAVEN_TIMEOUT_S, pause_s=0.1)
         yield
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def cache_dir() -> Path:
@@ -143,7 +169,7 @@ def cache_dir() -> Path:
 def _download(group: str, artifact: str, version: str, target: Path) -> None:
     base = os.environ.get("PYBROKER_MAVEN_URL", MAVEN_CENTRAL).rstrip("/")
     url = f"{base}/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response, target.open("wb") as file:
+    with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response, target.open("wb") as file:
         shutil.copyfileobj(response, file)
 
 
@@ -160,7 +186,6 @@ def _copy_with_maven(group: str, artifact: str, version: str, target: Path, *, r
         f"-Dartifact={group}:{artifact}:{version}",
         f"-DoutputDirectory={target.parent}",
     ]
-    with _alone():
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 2, cwd=target.parent, check=False)
+    run = _maven(command, target.parent)
     if not target.exists():
         raise RuntimeError(f"Maven cannot find {artifact} {version}: {run.stdout[-500:]}{run.stderr[-500:]}") from reason

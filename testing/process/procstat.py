@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testing.waiting import WAIT_S
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -77,7 +79,7 @@ class PeakSampler:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(WAIT_S)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval_s):

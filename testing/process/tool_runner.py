@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from testing.places import JAVA_SOURCES
 from testing.process.kafka_peer import classpath
+from testing.waiting import LONG_WAIT_S, line_of
 
 PROGRAM = JAVA_SOURCES / "ToolRunner.java"
 STOP_TIMEOUT_S = 30
@@ -70,7 +71,7 @@ class ToolRunner:
         words = (given, self._tools[tool], *arguments)
         self._process.stdin.write(b" ".join(base64.b64encode(word.encode()) for word in words) + b"\n")
         self._process.stdin.flush()
-        code, out, err = self._process.stdout.readline().rstrip(b"\n").split(b" ")
+        code, out, err = line_of(self._process.stdout, f"{tool} {' '.join(arguments)}", LONG_WAIT_S).rstrip(b"\n").split(b" ")
         return Ran(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
 
     def close(self) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from testing.process.maven import cache_dir
 
-TIMEOUT_S = 300
+TIMEOUT_S = 200
+OLD_PYTHON_CLIENTS = ("1.4.7", "2.0.2")
+_CODEC_PACKAGES = ("lz4==4.4.5", "python-snappy==0.7.3", "xxhash>=3.4", "crc32c>=2.7")
 
 
 def python_with(*requirements: str) -> Path:
@@ -30,6 +32,11 @@ def python_with(*requirements: str) -> Path:
         if not target.exists():  # whole or not at all; the interpreter finds its packages wherever its folder lies
             shutil.move(fresh, target)
     return python
+
+
+def old_python_client(release: str) -> Path:
+    """The interpreter of an environment with that release of kafka-python and all codecs. Raises RuntimeError."""
+    return python_with(f"kafka-python=={release}", *_CODEC_PACKAGES)
 
 
 def _run(command: list[str]) -> None:

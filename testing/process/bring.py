@@ -1,0 +1,45 @@
+"""Brings what the tests compare with, before any test waits for it: `python -m testing.process.bring`.
+
+Every test brings what it needs itself, too. But a first run has to download some hundred megabytes, one Maven at a time, and a
+test that waits for its turn would run into its limit. A line names what cannot be brought. The test that needs it reports the
+reason: it is skipped where Java or Maven is missing, and else fails.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+
+from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
+from testing.process.kafka_peer import classpath
+from testing.process.kafka_tools import tools_folder
+from testing.process.maven import folder_of_jars, old_client_jars
+from testing.process.venvs import OLD_PYTHON_CLIENTS, old_python_client, python_with
+
+KAFKA_RELEASES = ("3.9.2", "4.3.1")
+OLD_JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2")
+
+
+def main() -> None:
+    """Bring one thing after the other."""
+    things: dict[str, Callable[[], object]] = {}
+    if shutil.which("java") and shutil.which("mvn"):
+        things |= {f"Apache Kafka {release}": lambda release=release: classpath(release) for release in KAFKA_RELEASES}  # type: ignore[misc]
+        things["Apache Kafka's tools"] = tools_folder
+        things["Testcontainers for Java"] = lambda: folder_of_jars("testcontainers-java", JAVA_ARTIFACT)
+    if shutil.which("java"):
+        for version in OLD_JAVA_CLIENTS:
+            things[f"the Java client {version}"] = lambda version=version: old_client_jars(version)  # type: ignore[misc]
+    for release in OLD_PYTHON_CLIENTS:
+        things[f"kafka-python {release}"] = lambda release=release: old_python_client(release)  # type: ignore[misc]
+    things["Testcontainers for Python"] = lambda: python_with(*PYTHON_PACKAGES)
+    for name, bring in things.items():
+        try:
+            bring()
+        except (RuntimeError, OSError, AssertionError, subprocess.SubprocessError) as error:
+            print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
+
+
+if __name__ == "__main__":
+    main()

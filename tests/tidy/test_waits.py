@@ -1,0 +1,74 @@
+"""Whatever a test waits for, it waits with a limit: a wait without one ends in pytest-timeout, which ends the whole run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testing.places import ROOT
+
+WITHOUT_A_LIMIT = {"acquire", "communicate", "get", "join", "result", "wait"}
+"""Of processes, threads, queues, futures and locks: without an argument they wait for ever."""
+RUNS = {"call", "check_call", "check_output", "run"}
+EXCEPTIONS = {
+    "broker.wait()",  # the peer's own process, which a test starts and ends
+    "worker.join()",  # a class of the test's own, whose join has a limit
+}
+SOURCES = sorted(path for folder in ("testing", "integration") for path in (ROOT / folder).rglob("*.py"))
+
+
+def endless(source: str) -> Iterator[str]:
+    tree = ast.parse(source)
+    limited = {id(inner) for node in ast.walk(tree) if _is_wait_for(node) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in limited:
+            owner, names = ast.unparse(node.func.value), {keyword.arg for keyword in node.keywords}
+            is_bare = not node.args and not names
+            if (
+                (node.func.attr in WITHOUT_A_LIMIT and is_bare)
+                or (node.func.attr == "communicate" and "timeout" not in names)
+                or (node.func.attr == "flush" and is_bare and "producer" in owner.lower())
+                or (owner == "subprocess" and node.func.attr in RUNS and "timeout" not in names)
+                or (node.func.attr == "readline" and owner.endswith((".stdout", ".stderr")))
+                or (node.func.attr == "urlopen" and "timeout" not in names)
+                or (node.func.attr == "create_connection" and len(node.args) < 2 and "timeout" not in names)
+                or (node.func.attr == "Thread" and owner == "threading" and "daemon" not in names)
+            ):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def _is_wait_for(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_wait_has_a_limit(path: Path) -> None:
+    found = [line for line in endless(path.read_text()) if line.partition(": ")[2] not in EXCEPTIONS]
+    assert not found, f"{path}: give it a limit, testing/waiting.py helps"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "process.wait()", "process.communicate()", "process.communicate(b'x')", "items.get()", "future.result()",
+        "lock.acquire()", "producer.flush()", "subprocess.run(command, check=True)", "process.stdout.readline()",
+        "urllib.request.urlopen(url)",
+        "socket.create_connection(address)", "threading.Thread(target=run)",
+    ],
+)  # fmt: skip
+def test_a_wait_without_a_limit_is_found(line: str) -> None:
+    assert [*endless(line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "process.wait(30)", "process.communicate(timeout=30)", "items.get(timeout=1)", "subprocess.run(command, timeout=30)",
+        "asyncio.wait_for(event.wait(), 30)", "', '.join(words)", "threading.Thread(target=run, daemon=True)",
+    ],
+)  # fmt: skip
+def test_a_wait_with_a_limit_passes(line: str) -> None:
+    assert not [*endless(line)]
