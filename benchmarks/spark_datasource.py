@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,14 +69,17 @@ def ways(spark: SparkSession, bootstrap: str, data: Path) -> Iterator[tuple[str,
         reader = spark.read.format("pybroker").option("topic", TOPIC).option("until", "logEnd")
         return (reader if schema is None else reader.schema(schema)).load(str(data))
 
+    def run_whole(schema: str | None) -> None:
+        run_through(table(schema))
+
     def connector(*columns: str) -> DataFrame:
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "includeHeaders": "true", "minPartitions": "16"}
         frame = spark.read.format("kafka").options(**options).load()
         return frame.select(*columns) if columns else frame
 
     for name, schema in WAYS.items():
-        yield f"data source: {name}", lambda schema=schema: run_through(table(schema))
-        yield f"no Spark: {name}", lambda schema=schema: read_alone(data, schema)
+        yield f"data source: {name}", partial(run_whole, schema)
+        yield f"no Spark: {name}", partial(read_alone, data, schema)
     yield "connector: all columns", lambda: run_through(connector())
     yield "connector: offset, timestamp", lambda: run_through(connector("offset", "timestamp"))
 

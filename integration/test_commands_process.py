@@ -276,7 +276,7 @@ def test_a_reader_that_goes_ends_the_consumer(scripts: Path, broker: BrokerProce
 def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: BrokerProcess) -> None:
     at = ("--bootstrap-server", broker.bootstrap, "--topic", "ended")
     assert run_command("kafka-console-producer", *at, given="one\ntwo\n").code == 0
-    command = [scripts / "kafka-console-consumer", *at, "--from-beginning", "--group", "ended"]
+    command: list[str | Path] = [scripts / "kafka-console-consumer", *at, "--from-beginning", "--group", "ended"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert [line_of(process.stdout, "a record") for _ in range(2)] == ["one\n", "two\n"]
@@ -296,7 +296,7 @@ def test_records_that_are_not_delivered_are_told_of() -> None:
 
 def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
     (tmp_path / "kafka-topics").write_text("#!/bin/sh\necho mine\n")
-    command = [sys.executable, "-m", "pybroker", "tool", "install", tmp_path]
+    command = [sys.executable, "-m", "pybroker", "tool", "install", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert ran.returncode == 1
     assert ran.stderr == f"Error: {tmp_path}/kafka-topics: is there already and not one of pybroker's scripts\n"

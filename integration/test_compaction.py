@@ -65,7 +65,7 @@ class Writer:
         assert isinstance(offset, int)
         assert isinstance(key, bytes)
         if offset > self.latest.get(key, (-1, None))[0]:
-            self.latest[key] = (offset, message.value())  # type: ignore[assignment]
+            self.latest[key] = (offset, message.value())
 
     def close(self, key: bytes) -> None:
         """Two records of half a segment and more: the second is in a new one, so that all before it may be compacted."""
@@ -89,7 +89,7 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes | None, byt
                 if error is not None:
                     assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                     return found
-                found.append((message.offset(), message.key(), message.value()))  # type: ignore[arg-type]
+                found.append((message.offset(), message.key(), message.value()))
     finally:
         consumer.close()
 

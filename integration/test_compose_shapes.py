@@ -166,9 +166,9 @@ def test_a_published_shape_works_for_the_clients_of_each_listener(container: Con
         code, _, error = container.run(["sh", "-c", check.format(inner)])
         assert code == 0, error
     assert (container.seen(shape.data) / "meta.properties").exists()
-    for port, inner in shape.published.items():
+    for port, port_inside in shape.published.items():
         forwarder = container.start(
-            [sys.executable, "-m", "testing.hosts.forward", str(port), f"127.0.0.1:{inner}"], {"PYTHONPATH": str(ROOT)}
+            [sys.executable, "-m", "testing.hosts.forward", str(port), f"127.0.0.1:{port_inside}"], {"PYTHONPATH": str(ROOT)}
         )
         forwarder.wait_for("forwarding")
     client = ("-m", "testing.clients.container_client")

@@ -7,7 +7,7 @@ import errno
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -117,7 +117,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         await running.stop()
 
 
-def produce(value: bytes, acks: int = -1, partition: int = 0, **producer: int) -> Callable[[raw.Connection], raw.Produced]:
+def produce(value: bytes, acks: int = -1, partition: int = 0, **producer: Any) -> Callable[[raw.Connection], raw.Produced]:
     data = bytes(build_batch([Record(0, 0, None, value)], **producer))
     return lambda connection: raw.produce(connection, 7, "t", data, acks=acks, partition=partition)
 

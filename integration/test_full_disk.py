@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.protocol.error_codes import ErrorCode
+from testing.error_codes import error_code
 from testing.hosts.small_disk import SmallDisk, small_disk
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.wire.one_request import Read, Wire, values
@@ -70,12 +71,12 @@ class Setting:
             read: Read = self.wire.read_all(TOPIC, partition)
             if may_be_offline and partition in self.small and read.error == ErrorCode.KAFKA_STORAGE_ERROR:
                 continue
-            assert read.error == 0, f"partition {partition}: {ErrorCode(read.error).name}"
+            assert read.error == 0, f"partition {partition}: {error_code(read.error).name}"
             found = {record.offset: record.value for record in read.records}
             assert list(found) == list(range(len(found))), "dense"
             if may_be_shorter and partition in self.small:
                 assert found == {offset: wanted[offset] for offset in found}
-                self.records[partition] = found
+                self.records[partition] = {offset: wanted[offset] for offset in found}
             else:
                 assert {offset: found.get(offset) for offset in wanted} == wanted
         for group, offset in self.offsets.items():

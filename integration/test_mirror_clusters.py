@@ -90,7 +90,8 @@ def read(bootstrap: str, topic: str, partition: int) -> list[Message]:
     with WireClient(bootstrap) as client:
         end = client.list_offset(topic, partition, LATEST)
     settings = {"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    consumer, found, deadline = Consumer(settings), [], time.monotonic() + TIMEOUT_S
+    found: list[Any] = []
+    consumer, deadline = Consumer(settings), time.monotonic() + TIMEOUT_S
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while (not found or found[-1].offset() < end - 1) and end and time.monotonic() < deadline:
@@ -208,7 +209,7 @@ def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
         more = there + chance.randrange(1, 3000)
         process = subprocess.Popen(command(pair, topic, path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
-            until(lambda: written(pair[1], topic) >= more or process.poll() is not None)  # noqa: B023 (called here, "mirrored records")
+            until(lambda: written(pair[1], topic) >= more or process.poll() is not None, "mirrored records")  # noqa: B023 (called here)
         finally:
             process.kill()
             _, said = process.communicate(timeout=TIMEOUT_S)
@@ -246,7 +247,7 @@ def test_a_target_that_is_killed_and_comes_back(tmp_path: Path, pair: tuple[str,
             command(both, topic, path, "--retry-s", "30"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for more in (100, 1500, 3000):
-            until(lambda: written(target.bootstrap, topic) >= more or process.poll() is not None)  # noqa: B023 (called here, "mirrored records")
+            until(lambda: written(target.bootstrap, topic) >= more or process.poll() is not None, "mirrored records")  # noqa: B023 (called here)
             target.kill()
             target.start()
         said = process.communicate(timeout=TIMEOUT_S)

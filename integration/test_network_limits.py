@@ -349,7 +349,7 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
                 turns += 1
 
             original = setting.server._acceptors[0]._has_room
-            setting.server._acceptors[0]._has_room = lambda: (count(), original())[1]  # type: ignore[method-assign]
+            setting.server._acceptors[0]._has_room = lambda: (count(), original())[1]
             await asyncio.sleep(0.1)
             assert turns == 0, "nobody asks again and again whether there is room"
             await only.close()

@@ -98,14 +98,15 @@ def test_old_clients_read_what_new_ones_wrote(
 def test_everyone_reads_what_old_clients_wrote(release: str, api_version: tuple[int, ...], bootstrap: str) -> None:
     codecs = [c for c in CODECS if c != "lz4" or release != TODAY]  # its old LZ4 needs a package that the tests do not install
     samples = without_headers(varied(60, seed=len(api_version)))
-    names, steps = [], []
+    names: list[str] = []
+    steps: list[dict[str, Any]] = []
     for codec in codecs:
         names.append(unique(f"old-{codec}"))
         create_topic(bootstrap, names[-1])
         records = [
             [None if s.key is None else s.key.hex(), None if s.value is None else s.value.hex(), s.timestamp_ms] for s in samples
         ]
-        step = {"verb": "produce", "topic": names[-1], "codec": codec, "records": records}
+        step: dict[str, Any] = {"verb": "produce", "topic": names[-1], "codec": codec, "records": records}
         steps += [{**step, "acks": 1}, {**step, "acks": "all"}, reading(names[-1], 120)]
     results = run(release, api_version, bootstrap, steps)
     written = as_read([*samples, *samples], api_version)

@@ -37,6 +37,7 @@ from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.clients.stock import unique
+from testing.error_codes import error_code
 from testing.process.broker import is_kafka
 from testing.samples import T0_MS
 from testing.wire import raw
@@ -113,7 +114,7 @@ class Asker:
         """The first answer that does not say to come again: a broker may make a topic, or an id, after it was asked for it."""
         end = time.monotonic() + WAIT_S
         while error(answer := self(asked, request)) in COME_AGAIN:
-            assert time.monotonic() < end, ErrorCode(error(answer)).name
+            assert time.monotonic() < end, error_code(error(answer)).name
             time.sleep(0.02)
         return answer
 

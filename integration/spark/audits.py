@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
@@ -38,7 +39,7 @@ def invoke(spark: SparkSession, *arguments: str) -> Result:
         try:
             yield spark
         except PipelineError as error:
-            raise spark_audit.click.ClickException(str(error)) from error
+            raise click.ClickException(str(error)) from error
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spark_audit, "job", job)

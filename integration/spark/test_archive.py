@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,11 +182,7 @@ def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
         before = _commits(path)
         process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
         try:
-            until(
-                lambda process=process, before=before: process.poll() is not None or _commits(path) > before,
-                "a commit of the archive",
-                LONG_WAIT_S,
-            )  # type: ignore[misc]
+            until(partial(_has_gone_on, process, path, before), "a commit of the archive", LONG_WAIT_S)
             time.sleep(moment.random())  # somewhere in the batches that follow
             kills += process.poll() is None
         finally:
@@ -245,6 +242,10 @@ def test_a_broker_that_goes_away_is_waited_for_and_its_end_is_one_line(
     broker.start()
     assert run(spark, options).records > 0
     assert in_the_archive(spark, path) == in_the_log(spark, broker.bootstrap, topic)
+
+
+def _has_gone_on(process: subprocess.Popen[bytes], path: Path, before: int) -> bool:
+    return process.poll() is not None or _commits(path) > before
 
 
 def _commits(path: Path) -> int:

@@ -166,7 +166,7 @@ def test_two_audits_at_once_are_refused(spark: SparkSession, flow: Flow, tmp_pat
     path = tmp_path / "audit"
     flow.send(*range(30))
     options = flow.options(path, BUCKET_MS, incremental=follow())
-    report = incremental.write_report
+    report = vars(incremental)["write_report"]  # where the pass looks it up
 
     def report_after_another(*arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as second:

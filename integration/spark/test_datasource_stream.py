@@ -58,7 +58,7 @@ def test_a_stream_continues_where_it_was(run: Callable[..., list[tuple[int, int]
         data.append(5, size=100)
     data.checkpoint()
     assert run() == offsets(0, range(100))
-    made = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    made: dict[str, Any] = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     data.append(10)
     data.append(3, tp=TopicPartition("events", 1))
     data.append(2, **made)  # open: the transaction and what follows wait

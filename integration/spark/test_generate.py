@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,7 +43,7 @@ def everything(made: GenerateOptions, only: int | None = None) -> list[tuple[obj
 
 
 @pytest.mark.parametrize("changes", [{}, {"keys": 40, "skew": 1.2, "headers": 2, "tombstones": 7}], ids=["plain", "all"])
-def test_the_log_is_the_same_for_the_same_seed_however_it_is_cut(changes: dict[str, object]) -> None:
+def test_the_log_is_the_same_for_the_same_seed_however_it_is_cut(changes: dict[str, Any]) -> None:
     made = options(count=40_000, seed=5, **changes)
     whole = everything(made)
     assert whole == everything(made)
@@ -96,7 +96,7 @@ def test_the_table_for_sparks_own_sink_has_the_same_records(spark: SparkSession)
     rows = generate.records(spark, made, 3).collect()
     expected = sorted(everything(made), key=lambda row: row[4])  # type: ignore[arg-type,return-value]
     found = sorted((row.partition, bytes(row.key), bytes(row.value), round(row.timestamp.timestamp() * 1000)) for row in rows)
-    assert found == sorted((partition, key, value, stamp) for partition, key, value, _, stamp in expected)  # type: ignore[type-var]
+    assert found == sorted((partition, key, value, stamp) for partition, key, value, _, stamp in expected)
 
 
 def test_a_rate_is_kept(spark: SparkSession, spark_broker: BrokerProcess) -> None:

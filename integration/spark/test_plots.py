@@ -21,8 +21,8 @@ def test_a_figure_becomes_a_png_the_same_each_time() -> None:
         axes = plots.thousands(plots.time_axis(plots.plain(drawn.subplots(), title="costs $1 and $2", y_label="records")))
         start = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
         axes.plot([start, start + dt.timedelta(hours=1)], [0, 5000], label=plots.label("_hidden $x^$ \n 生产者"))
-        axes.legend()
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == [r" _hidden \$x^\$ ? 生产者"]
+        legend = axes.legend()
+        assert [text.get_text() for text in legend.get_texts()] == [r" _hidden \$x^\$ ? 生产者"]
         return plots.png(drawn)
 
     with warnings.catch_warnings():

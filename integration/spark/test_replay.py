@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 START_MS = 1_790_000_000_000
-SPECIAL = [
+SPECIAL: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]] = [
     (None, b"no key", [], START_MS + 5),
     (b"", b"", [("empty", b""), ("null", None), ("twice", b"1"), ("twice", b"2")], START_MS + 3),
     (b"no value", None, [], 1),
@@ -131,15 +132,14 @@ def test_kills_and_ctrl_c_lose_and_double_nothing(
         there = cluster.topics().get(copy, 0)
         return sum(extent.end for extent in cluster.extents({copy: there}).values())
 
+    def has_gone_on(process: subprocess.Popen[bytes], before: int) -> bool:
+        return process.poll() is not None or arrived() > before
+
     for rate, number in (("800", signal.SIGKILL), ("600", signal.SIGINT)):
         before = arrived()
         process = subprocess.Popen([*command, "--rate", rate], stderr=subprocess.PIPE, process_group=0)
         try:
-            until(
-                lambda process=process, before=before: process.poll() is not None or arrived() > before,
-                "replayed records",
-                LONG_WAIT_S,
-            )  # type: ignore[misc]
+            until(partial(has_gone_on, process, before), "replayed records", LONG_WAIT_S)
             kills += process.poll() is None
             os.killpg(process.pid, number)
             process.communicate(timeout=120)

@@ -115,7 +115,7 @@ def histogram(values: Any) -> Histogram:
     return made
 
 
-def counted(log: bytes, first: int, end: int) -> tuple[Any, Any]:
+def counted(log: bytes | bytearray, first: int, end: int) -> tuple[Any, Any]:
     counting = Counting(NOW, 1000, 1 << 20)
     counting.add(memoryview(log), first, end)
     counting.looked(end - first, 0)

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 import uuid
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
@@ -60,4 +61,5 @@ def http(method: str, url: str, body: str = "") -> None:
 
 
 if __name__ == "__main__":
-    {"topics": topics, "records": records, "http": http}[sys.argv[1]](*sys.argv[2:])
+    what: dict[str, Callable[..., None]] = {"topics": topics, "records": records, "http": http}
+    what[sys.argv[1]](*sys.argv[2:])

@@ -16,6 +16,7 @@ import json
 import select
 import sys
 import time
+from typing import Any
 
 SESSION_MS = 6000
 POLL_S = 0.2
@@ -35,11 +36,11 @@ def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -
     from kafka.errors import KafkaConnectionError, KafkaError  # noqa: PLC0415
 
     class Listener(ConsumerRebalanceListener):
-        def on_partitions_revoked(self, revoked):
+        def on_partitions_revoked(self, revoked: Any) -> None:
             for one in revoked:
                 say("revoked", one.partition)
 
-        def on_partitions_assigned(self, assigned):
+        def on_partitions_assigned(self, assigned: Any) -> None:
             for one in assigned:
                 say("assigned", one.partition)
 
@@ -106,11 +107,11 @@ async def aiokafka(bootstrap: str, group: str, topic: str, instance: str | None)
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
     class Listener(ConsumerRebalanceListener):
-        def on_partitions_revoked(self, revoked):
+        def on_partitions_revoked(self, revoked: Any) -> None:
             for one in revoked:
                 say("revoked", one.partition)
 
-        def on_partitions_assigned(self, assigned):
+        def on_partitions_assigned(self, assigned: Any) -> None:
             for one in assigned:
                 say("assigned", one.partition)
 

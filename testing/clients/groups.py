@@ -51,7 +51,8 @@ class Member:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.endswith(b"\n"):  # one that was killed may leave half a line
-                self.events.append(Event(*json.loads(line), self.number))
+                time_ns, what, partition, offset = json.loads(line)
+                self.events.append(Event(time_ns, what, partition, offset, self.number))
 
     @property
     def owned(self) -> set[int]:

@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 TIMEOUT_S = 60
 
 
-def to_hex(data):
+def to_hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
 
 
-def from_hex(text):
+def from_hex(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-def produce(common, step):
+def produce(common: dict[str, Any], step: dict[str, Any]) -> list[int]:
     """The offsets that the broker gave."""
     producer = KafkaProducer(
         acks=step["acks"], compression_type=None if step["codec"] == "none" else step["codec"], linger_ms=20, **common
@@ -38,7 +39,7 @@ def produce(common, step):
         producer.close()
 
 
-def consume(common, step):
+def consume(common: dict[str, Any], step: dict[str, Any]) -> list[Any]:
     """[offset, key, value, timestamp or null] of each record."""
     consumer = KafkaConsumer(group_id=None, consumer_timeout_ms=TIMEOUT_S * 1000, **common)
     try:
@@ -58,7 +59,7 @@ def consume(common, step):
         consumer.close()
 
 
-def main():
+def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     job = json.load(sys.stdin)
     common = {"bootstrap_servers": job["bootstrap"], "api_version": tuple(job["api_version"])}

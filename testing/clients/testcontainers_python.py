@@ -24,7 +24,7 @@ def main(image: str, mode: str, host: str, port: str) -> None:
         asked.update(script=content.decode(), path=path)
 
     def wait_until_ready(self: LogMessageWaitStrategy, _container: object) -> None:
-        asked.update(pattern=self._message.pattern)  # type: ignore[union-attr]
+        asked.update(pattern=self._message.pattern)
 
     with (
         mock.patch("testcontainers.core.container.DockerClient"),

@@ -212,8 +212,8 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
             launcher.parent.mkdir(parents=True)
             launcher.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m pybroker "$@"\n')
             launcher.chmod(0o755)
-            for command in _commands().iterdir():
-                shutil.copy2(command, container.seen("/opt/kafka/bin") / command.name)
+            for script_file in _commands().iterdir():
+                shutil.copy2(script_file, container.seen("/opt/kafka/bin") / script_file.name)
             install(container.seen("/opt/kafka/bin"))
             yield container
         finally:

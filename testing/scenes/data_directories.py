@@ -138,7 +138,7 @@ def records_of(rows: Rows, wanted: int = ALL) -> list[Record]:
 
 
 def numbers(buffer: Any, layout: str) -> list[int]:
-    return memoryview(buffer).cast("B").cast(layout).tolist()
+    return memoryview(buffer).cast("B").cast(layout).tolist()  # type: ignore[call-overload]  # the layout is a variable
 
 
 def strings(column: Any) -> list[bytes | None]:

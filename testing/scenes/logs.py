@@ -181,7 +181,7 @@ class FaultyFilesystem(Filesystem):
     def heal(self) -> None:
         self.fault = lambda _: None
 
-    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:  # type: ignore[override]  # os.pwrite takes any buffer
         self.fault("write")
         view = memoryview(data)
         return super().pwrite(fd, view[: max(len(view) // 2, 1)] if self.short else view, position)
@@ -220,7 +220,7 @@ class TornFilesystem(FaultyFilesystem):
         super().__init__()
         self.room = -1
 
-    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:  # type: ignore[override]  # os.pwrite takes any buffer
         if self.room < 0:
             return super().pwrite(fd, data, position)
         if self.room == 0:

@@ -70,7 +70,7 @@ class Endless(SendPart):
 class Chunk(bytearray):
     """Made bytes that can be seen to die."""
 
-    __hash__ = object.__hash__  # each is another, whatever it holds
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each is another, whatever it holds
 
 
 class Made(Endless):

@@ -108,7 +108,7 @@ class SimulatedDisk(Filesystem):
         def copy_volume(volume: Volume) -> Volume:
             if id(volume) not in copies:
                 copies[id(volume)] = Volume(volume.capacity, volume.used)
-            return copies[id(volume)]  # type: ignore[no-any-return]
+            return copies[id(volume)]
 
         def copy(node: Node) -> Any:
             found = copies.get(id(node))
@@ -378,7 +378,7 @@ class SimulatedDisk(Filesystem):
         if file is not None and file.node.lock == fd:
             file.node.lock = None
 
-    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:  # type: ignore[override]  # os.pwrite takes any buffer
         self._pause()
         file = self._of(fd, to_write=True)
         is_short = self._operate("write", file.path)

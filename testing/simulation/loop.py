@@ -119,7 +119,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.threads.clear()
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant
-            task.get_coro().close()  # type: ignore[union-attr]
+            task.get_coro().close()
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()

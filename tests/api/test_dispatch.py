@@ -119,7 +119,7 @@ def test_a_key_that_is_not_served_has_no_handler() -> None:
 async def test_requests_and_answers_are_counted(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     request = MetadataRequest(topics=[])
-    size = sum(len(part) for part in encode_request(request, 4, 77, "test"))  # type: ignore[arg-type]  # bytes
+    size = sum(len(part) for part in encode_request(request, 4, 77, "test"))  # type: ignore[arg-type, misc]  # bytes
     answer = whole.send(request, 4)
     metrics = whole.metrics.requests[3]
     assert metrics.requests == {4: 1}

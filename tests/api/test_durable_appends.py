@@ -21,6 +21,7 @@ from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication import quick_append
+from testing.error_codes import error_code
 from testing.scenes.api import records
 from testing.scenes.api.groups import GROUP, broker, commit_request, member
 from testing.scenes.api.whole import Whole, settled
@@ -72,7 +73,7 @@ class Asked:
 
     async def produced(self) -> tuple[ErrorCode, int]:
         ((partition,),) = [topic.partition_responses for topic in (await self.response()).responses]
-        return ErrorCode(partition.error_code), partition.base_offset
+        return error_code(partition.error_code), partition.base_offset
 
 
 def visible(whole: Whole, partition: int = 0) -> int:

@@ -143,8 +143,10 @@ def pages(topic: str) -> Callable[[int], object]:
 
 def coordinator(kind: int) -> Callable[[int], object]:
     def make(version: int) -> object:
-        asked = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-        return find_coordinator.FindCoordinatorRequest(**asked, **({"key_type": kind} if version >= 1 else {}))
+        asked: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+        if version >= 1:
+            asked["key_type"] = kind
+        return find_coordinator.FindCoordinatorRequest(**asked, **asked)
 
     return make
 

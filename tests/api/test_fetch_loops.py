@@ -20,7 +20,6 @@ from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
 from pybroker.model import TopicPartition
 from pybroker.protocol.codec import encode_request
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from pybroker.replication import fetch_session
 from pybroker.replication.fetch_session import FetchSessionCache
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, collected
@@ -44,7 +43,7 @@ class Twins:
         self._dispatchers = [Dispatcher(one) for one in self.brokers]
         self._numbers = [itertools.count(100) for _ in LOOPS]
         self._turn = 0
-        monkeypatch.setattr(fetch_session.secrets, "randbelow", lambda _max: next(self._numbers[self._turn]))
+        monkeypatch.setattr("pybroker.replication.fetch_session.secrets.randbelow", lambda _max: next(self._numbers[self._turn]))
 
     async def ask(self, request: FetchRequest, version: int) -> Any:
         """The one answer, decoded, that both give."""
@@ -59,7 +58,9 @@ class Twins:
         found = []
         for turn, answer in enumerate(answers):
             self._turn = turn
-            found.append(collected(await answer if isinstance(answer, asyncio.Future) else answer))
+            got = await answer if isinstance(answer, asyncio.Future) else answer
+            assert got is not None
+            found.append(collected(got))
         assert found[0] == found[-1]
         return self.whole.read(found[0], request, version)
 
@@ -180,7 +181,7 @@ async def test_a_clone_needs_a_class_with_nothing_but_slots() -> None:
         pass
 
     with pytest.raises(TypeError, match="more than slots"):
-        _native.answered_topics([], BrokerMetrics(), True, lambda *_: None, More(), More(), 0, 0)  # type: ignore[arg-type, return-value]
+        _native.answered_topics([], BrokerMetrics(), True, lambda *_: None, More(), More(), 0, 0)  # type: ignore[arg-type]
 
 
 def test_pure_python_can_be_forced() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.api.handlers import list_offsets
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_replica_log_dirs as move_dirs
@@ -55,7 +56,7 @@ async def test_of_a_log_that_was_emptied_every_request_says_the_same(tmp_path: P
     whole = await started(tmp_path)
     assert await cut(whole, 2, "t", p0=-1) == {0: (5, 0)}
     assert await ask(whole, 4, 0, 0, 0) == (0, 0, 5)
-    for place in (test_list_offsets.list_offsets.EARLIEST, test_list_offsets.list_offsets.LATEST):
+    for place in (list_offsets.EARLIEST, list_offsets.LATEST):
         (found,) = await test_list_offsets.ask(whole, 9, place)
         assert (found.offset, found.leader_epoch) == (5, 0)
     assert await fetched(whole, 5, 0) == (0, -1, -1), "nothing to truncate"

@@ -77,7 +77,8 @@ class Setting:
 
 async def test_topics_ids_partitions_and_the_cluster_come_out_of_the_directories(tmp_path: Path) -> None:
     setting = Setting(tmp_path).fill()
-    controller = await setting.adopt(**{"retention.ms": "-1"})
+    retention: dict[str, Any] = {"retention.ms": "-1"}
+    controller = await setting.adopt(**retention)
     image = controller.image
     assert image.cluster_id == CLUSTER
     assert {name: (topic.topic_id, len(topic.partitions)) for name, topic in image.topics.items()} == {

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -39,7 +39,7 @@ async def bugs() -> list[str]:
 
 
 @pytest.fixture
-async def disk(bugs: list[str]) -> Iterator[DiskThread]:
+async def disk(bugs: list[str]) -> AsyncIterator[DiskThread]:
     thread = DiskThread("disk /a", lambda: bugs.append("bug"))
     yield thread
     thread.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.broker.leadership import renew_leader_epochs
+from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log.claims import KnownDirectory
@@ -21,7 +22,7 @@ from pybroker.metadata.leader_epochs import EPOCH_MAX
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
 from pybroker.model import TopicPartition
-from testing.scenes.logs import START_MS, ManualClock, append, batch
+from testing.scenes.logs import START_MS, append, batch
 from tests.metadata.test_controller import Failing
 
 PARTITIONS = 6

@@ -60,6 +60,7 @@ from pybroker.protocol.messages.offset_delete import (
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from testing.error_codes import error_code
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_story import ConsumerStory
 
@@ -240,7 +241,7 @@ class Story(ConsumerStory):
                     asyncio.get_running_loop().call_soon(self._joins, client, [client.group], {})
                     return "gets an id and joins with it"
             if response.error_code:
-                return ErrorCode(response.error_code).name
+                return error_code(response.error_code).name
             client.member_id, client.generation = response.member_id, response.generation_id
             client.protocol = (response.protocol_type, response.protocol_name)
             self._names[response.member_id] = client.name
@@ -269,7 +270,7 @@ class Story(ConsumerStory):
 
         def describe(response: Any) -> str:
             if response.error_code:
-                return ErrorCode(response.error_code).name
+                return error_code(response.error_code).name
             return f"assigned {assigned(response.assignment)}"
 
         self._send(client.name, request, 5, describe)
@@ -281,7 +282,7 @@ class Story(ConsumerStory):
             member_id=options.get("as", client.member_id),
             group_instance_id=client.instance,
         )
-        self._send(client.name, request, 4, lambda response: ErrorCode(response.error_code).name)
+        self._send(client.name, request, 4, lambda response: error_code(response.error_code).name)
 
     def _leaves(self, client: Client, _words: list[str], _options: dict[str, str]) -> None:
         self._leave(client.name, client.group, MemberIdentity(member_id=client.member_id, group_instance_id=client.instance))
@@ -292,7 +293,7 @@ class Story(ConsumerStory):
 
     def _leave(self, who: str, group: str, identity: MemberIdentity) -> None:
         request = LeaveGroupRequest(group_id=group, members=[identity])
-        self._send(who, request, 5, lambda r: ErrorCode(r.error_code or r.members[0].error_code).name)
+        self._send(who, request, 5, lambda r: error_code(r.error_code or r.members[0].error_code).name)
 
     # Offsets
 
@@ -341,7 +342,7 @@ class Story(ConsumerStory):
         def describe(response: Any) -> str:
             (group,) = response.groups
             if group.error_code:
-                return ErrorCode(group.error_code).name
+                return error_code(group.error_code).name
             found = sorted(
                 f"{topic.name}-{p.partition_index}={p.committed_offset}{' ' + p.metadata if p.metadata else ''}"
                 for topic in group.topics
@@ -362,7 +363,7 @@ class Story(ConsumerStory):
                 for where in map(partition, partitions)
             ],
         )
-        self._send("admin", request, 0, lambda r: ErrorCode(r.error_code).name if r.error_code else _per_partition(r))
+        self._send("admin", request, 0, lambda r: error_code(r.error_code).name if r.error_code else _per_partition(r))
 
     # Administration
 
@@ -370,7 +371,7 @@ class Story(ConsumerStory):
         def describe(response: Any) -> str:
             (group,) = response.groups
             if group.error_code:
-                return f"{group.group_state} {ErrorCode(group.error_code).name}"
+                return f"{group.group_state} {error_code(group.error_code).name}"
             members = [
                 f"{self._name(m.member_id)}{'/' + m.group_instance_id if m.group_instance_id else ''}"
                 f"{'=' + assigned(m.member_assignment) if m.member_assignment else ''}"
@@ -393,7 +394,7 @@ class Story(ConsumerStory):
 
     def _admin_deletes(self, words: list[str], _options: dict[str, str]) -> None:
         request = DeleteGroupsRequest(groups_names=words)
-        self._send("admin", request, 3, lambda r: " ".join(ErrorCode(one.error_code).name for one in r.results))
+        self._send("admin", request, 3, lambda r: " ".join(error_code(one.error_code).name for one in r.results))
 
 
 def _split(words: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -402,5 +403,5 @@ def _split(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _per_partition(response: Any) -> str:
-    codes = [ErrorCode(p.error_code).name for topic in response.topics for p in topic.partitions]
+    codes = [error_code(p.error_code).name for topic in response.topics for p in topic.partitions]
     return codes[0] if len(set(codes)) == 1 else " ".join(codes)

@@ -23,6 +23,7 @@ from pybroker.protocol.messages.offset_delete import (
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
+from testing.error_codes import error_code
 from testing.scenes.api.groups import GROUP, broker, commit_request, join_request, member
 from testing.scenes.api.whole import Whole
 
@@ -53,7 +54,7 @@ async def populated(folder: Path, max_size: int = 2) -> tuple[Whole, str]:
     """Make a stable group of a single static member with an offset, and a KIP-848 group. Returns the id of the member."""
     whole = await broker(folder, offset_metadata_max_bytes=10, group_max_size=max_size)
     member_id = await member(whole, INSTANCE)
-    fields = {"generation_id_or_member_epoch": 1, "member_id": member_id}
+    fields: dict[str, Any] = {"generation_id_or_member_epoch": 1, "member_id": member_id}
     assert code_of(await whole.ask(commit_request(offset=7, **fields), 8)) is ErrorCode.NONE
     beat = ConsumerGroupHeartbeatRequest(
         group_id=NEW_KIND,
@@ -71,7 +72,7 @@ async def populated(folder: Path, max_size: int = 2) -> tuple[Whole, str]:
 def code_of(response: Any) -> ErrorCode:
     """Return the first error in the response, in whatever place."""
     if getattr(response, "error_code", 0):
-        return ErrorCode(response.error_code)
+        return error_code(response.error_code)
     for name in ("topics", "partitions", "members", "groups", "results"):
         for part in getattr(response, name, None) or ():
             if code := code_of(part):

@@ -26,6 +26,7 @@ from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 from pybroker.protocol.error_codes import ErrorCode
+from testing.error_codes import error_code
 from tests.coordinator.scenario import Story
 from tests.coordinator.test_scenarios import FOLDER
 
@@ -158,7 +159,7 @@ class Seen:
         elif not isinstance(outcome, ErrorCode):
             members = getattr(outcome, "members", [])
             codes = [member.error_code for member in members if hasattr(member, "error_code")]
-            outcome = ErrorCode(outcome.error_code or next(iter(codes), 0))
+            outcome = error_code(outcome.error_code or next(iter(codes), 0))
         return str(outcome.name)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pybroker.broker.broker_server import StartError
 from pybroker.config.broker import BrokerConfig
-from pybroker.model import TopicPartition
+from pybroker.model import TopicId, TopicPartition
 from testing.simulation.broker import START_MS, Process, World
 from testing.simulation.disk import SimulatedDisk
 from testing.simulation.faults import CHANGING, Fault
@@ -99,8 +99,8 @@ class History:
         self._contents: StoreContents | None = None
         self._now_ms = START_MS
         self._away: tuple[str, ...] = ()
-        self._offline: frozenset[tuple[object, int]] = frozenset()
-        self._places: dict[tuple[object, int], str] = {}  # where each partition was seen last
+        self._offline: frozenset[tuple[TopicId, int]] = frozenset()
+        self._places: dict[tuple[TopicId, int], str] = {}  # where each partition was seen last
         self._points: list[Point] = []
 
     # --- a leg ---
@@ -174,7 +174,7 @@ class History:
             for crash in self._crashes():
                 self._start_after(point, crash)
 
-    def _start_after(self, point: Point, crash: Crash) -> tuple[Model, dict[tuple[object, int], str]]:
+    def _start_after(self, point: Point, crash: Crash) -> tuple[Model, dict[tuple[TopicId, int], str]]:
         """Start a broker on a copy of what was there, and have it checked. Returns what is there now."""
         self.checked += 1
         disk = point.disk.fork()
@@ -248,10 +248,10 @@ def _config(checkpoint_interval_ms: int) -> BrokerConfig:
     )
 
 
-def _found(process: Process, promises: Promises, *, has_lost_power: bool) -> tuple[Model, dict[tuple[object, int], str]]:
+def _found(process: Process, promises: Promises, *, has_lost_power: bool) -> tuple[Model, dict[tuple[TopicId, int], str]]:
     """The model of what the broker has after its start, and the directory of each partition."""
     broker, model = process.broker, Model()
-    places: dict[tuple[object, int], str] = {}
+    places: dict[tuple[TopicId, int], str] = {}
     known = set()
     for topic in promises.topics:
         known.add(topic.topic_id)

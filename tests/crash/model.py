@@ -51,7 +51,7 @@ class Promise(NamedTuple):
 
     topic_partition: TopicPartition
     batches: list[Batch]
-    count: int
+    count: int  # type: ignore[assignment]  # it hides a tuple's method, which nobody needs here
     end: int
     in_flight: tuple[Batch, ...]
     acked_end: int

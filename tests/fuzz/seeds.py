@@ -57,7 +57,7 @@ def _frames() -> Iterator[bytes]:
         if schema_of(cls).is_request:
             yield b"".join(map(bytes, encode_request(message, version, 7, "fuzz")))[4:]  # type: ignore[arg-type]  # no late parts
         else:
-            yield b"\xff\xff" + number.to_bytes(2) + parts_bytes(_body(message, version))
+            yield b"\xff\xff" + number.to_bytes(2) + parts_bytes(_body(message, version))  # type: ignore[arg-type]  # no late parts
 
 
 def _body(message: object, version: int) -> list[object]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import Record, TimestampType, batches
@@ -15,7 +17,7 @@ from pybroker.records.control import ControlType, TransactionMarker, build_trans
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, content, read_batches, stored
 
 
-def refused(disk_log, data: bytearray, **options: object) -> ErrorCode:
+def refused(disk_log: Log, data: bytearray, **options: Any) -> ErrorCode:
     before = disk_log.log_end_offset, disk_log.size
     with pytest.raises(KafkaError) as caught:
         disk_log.append_as_leader(memoryview(data), **{"leader_epoch": 0, "now_ms": START_MS} | options)

@@ -16,6 +16,7 @@ from pybroker.config.load import load
 from pybroker.log import checkpoint
 from pybroker.log.cleaner import rewrite
 from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.directory import LogDirectory
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.manager import LogManager
@@ -132,8 +133,11 @@ def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
     setting.roll()
     if is_cut_short:
         write = setting.cleaner._checkpoint_work
-        left = lambda directory: (lambda: None) if len(setting.records()) == 2 else write(directory)  # noqa: E731
-        monkeypatch.setattr(LogCleaner, "_checkpoint_work", lambda _, directory: left(directory))
+
+        def left(_: LogCleaner, directory: LogDirectory) -> Callable[[], None]:
+            return (lambda: None) if len(setting.records()) == 2 else write(directory)
+
+        monkeypatch.setattr(LogCleaner, "_checkpoint_work", left)
     setting.clean()
     setting.put((b"more", b"not cleaned"))
     segments = setting.log.segments

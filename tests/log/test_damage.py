@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def walk(log: Log, expected: dict[int, bytes], damaged: range) -> None:
     assert all(is_lost(offset, log.lost) for offset in missing), missing
 
 
-def original(tmp_path: Path, **config: object) -> tuple[Disk, dict[int, bytes], list[tuple[Path, int, BatchView]]]:
+def original(tmp_path: Path, **config: Any) -> tuple[Disk, dict[int, bytes], list[tuple[Path, int, BatchView]]]:
     """A closed log of several segments, its records, and file, position and header of each batch."""
     disk = Disk(tmp_path / "original", segment_bytes=1500, index_interval_bytes=300, **config)
     log = disk.create()

@@ -189,7 +189,7 @@ def test_a_flush_that_could_not_be_tried_is_tried_again(tmp_path: Path) -> None:
     disk.filesystem.take()  # type: ignore[attr-defined]  # of Watched
     thread.run_next()
     assert log.is_settled
-    assert {"events-3", "partition.metadata", "leader-epoch-checkpoint"} <= {*disk.filesystem.take()}  # type: ignore[attr-defined]
+    assert {"events-3", "partition.metadata", "leader-epoch-checkpoint"} <= {*disk.filesystem.take()}
 
 
 @pytest.mark.parametrize("was_clean", [True, False])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import file_records, filesystem, open_files
+from pybroker.log import file_records, open_files
 from pybroker.log.file_records import FileRecords, SegmentFile
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.open_files import OPEN_FILES, OpenFiles
@@ -81,9 +81,9 @@ def test_a_start_keeps_no_file_open(tmp_path: Path) -> None:
         again = disk.manager()
         again.start()
         assert open_data_files(tmp_path) == 0, end
-        log = again.get(TopicPartition("many", 7))
-        assert log is not None
-        assert log.log_end_offset == 5
+        found = again.get(TopicPartition("many", 7))
+        assert found is not None
+        assert found.log_end_offset == 5
         again.abandon()
 
 
@@ -159,7 +159,7 @@ def test_an_open_that_finds_no_descriptor_closes_idle_files_and_tries_again(
             raise OSError(failures.pop(), "no descriptor")
         return real(path, flags, mode)
 
-    monkeypatch.setattr(filesystem.os, "open", scarce)
+    monkeypatch.setattr("pybroker.log.filesystem.os.open", scarce)
     failures.pop()
     assert len(Filesystem().read_file(log.segments[3].path)) == log.segments[3].size
     assert open_data_files(tmp_path) < 20

@@ -26,6 +26,10 @@ from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_ba
 PRODUCERS = [Producer(7), Producer(8)]
 
 
+def roll(log: Log) -> None:
+    log.roll(START_MS)
+
+
 class ScarceFilesystem(Filesystem):
     """Has no descriptor for the operations from number `first` on, `count` of them."""
 
@@ -153,7 +157,7 @@ class Story:
         for _ in range(12):
             self.append(epoch=5)
         self.tried(lambda: self.log.aborted_transactions(0, self.log.log_end_offset))
-        self.tried(lambda: self.log.guarded(lambda: self.log.roll(START_MS) and None))
+        self.tried(lambda: self.log.guarded(lambda: roll(self.log)))
         self.append(epoch=5)
 
     def state(self) -> dict[str, object]:
@@ -250,7 +254,7 @@ def test_a_roll_that_is_refused_and_not_tried_again_leaves_no_segment_that_a_sta
     assert isinstance(filesystem, ScarceFilesystem)
     filesystem._first, filesystem._last = filesystem.done + refused, filesystem.done + refused + 1
     with pytest.raises(ShortageError):
-        log.guarded(lambda: log.roll(START_MS) and None)
+        log.guarded(lambda: roll(log))
     append(log, batch(2))
     if was_clean:
         log.close()

@@ -212,9 +212,13 @@ def test_a_start_offset_that_another_program_wrote_is_believed_within_the_log(tm
     manager.stop()
 
 
+def write_all(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+
+
 @pytest.mark.parametrize("damage", [b"rubbish", b"0\n1\nevents 3\n", b"\xff\xfe", b""])
 def test_a_damaged_start_offset_is_ignored(tmp_path: Path, damage: bytes) -> None:
-    manager = with_start_offset(Disk(tmp_path), lambda path: Path(path).write_bytes(damage) and None)
+    manager = with_start_offset(Disk(tmp_path), lambda path: write_all(path, damage))
     assert span(the_log(manager)) == (0, 300)
     manager.stop()
 

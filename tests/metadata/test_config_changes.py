@@ -109,7 +109,7 @@ async def test_a_change_by_somebody_else_is_not_overwritten() -> None:
     store = MemoryStore()
     one, other = await started(store, "t"), await started(store)
     commit = store.commit
-    raced = []
+    raced: list[object] = []
 
     async def slow_commit(**arguments: object) -> object:
         if not raced:

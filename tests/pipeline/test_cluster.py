@@ -27,7 +27,8 @@ class Admin:
         self.asked.append([partition.partition for partition in wanted])
         answers: dict[TopicPartition, Future[Any]] = {}
         for partition in wanted:
-            answers[partition] = future = Future()
+            future: Future[Any] = Future()
+            answers[partition] = future
             left = self.errors.get(partition.partition)
             if left:
                 future.set_exception(KafkaException(KafkaError(left.pop(0))))

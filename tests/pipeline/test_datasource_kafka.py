@@ -21,7 +21,7 @@ def text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("latin-1")
 
 
-def rows(path: Path = KAFKA, **options: str) -> list[list[Any]]:
+def rows(path: Path = KAFKA, **options: Any) -> list[list[Any]]:
     """Return rows in the form that `expected.json` has."""
     found = []
     for one in plan(path, **options):
@@ -55,7 +55,7 @@ def test_the_directory_has_the_hard_cases() -> None:
 
 def test_offsets_from_headers_are_the_same() -> None:
     for isolation, expected in EXPECTED.items():
-        options = {"isolation": isolation}
+        options: dict[str, Any] = {"isolation": isolation}
         offsets = [record.offset for record in read_all(plan(KAFKA, **options), OFFSET, parsed(KAFKA, **options))]
         assert offsets == [row[2] for row in expected]
 

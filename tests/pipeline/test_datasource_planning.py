@@ -146,7 +146,7 @@ def test_topics_and_partitions_are_chosen_by_name(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     records = {TopicPartition(*tp): data.append(2, tp=TopicPartition(*tp)) for tp in (("a", 0), ("a", 1), ("ab", 0), ("b", 10))}
     data.checkpoint()
-    for one, expected in [
+    cases: list[tuple[tuple[str, str, Any], list[tuple[str, int]]]] = [
         (("topic", "EqualTo", "a"), [("a", 0), ("a", 1)]),
         (("topic", "NotEqualTo", "a"), [("ab", 0), ("b", 10)]),
         (("topic", "In", ("a", "b")), [("a", 0), ("a", 1), ("b", 10)]),
@@ -156,12 +156,13 @@ def test_topics_and_partitions_are_chosen_by_name(tmp_path: Path) -> None:
         (("topic", "StringContains", "b"), [("ab", 0), ("b", 10)]),
         (("topic", "GreaterThan", "a"), [("ab", 0), ("b", 10)]),
         (("topic", "IsNull", None), []),
-        (("topic", "IsNotNull", None), list(records)),
+        (("topic", "IsNotNull", None), [(tp.topic, tp.partition) for tp in records]),
         (("partition", "EqualTo", 0), [("a", 0), ("ab", 0)]),
         (("partition", "GreaterThanOrEqual", 1), [("a", 1), ("b", 10)]),
         (("partition", "LessThan", 1), [("a", 0), ("ab", 0)]),
         (("partition", "In", [0, 10]), [("a", 0), ("ab", 0), ("b", 10)]),
-    ]:
+    ]
+    for one, expected in cases:
         only = Constraints()
         assert only.push(*one), one
         assert data.read(only) == [record for tp in expected for record in records[TopicPartition(*tp)]], one
@@ -306,7 +307,7 @@ def test_a_stream_waits_for_transactions(tmp_path: Path) -> None:
     planner = StreamPlanner(parsed(data))
     end, rows = follow(planner, data, planner.initial())
     for round_ in range(10):
-        made = {"producer_id": 4, "producer_epoch": 0, "base_sequence": round_ * 2, "is_transactional": True}
+        made: dict[str, Any] = {"producer_id": 4, "producer_epoch": 0, "base_sequence": round_ * 2, "is_transactional": True}
         inside = data.append(2, size=200, **made)
         outside = data.append(1)
         data.checkpoint()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -65,7 +66,7 @@ def test_headers_of_batches_alone_give_offsets_and_counts(tmp_path: Path) -> Non
     data.checkpoint()
     file = Path(data.log().segments[0].path)
     file.write_bytes(file.read_bytes()[:-5] + b"?????")
-    constraints = {"startingOffsets": '{"events": {"0": 7}}', "endingOffsets": '{"events": {"0": 41}}'}
+    constraints: dict[str, Any] = {"startingOffsets": '{"events": {"0": 7}}', "endingOffsets": '{"events": {"0": 41}}'}
     assert [record.offset for record in data.read(wanted=OFFSET, **constraints)] == list(range(7, 41))
     assert len(data.read(wanted=0)) == 50
     with pytest.raises(PipelineError, match=r"00000\.log is damaged at byte \d+: .*checksum"):
@@ -152,8 +153,8 @@ def test_aborted_records_and_markers_are_not_seen(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path, **SEGMENTS)
     kept = data.append(2)
     for round_ in range(6):
-        aborted = {"producer_id": 1, "producer_epoch": 0, "base_sequence": round_ * 3, "is_transactional": True}
-        committed = {"producer_id": 2, "producer_epoch": 0, "base_sequence": round_ * 3, "is_transactional": True}
+        aborted: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": round_ * 3, "is_transactional": True}
+        committed: dict[str, Any] = {"producer_id": 2, "producer_epoch": 0, "base_sequence": round_ * 3, "is_transactional": True}
         data.append(2, size=200, **aborted)
         kept += data.append(3, size=200, **committed)
         data.append(1, size=200, **(aborted | {"base_sequence": round_ * 3 + 2}))
@@ -314,7 +315,7 @@ def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
         ({"paths": "["}, "paths must be a JSON list"),
     ],
 )
-def test_options_that_are_wrong(tmp_path: Path, options: dict[str, str], message: str) -> None:
+def test_options_that_are_wrong(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineError, match=re.escape(message)):
         plan(tmp_path, **options)
 
@@ -445,5 +446,8 @@ def test_any_window_of_any_splits(
     records = [record for count in counts for record in data.append(count, size=60)]
     data.checkpoint()
     start, end = min(start, len(records)), min(start + size, len(records))
-    window = {"startingOffsets": f'{{"events": {{"0": {start}}}}}', "endingOffsets": f'{{"events": {{"0": {end}}}}}'}
+    window: dict[str, Any] = {
+        "startingOffsets": f'{{"events": {{"0": {start}}}}}',
+        "endingOffsets": f'{{"events": {{"0": {end}}}}}',
+    }
     assert data.read(splitBytes=str(split), **window) == records[start:end]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from pybroker.records.batch import (
     BatchView,
     Record,
     TimestampType,
-    crc32c,
 )
 from pybroker.records.build import assemble_batch, build_batch, build_message_set
 from pybroker.records.compression import CompressionType

@@ -188,7 +188,8 @@ class Script:
     """A client and a counter at once: each response is bytes and the next offset, or an error."""
 
     def __init__(self, *answers: Any, start: int = 0) -> None:
-        self.answers, self.asked, self.start = list(answers), [], start
+        self.asked: list[Any] = []
+        self.answers, self.start = list(answers), start
 
     def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> Fetched:
         self.asked.append(offset)

@@ -35,7 +35,7 @@ EVERY = (-(1 << 63), (1 << 63) - 1)
 
 
 def numbers(buffer: Any, layout: str) -> list[int]:
-    return memoryview(buffer).cast("B").cast(layout).tolist()
+    return memoryview(buffer).cast("B").cast(layout).tolist()  # type: ignore[call-overload]  # the layout is a variable
 
 
 def strings(column: Any) -> list[bytes | None]:

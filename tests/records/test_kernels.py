@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.records import _kernels_python, kernels
-from pybroker.records.batch import BatchView, Record
+from pybroker.records.batch import BatchView, Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from testing.scenes.record_lists import BASE_MS, BOTH, record_lists, some_records
@@ -86,7 +86,9 @@ def test_down_converted_records_are_the_messages_of_the_same_records(
     if append_time is not None:
         records = [record._replace(timestamp=append_time) for record in records]
     kept = records[skipped:]
-    wanted = build_message_set(kept, magic=magic, timestamp_type=append_time is not None, log_append_time_ms=append_time or 0)
+    wanted = build_message_set(
+        kept, magic=magic, timestamp_type=TimestampType(append_time is not None), log_append_time_ms=append_time or 0
+    )
     assert module.down_converted_size(section, len(records), base_offset, magic, first_offset) == len(wanted)
     is_append_time = append_time is not None
     converted = module.down_convert_records(
@@ -213,7 +215,7 @@ def test_a_good_batch_is_accepted_and_gets_its_place(module: ModuleType) -> None
     assert module.accept_batch(memoryview(data), 1 << 40, 77, *ACCEPT_ALL) == (2, BASE_MS + 6, 9, 0, 5)
     batch = BatchView(memoryview(data))
     assert (batch.base_offset, batch.partition_leader_epoch, batch.is_valid) == (1 << 40, 77, True)
-    assert (data[8:12], data[16:]) == (before[8:12], before[16:])
+    assert (bytes(data[8:12]), bytes(data[16:])) == (bytes(before[8:12]), bytes(before[16:]))
     assert module.accept_batch(memoryview(data), 0, 0, *ACCEPT_ALL) is None, "it begins at another offset now"
     assert module.accept_batch(memoryview(before), 0, 0, *ACCEPT_ALL) is None, "read only"
 

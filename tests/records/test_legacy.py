@@ -13,6 +13,7 @@ from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_message, build_message_set
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from pybroker.records.kernels import crc32
 from testing.scenes.record_lists import kafka_legacy, kafka_memory, record_lists, some_records, unless_corrupt, without_headers
 
 RECORDS = [Record(7, 10, b"k", b"v"), Record(8, 12, None, b"w")]
@@ -130,7 +131,7 @@ def test_messages_that_are_none_never_crash(at: int, byte: int, magic: int, code
     """With a right checksum: what a hostile producer can send."""
     damaged = bytearray(build_message_set(RECORDS[:1], magic=magic, compression=codec))
     damaged[8 + at % (len(damaged) - 8)] = byte
-    damaged[12:16] = legacy.kernels.crc32(damaged[16:]).to_bytes(4, "big")
+    damaged[12:16] = crc32(damaged[16:]).to_bytes(4, "big")
     found = unless_corrupt(lambda: list(legacy.records(damaged)))
     assert found is None or len(found) <= 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.replication.setting import Setting, params, wanted
 
 
-def waiting(**more: object) -> tuple[Setting, list[object]]:
+def waiting(**more: Any) -> tuple[Setting, list[object]]:
     """A fetch at the end of `t`, whose log has 100 bytes in epoch 1, that waits for 500 ms."""
     setting = Setting()
     setting.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
@@ -23,9 +24,9 @@ def waiting(**more: object) -> tuple[Setting, list[object]]:
     return setting, answers  # type: ignore[return-value]
 
 
-def error(answers: list[object]) -> ErrorCode:
-    (((_, data),),) = answers  # type: ignore[misc]
-    return data.error_code  # type: ignore[no-any-return]
+def error(answers: list[Any]) -> ErrorCode:
+    (((_, data),),) = answers
+    return data.error_code
 
 
 CASES: dict[str, tuple[Callable[[Setting], object], ErrorCode]] = {
@@ -59,7 +60,7 @@ def test_case_d_found_out_by_looking() -> None:
     answers = setting.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
     setting.log("t").error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    assert error(answers) == ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[arg-type]
+    assert error(answers) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_case_e_a_fenced_epoch() -> None:
@@ -138,7 +139,7 @@ def test_case_g_with_the_high_watermark_of_a_follower_not_with_the_log_end() -> 
     setting.produce("t", 100)
     assert answers == []
     setting.fetch(params(replica_id=2), wanted("t", 1))
-    assert error(answers) == ErrorCode.NONE  # type: ignore[arg-type]
+    assert error(answers) == ErrorCode.NONE
 
 
 def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
@@ -169,7 +170,7 @@ def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark(
     setting.topic("t", replicas=(1, 2))
     answers = setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
     setting.produce("t", 100)
-    assert error(answers) == ErrorCode.NONE  # type: ignore[arg-type]
+    assert error(answers) == ErrorCode.NONE
     setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 1))
     setting.pass_time(500)
     assert setting.manager.follower_fetch_expirations == 1

@@ -47,7 +47,7 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
             assert real.end_offset_metadata == model.end_offset_metadata
         for offset, bytes_max, upper, min_one_batch in reads:
             upper_offset = min(upper, real.log_end_offset)
-            answers = []
+            answers: list[object] = []
             for log in (real, model):
                 try:
                     got = log.read(offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)

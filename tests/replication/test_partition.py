@@ -145,7 +145,7 @@ def test_a_follower_does_not_take_records_from_clients() -> None:
 def test_reading_ends_where_the_isolation_says() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20, 30, 40)
     partition.update_follower(2, at(partition, 3))
-    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc,assignment]
+    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc]
     ends = {isolation: partition.end_metadata(isolation) for isolation in FetchIsolation}
     assert ends[FetchIsolation.LOG_END] == LogOffsetMetadata(4, 0, 100)
     assert ends[FetchIsolation.HIGH_WATERMARK] == LogOffsetMetadata(3, 0, 60)
@@ -161,9 +161,9 @@ def test_reading_ends_where_the_isolation_says() -> None:
 def test_an_open_transaction_beyond_the_high_watermark_changes_nothing() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20)
     partition.update_follower(2, at(partition, 1))
-    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc,assignment]
+    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc]
     assert partition.last_stable_offset == 1
-    partition.log.producers.first_unstable_offset = None  # type: ignore[misc,assignment]
+    partition.log.producers.first_unstable_offset = None  # type: ignore[misc]
     assert partition.last_stable_offset == 1
 
 

@@ -81,9 +81,10 @@ class Whole:
 
     def serve(self) -> None:
         """Coordinate groups and answer requests. Again: as after a restart, with nothing but what is in the logs."""
-        if hasattr(self, "groups"):
-            self.groups.stop()
-            self.controller._listeners.remove(self.groups.apply_image)
+        before: GroupCoordinator | None = getattr(self, "groups", None)
+        if before is not None:
+            before.stop()
+            self.controller._listeners.remove(before.apply_image)
         self.groups = GroupCoordinator(
             self.config,
             clock=self.clock,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from testing.error_codes import error_code
 from testing.scenes.api.whole import Whole
 
 
@@ -88,7 +88,7 @@ class ConsumerStory:
 
         def describe(response: Any) -> str:
             if response.error_code:
-                return ErrorCode(response.error_code).name
+                return error_code(response.error_code).name
             client.generation = response.member_epoch
             self._names[response.member_id] = client.name
             client.member_id = response.member_id
@@ -105,7 +105,7 @@ class ConsumerStory:
         def describe(response: Any) -> str:
             (group,) = response.groups
             if group.error_code:
-                return ErrorCode(group.error_code).name
+                return error_code(group.error_code).name
             members = [
                 f"{'classic ' if m.member_type == 0 else ''}"
                 f"{self._name(m.member_id)}{'/' + m.instance_id if m.instance_id else ''} in {m.member_epoch}"

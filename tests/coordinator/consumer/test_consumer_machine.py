@@ -35,6 +35,7 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
+from testing.error_codes import error_code
 from tests.coordinator.consumer.consumer_state import check_owned_once, state_of
 from tests.coordinator.scenario import assigned, subscription
 
@@ -312,7 +313,7 @@ class Machine(RuleBasedStateMachine):
             return ErrorCode.UNKNOWN_MEMBER_ID
         requests = ClassicRequestsToConsumerGroup(self.coordinator.shard, group, self.image, SETTINGS)
         outcome = self.coordinator.run(lambda _shard, now_ms: operation(requests, now_ms))
-        code = outcome if isinstance(outcome, ErrorCode) else ErrorCode(outcome.error_code)
+        code = outcome if isinstance(outcome, ErrorCode) else error_code(outcome.error_code)
         if code not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             client.forget()
         self.response = outcome

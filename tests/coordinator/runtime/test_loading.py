@@ -45,7 +45,7 @@ async def offset(whole: Whole) -> int:
 def load_all_in_turn(whole: Whole) -> None:
     """Run the slices of loading in turn, as the event loop does, until none is left."""
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups._loader._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     while turns:
@@ -173,7 +173,7 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
     for number in range(10):
         await whole.ask(commit_request(offset=number), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups._loader._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     for expected in (3, 6, 9):
@@ -194,7 +194,7 @@ async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> No
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=1), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups._loader._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     whole.groups.stop()
@@ -210,7 +210,7 @@ async def test_who_waits_for_the_loading_is_called_when_the_last_partition_is_th
     assert called == [0]  # nothing to load: at once
     await whole.ask(commit_request(offset=4), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append  # type: ignore[assignment]
+    whole.groups._loader._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
