@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.coordinator.service import java_hash, partition_of
+from pybroker.model import GroupId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -64,4 +65,4 @@ async def test_a_topic_that_cannot_be_made_is_tried_again_later(tmp_path: Path) 
 )
 def test_the_partition_is_by_the_hash_of_java(text: str, value: int, partition: int) -> None:
     assert java_hash(text) == value
-    assert partition_of(text, 50) == partition
+    assert partition_of(GroupId(text), 50) == partition

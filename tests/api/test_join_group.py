@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.model import GroupId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest
@@ -58,8 +59,8 @@ async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(tmp
         request.group_id = f"v{version}"
         await whole.ask(request, version)
     groups = {name: group for shard in whole.groups.runtime.shards for name, group in shard.classic_groups.items()}
-    assert groups["v0"].rebalance_timeout_ms == 10_000
-    assert groups["v1"].rebalance_timeout_ms == 20_000
+    assert groups[GroupId("v0")].rebalance_timeout_ms == 10_000
+    assert groups[GroupId("v1")].rebalance_timeout_ms == 20_000
 
 
 async def test_a_lost_connection_does_not_take_the_member_out(tmp_path: Path) -> None:

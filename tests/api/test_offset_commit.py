@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.model import GroupId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
@@ -29,7 +30,7 @@ async def commit(whole: Whole, request: OffsetCommitRequest, version: int) -> in
 
 
 def committed(whole: Whole) -> tuple[int, int, str, int, int]:
-    (found,) = [one for shard in whole.groups.runtime.shards if (one := shard.offset(GROUP, "t", 0)) is not None]
+    (found,) = [one for shard in whole.groups.runtime.shards if (one := shard.offset(GroupId(GROUP), "t", 0)) is not None]
     return tuple(found)  # type: ignore[return-value]
 
 

@@ -169,7 +169,7 @@ def loaded(story: Story, end_offset: int) -> tuple[Offsets, dict[str, Group]]:
     shard = GroupShard(next(iter(story.whole.groups.runtime.shards)).settings)
     for _ in replay_log(shard, CutLog(story.log, end_offset), replay_batch, bytes_max=1000):  # type: ignore[arg-type]  # what is read of a log
         pass
-    offsets = {
+    offsets: Offsets = {
         (group, partition): (committed.offset, committed.metadata)
         for group, topics in shard.offsets.items()
         for partition, committed in topics[TOPIC].items()

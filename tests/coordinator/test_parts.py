@@ -17,6 +17,7 @@ from pybroker.coordinator.records import (
     offset_tombstone,
     to_bytes,
 )
+from pybroker.model import GroupId, MemberId
 from tests.coordinator.scenario import subscription
 
 
@@ -35,25 +36,26 @@ def test_metadata_of_absurd_counts() -> None:
     assert subscribed_topics([struct.pack(">hih", 0, 1, -1)]) is None
 
 
-GROUP = ClassicGroup("g", generation_id=3, protocol_type="consumer", protocol_name="range", state_since_ms=7)
+GROUP = ClassicGroup(GroupId("g"), generation_id=3, protocol_type="consumer", protocol_name="range", state_since_ms=7)
 GROUP.add(
     ClassicMember(
-        member_id="m", group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=2, session_timeout_ms=1,
+        member_id=MemberId("m"), group_instance_id=None,
+        client_id="c", client_host="/h", rebalance_timeout_ms=2, session_timeout_ms=1,
         protocol_type="consumer", protocols=(("range", b"\x01"),),
     ),
     None,
 )  # fmt: skip
 
 GOLDEN = [  # type and version of the key, of the value: as Kafka's formatters read them
-    (offset_record("g", "t", 1, CommittedOffset(5, 2, "x", 6)), "0001 0001 67 0001 74 00000001",
+    (offset_record(GroupId("g"), "t", 1, CommittedOffset(5, 2, "x", 6)), "0001 0001 67 0001 74 00000001",
      "0003 0000000000000005 00000002 0001 78 0000000000000006"),
-    (offset_record("g", "t", 1, CommittedOffset(5, 2, "", 6, 9)), "0001 0001 67 0001 74 00000001",
+    (offset_record(GroupId("g"), "t", 1, CommittedOffset(5, 2, "", 6, 9)), "0001 0001 67 0001 74 00000001",
      "0001 0000000000000005 0000 0000000000000006 0000000000000009"),
-    (offset_tombstone("g", "t", 1), "0001 0001 67 0001 74 00000001", None),
-    (group_record(GROUP, {"m": b"\x02"}), "0002 0001 67",
+    (offset_tombstone(GroupId("g"), "t", 1), "0001 0001 67 0001 74 00000001", None),
+    (group_record(GROUP, {MemberId("m"): b"\x02"}), "0002 0001 67",
      ("0003 0008 636f6e73756d6572 00000003 0005 72616e6765 0001 6d 0000000000000007 00000001"
      "0001 6d ffff 0001 63 0002 2f68 00000002 00000001 00000001 01 00000001 02")),
-    (group_tombstone("g"), "0002 0001 67", None),
+    (group_tombstone(GroupId("g")), "0002 0001 67", None),
 ]  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def test_a_record_of_a_type_that_nobody_knows() -> None:
 @pytest.mark.parametrize("state", GroupState)
 def test_only_the_transitions_of_the_table(state: GroupState) -> None:
     for target in GroupState:
-        group = ClassicGroup("g", state=state)
+        group = ClassicGroup(GroupId("g"), state=state)
         if state in PREVIOUS_STATES[target]:
             group.transition_to(target, 5)
             assert (group.previous_state, group.state, group.state_since_ms) == (state, target, 5)

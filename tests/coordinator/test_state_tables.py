@@ -25,6 +25,7 @@ from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, Mem
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
+from pybroker.model import MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from testing.error_codes import error_code
 from tests.coordinator.scenario import Story
@@ -106,7 +107,7 @@ class Seen:
         patch.setattr(GroupShard, "_replay_group", replayed)
 
     def _watch_members(self, patch: pytest.MonkeyPatch) -> None:
-        step, remove = draft.next_step, ConsumerGroup.remove
+        step, remove = next_step, ConsumerGroup.remove
 
         def stepped(before: ConsumerMember, *args: Any, **more: Any) -> ConsumerMember:
             after = step(before, *args, **more)
@@ -117,8 +118,8 @@ class Seen:
 
         def removed(group: ConsumerGroup, member_id: str) -> None:
             if member_id in group.members:
-                self.member_transitions.add((short(group.members[member_id].state), "gone"))
-            remove(group, member_id)
+                self.member_transitions.add((short(group.members[MemberId(member_id)].state), "gone"))
+            remove(group, MemberId(member_id))
 
         patch.setattr(draft, "next_step", stepped)
         patch.setattr(ConsumerGroup, "remove", removed)
@@ -209,7 +210,7 @@ def steps_of_the_code() -> Iterator[tuple[str, str]]:
         if assigned & pending or bool(pending) is not (state is MemberState.UNREVOKED_PARTITIONS):
             continue
         before = ConsumerMember(
-            member_id="m", epoch=1, state=state, assigned={topic: assigned}, pending_revocation={topic: pending}
+            member_id=MemberId("m"), epoch=1, state=state, assigned={topic: assigned}, pending_revocation={topic: pending}
         )
         for target_epoch, owned in itertools.product((1, 2), (None, *PARTS)):
             after = next_step(

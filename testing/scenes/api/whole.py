@@ -22,6 +22,7 @@ from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metrics.broker_metrics import BrokerMetrics
+from pybroker.model import MemberId
 from pybroker.network.context import ConnectionContext, Outgoing
 from pybroker.protocol.codec import decode_response, encode_request, response_class
 from pybroker.protocol.schema import schema_of
@@ -92,7 +93,7 @@ class Whole:
             replicas=self.replicas,
             controller=self.controller,
             call_soon=lambda work: work(),
-            new_member_id=lambda name: f"{name}-{next(self._member_numbers)}",
+            new_member_id=lambda name: MemberId(f"{name}-{next(self._member_numbers)}"),
         )
         self.controller.subscribe(self.groups.apply_image)
         self.groups.start()

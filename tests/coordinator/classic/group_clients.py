@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -168,7 +169,8 @@ class World:
     @property
     def group(self) -> ClassicGroup | None:
         return next(
-            (shard.classic_groups[GROUP] for shard in self.whole.groups.runtime.shards if GROUP in shard.classic_groups), None
+            (shard.classic_groups[GroupId(GROUP)] for shard in self.whole.groups.runtime.shards if GROUP in shard.classic_groups),
+            None,
         )
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.member import partitions_of
+from pybroker.model import GroupId
 from testing.scenes.api.whole import Whole
 
 DURABLE = ("epoch", "group_id", "members", "owners", "regexes", "static_members", "target_epoch", "targets", "topics")
@@ -13,7 +14,7 @@ DURABLE = ("epoch", "group_id", "members", "owners", "regexes", "static_members"
 
 def group_of(whole: Whole, group_id: str) -> ConsumerGroup | None:
     shards = whole.groups.runtime.shards
-    return next((shard.consumer_groups[group_id] for shard in shards if group_id in shard.consumer_groups), None)
+    return next((shard.consumer_groups[GroupId(group_id)] for shard in shards if group_id in shard.consumer_groups), None)
 
 
 def state_of(group: ConsumerGroup | None) -> dict[str, Any] | None:

@@ -11,23 +11,24 @@ from hypothesis import strategies as st
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
 from pybroker.coordinator.consumer.member import Assignment, partitions_of
+from pybroker.model import MemberId
 
 T, U, V = b"t" * 16, b"u" * 16, b"v" * 16
 
 
 def subscriber(member_id: str, *topic_ids: bytes, target: Assignment | None = None, instance_id: str | None = None) -> Subscriber:
-    return Subscriber(member_id, instance_id, frozenset(topic_ids), target or {})
+    return Subscriber(MemberId(member_id), instance_id, frozenset(topic_ids), target or {})
 
 
-def again(subscribers: list[Subscriber], targets: Mapping[str, Assignment]) -> list[Subscriber]:
+def again(subscribers: list[Subscriber], targets: Mapping[MemberId, Assignment]) -> list[Subscriber]:
     return [one._replace(target=targets[one.member_id]) for one in subscribers if one.member_id in targets]
 
 
-def sizes(targets: Mapping[str, Assignment]) -> list[int]:
+def sizes(targets: Mapping[MemberId, Assignment]) -> list[int]:
     return sorted(len([*partitions_of(target)]) for target in targets.values())
 
 
-def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
+def moved(before: Mapping[MemberId, Assignment], after: Mapping[str, Assignment]) -> int:
     """Return the partitions that have changed their member."""
     owner = {partition: member_id for member_id, target in before.items() for partition in partitions_of(target)}
     return sum(owner.get(p, m) != m for m, target in after.items() for p in partitions_of(target))
@@ -60,7 +61,7 @@ def test_range_takes_static_members_first_by_their_instance() -> None:
     some = [subscriber("a", T), subscriber("z", T, instance_id="i1"), subscriber("y", T, instance_id="i2")]
     assert assign_range(some, {T: 3}) == {"z": {T: {0}}, "y": {T: {1}}, "a": {T: {2}}}
     restarted = [subscriber("a", T), subscriber("k", T, instance_id="i1"), subscriber("y", T, instance_id="i2")]
-    assert assign_range(restarted, {T: 3})["k"] == {T: {0}}
+    assert assign_range(restarted, {T: 3})[MemberId("k")] == {T: {0}}
 
 
 def test_uniform_moves_as_little_as_it_must() -> None:
@@ -72,7 +73,7 @@ def test_uniform_moves_as_little_as_it_must() -> None:
     third = assign_uniform([*again(two, first), subscriber("c", T, U)], counts)
     assert (sizes(third), moved(first, third)) == ([3, 3, 3], 3)
     without = assign_uniform(again([subscriber("a", T, U), subscriber("c", T, U)], third), counts)
-    assert (sizes(without), moved({"a": third["a"], "c": third["c"]}, without)) == ([4, 5], 0)
+    assert (sizes(without), moved({MemberId(name): third[MemberId(name)] for name in "ac"}, without)) == ([4, 5], 0)
     grown = assign_uniform(again(two, first), {T: 8, U: 4})
     assert (sizes(grown), moved(first, grown)) == ([6, 6], 0)
     gone = assign_uniform(again(two, first), {T: 5})
@@ -98,7 +99,7 @@ def test_every_partition_that_a_member_reads_is_assigned_once(
     name: str, before: list[set[bytes]], after: list[set[bytes]], counts_before: dict[bytes, int], counts: dict[bytes, int]
 ) -> None:
     first = ASSIGNORS[name]([subscriber(str(n), *topics) for n, topics in enumerate(before)], counts_before)
-    members = [subscriber(str(n), *topics, target=first.get(str(n))) for n, topics in enumerate(after)]
+    members = [subscriber(str(n), *topics, target=first.get(MemberId(str(n)))) for n, topics in enumerate(after)]
     targets = ASSIGNORS[name](members, counts)
     assert targets.keys() == {one.member_id for one in members}
     for one in members:

@@ -29,7 +29,7 @@ from pybroker.coordinator.records import from_bytes, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
-from pybroker.model import TopicId
+from pybroker.model import GroupId, MemberId, TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -117,7 +117,7 @@ class Coordinator:
 
     @property
     def group(self) -> ConsumerGroup | None:
-        return self.shard.consumer_groups.get(GROUP)
+        return self.shard.consumer_groups.get(GroupId(GROUP))
 
 
 def replay(shard: GroupShard, key: bytes, value: bytes | None) -> None:
@@ -131,7 +131,7 @@ def new_shard(numbers: Iterator[int]) -> GroupShard:
         GroupSettings(
             min_session_timeout_ms=1, max_session_timeout_ms=60_000, initial_rebalance_delay_ms=0, max_size=100,
             offset_metadata_max_bytes=100, offsets_retention_ms=1, may_upgrade=True, may_downgrade=False,
-            new_member_id=lambda name: f"{name}-{next(numbers)}",
+            new_member_id=lambda name: MemberId(f"{name}-{next(numbers)}"),
         )
     )  # fmt: skip
 
@@ -329,7 +329,8 @@ class Machine(RuleBasedStateMachine):
         names = {bytes(topic.topic_id): topic.name for topic in self.image.topics.values()}
         owned = [f"{names[topic_id]}-{number}" for topic_id, number in sorted(client.owned) if topic_id in names]
         request = JoinRequest(
-            group_id=GROUP, member_id=client.member_id, group_instance_id=client.instance, client_id="c", client_host="/h",
+            group_id=GroupId(GROUP), member_id=MemberId(client.member_id), group_instance_id=client.instance,
+            client_id="c", client_host="/h",
             protocol_type="consumer", protocols=(("range", subscription(",".join(client.names), ",".join(owned) or "none")),),
             session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, requires_member_id=False,
             can_skip_assignment=True, respond=lambda _response: None,
@@ -379,7 +380,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_says_it(self) -> None:
-        assert state_of(self.coordinator.loaded().consumer_groups.get(GROUP)) == state_of(self.coordinator.group)
+        assert state_of(self.coordinator.loaded().consumer_groups.get(GroupId(GROUP))) == state_of(self.coordinator.group)
 
     def teardown(self) -> None:
         """Let clients that are alive continue until the coordinator has removed the dead ones."""

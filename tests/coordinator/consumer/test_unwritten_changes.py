@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.consumer.member_timers import RETRY_MS
+from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -59,7 +60,9 @@ async def classic_group(whole: Whole, instance: str | None = None) -> str:
 
 
 def classic_of(whole: Whole) -> Any:
-    return next((shard.classic_groups[GROUP] for shard in whole.groups.runtime.shards if GROUP in shard.classic_groups), None)
+    return next(
+        (shard.classic_groups[GroupId(GROUP)] for shard in whole.groups.runtime.shards if GROUP in shard.classic_groups), None
+    )
 
 
 async def mixed_group(whole: Whole, instance: str | None = None) -> str:

@@ -14,7 +14,7 @@ from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicPartition
+from pybroker.model import GroupId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -62,7 +62,7 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     assert await offset(whole) == 4
 
 
-OFFSET = to_bytes(offset_record("g", "t", 0, CommittedOffset(5, -1, "", NOW_MS)))
+OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(5, -1, "", NOW_MS)))
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
     """Names that change within a batch, and tombstones among the offsets, as only compaction or Kafka writes them."""
     whole = await broker(tmp_path)
     records = [
-        offset_record(GROUP, "t", 0, CommittedOffset(1, -1, "", NOW_MS)),
-        offset_record(GROUP, "t", 1, CommittedOffset(2, -1, "", NOW_MS)),
-        offset_record("i", "t", 1, CommittedOffset(30, -1, "", NOW_MS)),  # the same partition of the topic of offsets
-        offset_tombstone(GROUP, "t", 1),
-        offset_record(GROUP, "t", 0, CommittedOffset(400, 3, "text", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(1, -1, "", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 1, CommittedOffset(2, -1, "", NOW_MS)),
+        offset_record(GroupId("i"), "t", 1, CommittedOffset(30, -1, "", NOW_MS)),  # the same partition of the topic of offsets
+        offset_tombstone(GroupId(GROUP), "t", 1),
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(400, 3, "text", NOW_MS)),
     ]
     append(whole, build_batch([Record(at, NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
     whole.serve()
@@ -182,7 +182,7 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
         assert response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         turns.pop()()
         shard = whole.groups.runtime._active[1].shard
-        loaded = shard.offset(GROUP, "t", 0)
+        loaded = shard.offset(GroupId(GROUP), "t", 0)
         assert loaded is not None
         assert loaded.offset == expected - 1
     turns.pop()()
