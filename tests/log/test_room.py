@@ -11,6 +11,7 @@ import pytest
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log import checkpoint
+from pybroker.log.filesystem import WriteBuffer
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.room import FULL_BYTES, LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE, ROOM_BYTES, Room
@@ -20,7 +21,7 @@ from testing.scenes.logs import FaultyFilesystem, append, batch
 
 VOLUME_BYTES = 1 << 30
 TP, OTHER = TopicPartition("events", 0), TopicPartition("events", 1)
-TOPIC_ID = TopicId(b"the topic's id, 1")[:16]
+TOPIC_ID = TopicId(b"the topic's id, 1"[:16])
 
 
 class SmallVolume(FaultyFilesystem):
@@ -48,7 +49,7 @@ class SmallVolume(FaultyFilesystem):
             self.free, self.reserved = self.free + self.reserved, 0
         super().remove(path)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+    def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:  # type: ignore[override]  # os.pwrite takes any buffer
         if len(data) > self.free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().pwrite(fd, data, position)
