@@ -164,7 +164,7 @@ def test_each_step_is_said_before_it_is_waited_for() -> None:
         command = [sys.executable, "-m", "pybroker", "doctor", f"127.0.0.1:{port}", "--timeout", "600"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(3)]
+            lines = [line_of(process.stdout, "a step of the doctor") for _ in range(3)]
             process.kill()
     for connection in kept:
         connection.close()
@@ -179,7 +179,7 @@ def test_a_name_service_that_never_responds(monkeypatch: pytest.MonkeyPatch) -> 
     asked, lines = threading.Event(), list[str]()
 
     def never(*_: object, **__: object) -> list[object]:
-        asked.wait()
+        asked.wait(WAIT_S)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", never)

@@ -17,6 +17,7 @@ from testing.clients.stock import CLIENTS, create_topic, delete_topic, wait
 from testing.hosts.small_disk import SmallDisk, small_disk
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.samples import Sample
+from testing.waiting import WAIT_S
 from testing.wire.one_request import Wire
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
@@ -48,7 +49,8 @@ class Setting:
     @property
     def is_healthy(self) -> bool:
         """What the image's health check says."""
-        return subprocess.run([sys.executable, "-I", "-S", HEALTH_CHECK], capture_output=True, check=False).returncode == 0
+        command = [sys.executable, "-I", "-S", HEALTH_CHECK]
+        return subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
 
     @property
     def bootstrap(self) -> str:
