@@ -49,7 +49,7 @@ class Setting:
     @property
     def is_healthy(self) -> bool:
         """What the image's health check says."""
-        command = [sys.executable, "-I", "-S", HEALTH_CHECK]
+        command = [sys.executable, "-I", "-S", str(HEALTH_CHECK)]
         return subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
 
     @property

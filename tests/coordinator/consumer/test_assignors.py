@@ -28,7 +28,7 @@ def sizes(targets: Mapping[MemberId, Assignment]) -> list[int]:
     return sorted(len([*partitions_of(target)]) for target in targets.values())
 
 
-def moved(before: Mapping[MemberId, Assignment], after: Mapping[str, Assignment]) -> int:
+def moved(before: Mapping[MemberId, Assignment], after: Mapping[MemberId, Assignment]) -> int:
     """Return the partitions that have changed their member."""
     owner = {partition: member_id for member_id, target in before.items() for partition in partitions_of(target)}
     return sum(owner.get(p, m) != m for m, target in after.items() for p in partitions_of(target))
