@@ -83,7 +83,7 @@ def test_uniform_moves_as_little_as_it_must() -> None:
 def test_uniform_balances_members_that_read_different_topics() -> None:
     some = [subscriber("a", T, U, V), subscriber("b", T), subscriber("c", U)]
     targets = assign_uniform(some, {T: 2, U: 2, V: 2})
-    assert targets["a"][V] == {0, 1}, "no other member reads it"
+    assert targets[MemberId("a")][V] == {0, 1}, "no other member reads it"
     assert sizes(targets) == [2, 2, 2]
     assert assign_uniform(again(some, targets), {T: 2, U: 2, V: 2}) == targets
 
