@@ -15,8 +15,9 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
-# What runs native code and is not told to run both ways in any case; PURE=tests is the whole suite.
-PURE ?= tests integration/test_clients_roundtrip.py
+# What runs native code, but for the folders that run both ways in any case (records, protocol, replication). The whole suite:
+# make pure PURE=tests
+PURE ?= tests/api tests/coordinator tests/crash tests/fuzz tests/log tests/metrics tests/pipeline integration/test_clients_roundtrip.py
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)
@@ -40,7 +41,7 @@ check: $(VENV)/.unit  ## style, types, layers
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10
 
-pure: $(VENV)/.test  ## what runs native code, without it; what runs both in any case is not run again
+pure: $(VENV)/.unit  ## what runs native code, without it; what runs both in any case is not run again
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -86,10 +87,28 @@ def assert_kip_74(answers: Sequence[Fetched], whole: dict[str, bytes], limits: d
         left = max(0, left - len(got.records))
 
 
-@pytest.mark.parametrize("version", [3, 4, 7, 11])
-@pytest.mark.parametrize("bytes_max", [0, 1, 1100, 5_000, 25_000, 40_000, 60_000, 0x7FFFFFFF])
-@pytest.mark.parametrize("limit", [1, 3_000, 1 << 20])
-@pytest.mark.parametrize("first", [0, 1, 2])
+VERSIONS, LIMITS, FIRSTS = (3, 4, 7, 11), (1, 3_000, 1 << 20), (0, 1, 2)
+BYTES_MAX = (0, 1, 1100, 5_000, 25_000, 40_000, 60_000, 0x7FFFFFFF)
+
+
+def every_pair() -> list[tuple[int, int, int, int]]:
+    """Return first topic, limit, size and version: any two values of two of them occur together.
+
+    """Return first topic, limit, size and version; any two values of two of these axes occur together in some case.
+    unit tests of fetch draw further combinations, without a socket.
+    """
+    cases = [
+        (FIRSTS[(row + row // len(FIRSTS) + column) % len(FIRSTS)], LIMITS[(row + 2 * column) % len(LIMITS)], bytes_max, version)
+        for row, bytes_max in enumerate(BYTES_MAX)
+        for column, version in enumerate(VERSIONS)
+    ]
+    axes = [FIRSTS, LIMITS, BYTES_MAX, VERSIONS]
+    for one, other in itertools.combinations(range(len(axes)), 2):
+        assert {(case[one], case[other]) for case in cases} == set(itertools.product(axes[one], axes[other])), (one, other)
+    return cases
+
+
+@pytest.mark.parametrize(("first", "limit", "bytes_max", "version"), every_pair())
 def test_the_answer_is_limited_as_a_whole_and_by_partition(
     first: int, limit: int, bytes_max: int, version: int, topics: list[str], connection: Connection
 ) -> None:
