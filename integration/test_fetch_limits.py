@@ -94,8 +94,8 @@ BYTES_MAX = (0, 1, 1100, 5_000, 25_000, 40_000, 60_000, 0x7FFFFFFF)
 def every_pair() -> list[tuple[int, int, int, int]]:
     """Return first topic, limit, size and version: any two values of two of them occur together.
 
-    """Return first topic, limit, size and version; any two values of two of these axes occur together in some case.
-    unit tests of fetch draw further combinations, without a socket.
+    Size and version have the most values, and each pair of them is a case; the other two go round until they meet everything.
+    The unit tests of fetch draw further combinations, without a socket.
     """
     cases = [
         (FIRSTS[(row + row // len(FIRSTS) + column) % len(FIRSTS)], LIMITS[(row + 2 * column) % len(LIMITS)], bytes_max, version)
