@@ -59,7 +59,9 @@ class SmallDisk:
         it forgets them: a file that was synced is empty after the next mount, whoever wrote it.
         """
         for step in ("--freeze", "--unfreeze"):
-            subprocess.run(["nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "fsfreeze", step, str(self.path)], timeout=WAIT_S, check=True)
+            subprocess.run(
+                ["nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "fsfreeze", step, str(self.path)], timeout=WAIT_S, check=True
+            )
 
     def empty(self) -> None:
         """Give it back."""
