@@ -23,7 +23,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check unit pure conformance integration spark random sanitize containers image container-lock environment clean
+.PHONY: run test check unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -96,6 +96,14 @@ $(VENV)/.test: $(VENV)/.unit
 $(VENV)/.containers: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[test,container-test]'
 	touch $(VENV)/.run $(VENV)/.unit $(VENV)/.test $@
+
+wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment
+	$(BIN)/python -m pip install --quiet build
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist .
+	$(PYTHON) -m venv --clear build/wheel-env
+	build/wheel-env/bin/python -m pip install --quiet build/dist/pybroker-*.whl
+	cd build && wheel-env/bin/python -m pybroker.native
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
