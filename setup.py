@@ -7,18 +7,19 @@ from setuptools import Extension, setup
 
 SOURCES = sorted(Path("pybroker").glob("**/*.pyx"))  # from the folder of this file, where a build runs
 
-setup(
-    ext_modules=cythonize(
-        [
-            Extension(
-                ".".join(path.with_suffix("").parts),
-                [str(path)],
-                depends=[str(header) for header in sorted(path.parent.glob("*.h"))],
-                optional=True,
-                extra_compile_args=["-O3"],
-            )
-            for path in SOURCES
-        ],
-        language_level=3,
-    )
+EXTENSIONS = cythonize(
+    [
+        Extension(
+            ".".join(path.with_suffix("").parts),
+            [str(path)],
+            depends=[str(header) for header in sorted(path.parent.glob("*.h"))],
+            extra_compile_args=["-O3"],
+        )
+        for path in SOURCES
+    ],
+    language_level=3,
 )
+for extension in EXTENSIONS:
+    extension.optional = True  # here, as cythonize makes new objects and leaves this out
+
+setup(ext_modules=EXTENSIONS)

@@ -58,7 +58,8 @@ def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProce
 
 def test_there_is_no_page_unless_it_is_asked_for(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
-    assert "metrics" not in broker.log_text.lower()
+    assert "metrics at" not in broker.log_text.lower()
+    assert "/metrics" not in broker.log_text
 
 
 def test_librdkafka_asks_once_which_metrics_are_wanted(start_broker: Callable[..., BrokerProcess]) -> None:
