@@ -25,7 +25,7 @@ SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = ("metrics.counts", "protocol.codec", "records.columns", "records.kernels")
 """All modules of the package that have a native part."""
 
-_REMEDY: Final = f"build it again (pip install --force-reinstall pybroker), or set {SWITCH}=1 to run without native parts"
+_REMEDY: Final = f"install pybroker again from its source, or set {SWITCH}=1 to run without native parts"
 
 _chosen: dict[str, bool] = {}
 
