@@ -3,7 +3,7 @@
 Files that are kept lie in the partition's directory as `<first offset>-<end offset>.kept`; a second one of the same range gets
 `-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start takes them for a segment:
 ours goes by the ends of names, Apache Kafka's does too, and takes for an offset only what is a number up to the first dot, which
-this is not. They go with the partition, or by hand; `docs/operate.md` says what to do with them.
+this is not. They go with the partition, or by hand; `docs/recovery.md` says what to do with them.
 
 Order, so that a crash in between loses nothing: what is kept is durable under its new name before anything is cut.
 
