@@ -1,1 +1,19 @@
-"""Kafka's configuration: one table behind parsing, checks and documentation."""
+"""Kafka's configuration: one table behind parsing, checks and documentation.
+
+setting              a row of the table: name, type, default, description, check; ConfigError
+table                all rows for brokers, and the families of names that are only accepted
+server_settings, log_settings, group_settings      the rows for brokers, by subject
+topic_settings       the rows for topics, and the broker properties that are their defaults
+group_configs        settings of single groups
+dynamic              settings that change while the broker runs; those of client metrics
+
+load                 joins all sources of a broker's configuration
+properties           the syntax of Java's .properties files
+environment          `KAFKA_*` variables
+broker               BrokerConfig: one typed attribute for each property
+topic                TopicConfig: a topic's own settings over the broker's
+listeners            the syntax of `listeners` and of the properties that belong to it
+hosts                looks up host names in settings
+
+document             writes docs/configuration.md and config/server.properties
+"""

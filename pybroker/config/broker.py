@@ -1,9 +1,9 @@
 """The broker's configuration: one typed attribute per row of the table.
 
-pydantic-settings joins the sources and checks the types; texts become values by the table's rows, which also hold the checks. The
+pydantic-settings joins the sources and checks the types. The table's rows turn texts into values, and also hold the checks. The
 class body repeats only names and types, for mypy and for readers; a test compares it with the table.
 
-Cost: a plain required field per property keeps pydantic's schema cheap, about 10 ms for all of them.
+Each property is a plain required field, which keeps pydantic's schema cheap: about 10 ms for all of them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _DEFAULTS: Final[dict[str, Value]] = {setting.attribute: setting.default for set
 
 
 class Layer(PydanticBaseSettingsSource):
-    """A source of values that are known already, by attribute."""
+    """A source for pydantic-settings, of values by attribute that are known already."""
 
     def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Value]) -> None:
         super().__init__(settings_cls)
         self._values = values
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
-        """One value, for pydantic's own use."""
+        """Return a single value, which pydantic asks for."""
         return self._values.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """The values."""
+        """Return all values."""
         return dict(self._values)
 
 
 class DefaultsLayer(Layer):
-    """The table's defaults, of which two depend on what the stronger sources say."""
+    """The table's defaults, of which two depend on the values in the stronger sources."""
 
     def __call__(self) -> dict[str, Any]:
-        """The defaults, given what `current_state` has from the stronger sources."""
+        """Return the defaults, given the values of the stronger sources in `current_state`."""
         values: dict[str, Any] = dict(self._values)
         given = {**values, **self.current_state}
         values["log_dirs"] = tuple(part.strip() for part in given["log_dir"].split(","))
@@ -61,18 +61,18 @@ class DefaultsLayer(Layer):
 
 
 class BrokerConfig(BaseSettings):
-    """The configuration of one broker; immutable. `BrokerConfig()` has the defaults, `load` reads all sources.
+    """The configuration of a broker; immutable. `BrokerConfig()` has the defaults, and `load` reads all sources.
 
-    Keyword arguments are attributes with values of their types. `node_id` and `log_dirs` are filled in from their older names
-    `broker_id` and `log_dir` where only those are set; use the newer names.
+    Keyword arguments are attributes with values of their types. Where only the older names `broker_id` and `log_dir` are set,
+    `node_id` and `log_dirs` get their values from them. Read the newer names.
 
-    Raises ConfigError for a value that its row's check refuses and for values that do not go together.
+    Raises ConfigError for a value that its row's check refuses and for values that contradict each other.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
     origins: dict[str, str]
-    """Of each property that is not a default: where its value comes from, by Kafka's name."""
+    """The source of each value that is not a default, by the property's name in Kafka."""
 
     advertised_listeners: str | None
     alter_config_policy_class_name: str | None
@@ -245,7 +245,7 @@ class BrokerConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Strongest first: the arguments, the mappings in the argument `layers`, the defaults."""
+        """Return the sources, strongest first: the arguments, the mappings in the argument `layers`, the defaults."""
         assert isinstance(init_settings, InitSettingsSource)
         layers: tuple[Mapping[str, Value], ...] = init_settings.init_kwargs.pop("layers", ())
         defaults = DefaultsLayer(settings_cls, {**_DEFAULTS, "origins": {}})  # type: ignore[dict-item]  # not a property
@@ -262,17 +262,17 @@ class BrokerConfig(BaseSettings):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where to listen."""
+        """The addresses on which the broker listens."""
         return self._listeners().bound
 
     @property
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """What to tell clients; an empty host is the machine's name, port 0 the port that the listener of that name has got."""
+        """The addresses for clients. An empty host is the machine's name; port 0 is the port that the listener has got."""
         return self._listeners().advertised
 
     @property
     def told_listeners(self) -> frozenset[str]:
-        """Names of the listeners that have no advertised address: their clients are told one that depends on where they are."""
+        """The names of the listeners without an advertised address: what their clients get depends on where the clients are."""
         if self.advertised_listeners is None:
             return frozenset(endpoint.listener_name for endpoint in self.endpoints)
         fixed = {endpoint.listener_name for endpoint in self.advertised_endpoints if endpoint.host}
@@ -280,33 +280,33 @@ class BrokerConfig(BaseSettings):
 
     @property
     def outside_address(self) -> tuple[str, int] | None:
-        """Host and port of pybroker.advertised.outside, 0 for the port of the listener; None when it is not set."""
+        """The host and port of pybroker.advertised.outside; port 0 is the listener's port. None when the property is not set."""
         text = self.pybroker_advertised_outside
         return None if text is None else parse_outside("pybroker.advertised.outside", text)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Host and port of metrics.listener; None when it is off."""
+        """The host and port of metrics.listener; None when there is no page of metrics."""
         return parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
 
     @property
     def connection_limits(self) -> dict[str, int]:
-        """max.connections.per.ip.overrides by host, as written; `hosts.connection_limits` has addresses. Raises ConfigError."""
+        """The limits of max.connections.per.ip.overrides by host (`hosts` has them by address). Raises ConfigError."""
         return parse_connection_overrides(self.max_connections_per_ip_overrides)
 
     @property
     def broker_listener_name(self) -> str:
-        """Of the listener for other brokers, where it is apart from those for clients."""
+        """The name of the listener for other brokers, where it is apart from those for clients."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Whether groups of the consumer protocol are served."""
+        """Whether the broker serves groups of the consumer protocol."""
         return "consumer" in {protocol.lower() for protocol in self.group_coordinator_rebalance_protocols}
 
     @property
     def dropped_listeners(self) -> tuple[str, ...]:
-        """Names of listeners that were left out because they are for Kafka's controller."""
+        """The names of the listeners that were left out because they are for Kafka's controller."""
         return self._listeners().dropped
 
     def _listeners(self) -> Listeners:
@@ -320,18 +320,20 @@ class BrokerConfig(BaseSettings):
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """What no single row can check. Raises ConfigError."""
+    """Check what no single row can check. Raises ConfigError."""
     if 0 < config.queued_max_request_bytes <= config.socket_request_max_bytes:
         reason = f"must be larger than socket.request.max.bytes ({config.socket_request_max_bytes}), or not positive for no bound"
         raise ConfigError("queued.max.request.bytes", config.queued_max_request_bytes, reason)
     if config.broker_id not in (-1, config.node_id):
         raise ConfigError("broker.id", config.broker_id, f"must equal node.id ({config.node_id}) when both are set")
     if config.process_roles and "broker" not in config.process_roles:
-        raise ConfigError("process.roles", ",".join(config.process_roles), "must name broker: there is no controller apart")
+        raise ConfigError(
+            "process.roles", ",".join(config.process_roles), "must name broker: pybroker has no separate controller"
+        )
     if not config.log_dirs or not all(config.log_dirs):
-        raise ConfigError("log.dirs", ",".join(config.log_dirs), "must name a directory at every place")
+        raise ConfigError("log.dirs", ",".join(config.log_dirs), "has an empty entry: name a directory between the commas")
     if len({*config.log_dirs}) != len(config.log_dirs):
-        raise ConfigError("log.dirs", ",".join(config.log_dirs), "must not name a directory twice")
+        raise ConfigError("log.dirs", ",".join(config.log_dirs), "names a directory twice: name each directory once")
     if (
         config.log_roll_jitter_ms is not None
         and config.log_roll_ms is not None
@@ -345,14 +347,14 @@ def _check_together(config: BrokerConfig) -> None:
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         reason = f"must not be above log.cleaner.max.compaction.lag.ms ({config.log_cleaner_max_compaction_lag_ms})"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms, reason)
-    config.connection_limits  # noqa: B018  # parsed for its errors, as the two below
+    config.connection_limits  # noqa: B018  # parsed for its errors, like the two below
     config.metrics_address  # noqa: B018
     config._listeners()
     _check_outside(config)
 
 
 def _check_outside(config: BrokerConfig) -> None:
-    """That the address for clients outside has an effect, and is that of one listener."""
+    """Check that the address for clients outside has an effect, and belongs to a single listener."""
     key, address = "pybroker.advertised.outside", config.outside_address
     if address is None:
         return
@@ -360,7 +362,7 @@ def _check_outside(config: BrokerConfig) -> None:
     if not config.pybroker_advertised_by_peer:
         raise ConfigError(key, text, "is for a broker in a container; outside of one set advertised.listeners")
     if not told:
-        raise ConfigError(key, text, "has no effect, as advertised.listeners names every listener: set only one of the two")
+        raise ConfigError(key, text, "has no effect, because advertised.listeners names every listener: set only one of the two")
     if address[1] and len(told) > 1:
         reason = (
             f"has the port of one listener, but {' and '.join(told)} are without an address: set advertised.listeners instead"
@@ -384,14 +386,14 @@ def _check_groups(config: BrokerConfig) -> None:
     if "classic" not in protocols:
         raise ConfigError("group.coordinator.rebalance.protocols", ",".join(protocols), "must name classic")
     if not config.group_consumer_assignors:
-        raise ConfigError("group.consumer.assignors", "", "must name one")
+        raise ConfigError("group.consumer.assignors", "", "must name an assignor")
     for name in ("session.timeout.ms", "heartbeat.interval.ms"):
         attribute = name.replace(".", "_")
         low, value, high = (getattr(config, f"group_consumer_{bound}{attribute}") for bound in ("min_", "", "max_"))
         if low > high:
             raise ConfigError(f"group.consumer.max.{name}", high, f"must not be below group.consumer.min.{name} ({low})")
         if not low <= value <= high:
-            raise ConfigError(f"group.consumer.{name}", value, f"must be between {low} and {high}, which the min and max say")
+            raise ConfigError(f"group.consumer.{name}", value, f"must be between {low} and {high}, its min and max")
     if config.group_consumer_heartbeat_interval_ms >= config.group_consumer_session_timeout_ms:
         reason = f"must be below group.consumer.session.timeout.ms ({config.group_consumer_session_timeout_ms})"
         raise ConfigError("group.consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms, reason)

@@ -1,10 +1,11 @@
 """Settings that change while the broker runs, and those of client metrics.
 
-A broker's settings in force are, strongest first: its own dynamic ones, the dynamic defaults of all brokers, what it was started
-with, the table's defaults. `in_force` makes a new `BrokerConfig` of them; who reads settings is given the new one.
+A broker's settings in force come from these sources, strongest first: its own dynamic settings, the dynamic defaults of all
+brokers, the settings with which it was started, the table's defaults. `in_force` makes a new `BrokerConfig` of them, which
+replaces the old one wherever settings are read.
 
-A dynamic setting that no table knows is taken and kept, as in Kafka, where a plugin may read it; its value is never shown again,
-since it may be a secret.
+A dynamic setting that no table has is accepted and kept, as in Kafka, where a plugin may read it. The broker never shows its
+value again, because it may be a secret.
 
 Source: DynamicBrokerConfig, DynamicConfig.Broker, ClientMetricsConfigs; KIP-226, KIP-714.
 """
@@ -30,7 +31,7 @@ _CLIENT_SELECTORS: Final = (
 
 
 class UnfitRequestError(ConfigError):
-    """What Kafka calls an invalid request, not an invalid configuration."""
+    """A value that Kafka refuses as an invalid request, not as an invalid configuration."""
 
 
 def _is_client_pattern(text: str) -> bool:
@@ -52,39 +53,51 @@ def _rate(name: str, doc: str) -> Setting:
 DYNAMIC_ONLY_SETTINGS: Final = {
     setting.name: setting
     for setting in (
-        _rate("leader.replication.throttled.rate", "Bytes per second to throttled followers."),
-        _rate("follower.replication.throttled.rate", "Bytes per second from leaders of throttled replicas."),
-        _rate("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes per second of moves between data directories."),
+        _rate("leader.replication.throttled.rate", "Limit on the bytes per second that leaders send to throttled followers."),
+        _rate("follower.replication.throttled.rate", "Limit on the bytes per second that throttled followers fetch."),
+        _rate(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "Limit on the bytes per second that moves between data directories copy.",
+        ),
     )
 }
-"""Settings of a broker that no file can have, set by Kafka's tools while replicas move."""
+"""Settings of a broker that Kafka's tools set while replicas move; no properties file can have them."""
 
 CLIENT_METRICS_CONFIGS: Final = {
     setting.name: setting
     for setting in (
-        Setting("interval.ms", Kind.INT, 300_000, "How often to push, in ms.", between(100, 3_600_000), Effect.LATER),
+        Setting(
+            "interval.ms",
+            Kind.INT,
+            300_000,
+            "How often a client pushes its metrics, in ms.",
+            between(100, 3_600_000),
+            Effect.LATER,
+        ),
         Setting(
             "match",
             Kind.LIST,
             (),
-            "Which clients push.",
+            "The clients that push their metrics.",
             Check("a list of SELECTOR=REGULAR EXPRESSION", _are_client_patterns),
             Effect.LATER,
         ),
-        Setting("metrics", Kind.LIST, (), "Prefixes of the names to push.", None, Effect.LATER),
+        Setting("metrics", Kind.LIST, (), "Prefixes of the names of the metrics that clients push.", None, Effect.LATER),
     )
 }
 
 
 def dynamic_setting(name: str) -> Setting | None:
-    """The row of a broker's setting that may be set while it runs; None for a name that no table has."""
+    """Return the row of a setting of the running broker, or None for a name that no table has."""
     return BROKER_SETTINGS.get(name) or DYNAMIC_ONLY_SETTINGS.get(name)
 
 
 def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> BrokerConfig:
-    """The configuration of a broker started with `static`, with the dynamic defaults `of_all` brokers and its own `of_this`.
+    """Return the configuration of a broker that was started with `static`.
 
-    Raises ConfigError for a value that its row refuses, for one that is read only, and for values that do not go together.
+    `of_all` are the dynamic defaults of all brokers, `of_this` the broker's own dynamic settings.
+
+    Raises ConfigError for a value that its row refuses, for a read-only property, and for values that contradict each other.
     """
     changed: dict[str, Any] = {}
     for name, text in {**of_all, **of_this}.items():
@@ -104,7 +117,10 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
 
 
 def check_client_metrics_configs(values: Mapping[str, str]) -> None:
-    """Raises UnfitRequestError for an unknown name and an interval out of bounds, ConfigError for any other bad value."""
+    """Check settings of client metrics.
+
+    Raises UnfitRequestError for an unknown name and an interval out of bounds, ConfigError for any other bad value.
+    """
     for name, text in values.items():
         setting = CLIENT_METRICS_CONFIGS.get(name)
         if setting is None:

@@ -1,4 +1,4 @@
-"""`KAFKA_*` environment variables, as the apache/kafka container image reads them.
+"""`KAFKA_*` environment variables, with the meaning that they have in the apache/kafka container image.
 
     KAFKA_LOG_DIRS=/data                 log.dirs=/data
     KAFKA_LISTENER_NAME_A__B_C           listener.name.a_b.c      two underscores are one
@@ -6,9 +6,10 @@
     CLUSTER_ID                           cluster.id, with which the image formats its storage
     PYBROKER_ADVERTISED                  pybroker.advertised.outside
 
-When only KAFKA_ADVERTISED_LISTENERS is there, the image listens on the same ports of all interfaces, and so do we.
+When KAFKA_ADVERTISED_LISTENERS is set and KAFKA_LISTENERS is not, the broker listens on the same ports of all interfaces, as the
+image does.
 
-Variables that steer the image's scripts and Java (KAFKA_HEAP_OPTS, KAFKA_LOG4J_ROOT_LOGLEVEL...) are no properties.
+Variables that control the image's scripts and Java (KAFKA_HEAP_OPTS, KAFKA_LOG4J_ROOT_LOGLEVEL...) are no properties.
 
 Source: KafkaDockerWrapper and docker/resources/common-scripts/configure of Apache Kafka.
 """
@@ -23,7 +24,7 @@ PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 ADVERTISED: Final = "PYBROKER_ADVERTISED"
 ADVERTISED_LISTENERS: Final = "ADVERTISED_LISTENERS"
-"""How the variables end that listeners are made of where none are set."""
+"""The end of a variable's name from which the listeners are derived when none are set."""
 
 _SCRIPTS: Final = frozenset(
     {
@@ -41,7 +42,7 @@ _HOST: Final = re.compile(r"://[^:]*:")
 
 
 def properties_of_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Of each property in the environment, by Kafka's name: the variable and its text."""
+    """Return the properties in the environment by Kafka's names, each as its variable and its text."""
     found: dict[str, tuple[str, str]] = {}
     if environment.get(CLUSTER_ID):
         found["cluster.id"] = (CLUSTER_ID, environment[CLUSTER_ID])
@@ -57,11 +58,11 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, tuple
 
 
 def is_for_scripts(variable: str) -> bool:
-    """Whether a variable steers Kafka's scripts rather than the broker."""
+    """Return whether a variable controls Kafka's scripts rather than the broker."""
     return variable in _SCRIPTS or variable.startswith(_SCRIPT_PREFIXES)
 
 
 def property_name(variable: str) -> str:
-    """The property that a variable stands for."""
+    """Return the property that a variable stands for."""
     dotted = variable.removeprefix(PREFIX).lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")

@@ -1,7 +1,8 @@
-"""Settings of single groups: which there are, and what they may be set to.
+"""Settings of single groups: their names, types, defaults and bounds.
 
-A group that does not say takes the broker's property, whose name has `group.` in front; two other properties of the broker bound
-what a group may say. The broker's properties for share and streams groups are not read yet: their defaults count.
+Where a group has no setting of its own, the broker's property applies, whose name has `group.` in front. Two other properties
+of the broker bound a group's setting. The broker does not read its properties for share and streams groups yet: their defaults
+apply.
 
 Source: GroupConfig (4.3); KIP-848, KIP-932, KIP-1071.
 """
@@ -26,27 +27,45 @@ _RESET: Final = Check(
     lambda _: "Invalid value for share.auto.offset.reset: must be one of latest, earliest, by_duration:PnDTnHnMn.nS",
 )
 _LEVELS: Final = one_of("read_committed", "read_uncommitted")
-_OFFSETS: Final = "Where a share group begins."
+_OFFSETS: Final = "The offset at which a share group begins."
 _ISOLATION: Final = "Whether a share group gets records of aborted transactions."
 
 GROUP_CONFIGS: Final = {
     setting.name: setting
     for setting in (
-        Setting("consumer.assignment.interval.ms", _I, 1000, "Least time between two assignments, in ms.", at_least(0), _LATER),
+        Setting(
+            "consumer.assignment.interval.ms", _I, 1000,
+            "Shortest time between two assignments, in ms.", at_least(0), _LATER,
+        ),
         Setting("consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1)),
         Setting("consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1)),
-        Setting("share.assignment.interval.ms", _I, 1000, "The same of a share group.", at_least(0), _LATER),
+        Setting(
+            "share.assignment.interval.ms", _I, 1000,
+            "Shortest time between two assignments of a share group, in ms.", at_least(0), _LATER,
+        ),
         Setting("share.auto.offset.reset", Kind.STRING, "latest", _OFFSETS, _RESET, _LATER),
-        Setting("share.delivery.count.limit", _I, 5, "How often a record is delivered at most.", at_least(2), _LATER),
+        Setting("share.delivery.count.limit", _I, 5, "Deliveries of a record at most.", at_least(2), _LATER),
         Setting("share.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a share member, in ms.", at_least(1), _LATER),
         Setting("share.isolation.level", Kind.STRING, "read_uncommitted", _ISOLATION, _LEVELS, _LATER),
-        Setting("share.partition.max.record.locks", _I, 2000, "Records of a partition in work at once.", at_least(100), _LATER),
-        Setting("share.record.lock.duration.ms", _I, 30_000, "How long a record is a member's, in ms.", at_least(1000), _LATER),
-        Setting("share.renew.acknowledge.enable", Kind.BOOLEAN, True, "Whether that time may be prolonged.", None, _LATER),
+        Setting(
+            "share.partition.max.record.locks", _I, 2000,
+            "Records of a partition that members hold at once.", at_least(100), _LATER,
+        ),
+        Setting("share.record.lock.duration.ms", _I, 30_000, "How long a member holds a record, in ms.", at_least(1000), _LATER),
+        Setting(
+            "share.renew.acknowledge.enable", Kind.BOOLEAN, True,
+            "Whether a member may hold a record for longer.", None, _LATER,
+        ),
         Setting("share.session.timeout.ms", _I, 45_000, "Session timeout of a share member, in ms.", at_least(1), _LATER),
-        Setting("streams.assignment.interval.ms", _I, 1000, "The same of a streams group.", at_least(0), _LATER),
+        Setting(
+            "streams.assignment.interval.ms", _I, 1000,
+            "Shortest time between two assignments of a streams group, in ms.", at_least(0), _LATER,
+        ),
         Setting("streams.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a streams member, in ms.", at_least(1), _LATER),
-        Setting("streams.initial.rebalance.delay.ms", _I, 3000, "Wait for more members at first, in ms.", at_least(0), _LATER),
+        Setting(
+            "streams.initial.rebalance.delay.ms", _I, 3000,
+            "Wait for more members before the first assignment, in ms.", at_least(0), _LATER,
+        ),
         Setting("streams.num.standby.replicas", _I, 0, "Standby replicas of each task.", at_least(0), _LATER),
         Setting("streams.session.timeout.ms", _I, 45_000, "Session timeout of a streams member, in ms.", at_least(1), _LATER),
     )
@@ -78,16 +97,19 @@ _UNREAD: Final = {
     "group.share.max.partition.max.record.locks": 4000,
     "group.streams.max.standby.replicas": 2,
 }
-"""Defaults of the bounds that no configuration of a broker here has."""
+"""Kafka's defaults of the bounds for which `BrokerConfig` has no property."""
 
 
 def broker_synonym(name: str) -> str | None:
-    """The broker's property that stands in for a group's; None where there is none."""
+    """Return the broker's property that applies where a group has no setting, or None if there is none."""
     return None if name in _OF_GROUPS_ALONE else f"group.{name}"
 
 
 def check_group_configs(broker: BrokerConfig, values: Mapping[str, str]) -> None:
-    """Raises ConfigError for an unknown name, a bad value, and one outside of the broker's bounds."""
+    """Check settings of a group.
+
+    Raises ConfigError for an unknown name, a bad value, and a value outside of the broker's bounds.
+    """
     parsed = {}
     for name, text in values.items():
         if name not in GROUP_CONFIGS:
@@ -113,7 +135,7 @@ def check_group_configs(broker: BrokerConfig, values: Mapping[str, str]) -> None
 
 
 def _bounds(name: str) -> list[tuple[str, bool]]:
-    """The broker's properties that bound a group's, and which of them is the lower bound."""
+    """Return the broker's properties that bound a group's setting, each with whether it is the lower bound."""
     if name == "streams.num.standby.replicas":
         return [("group.streams.max.standby.replicas", False)]
     if name not in _BOUNDED:

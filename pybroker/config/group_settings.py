@@ -1,4 +1,4 @@
-"""The table of broker properties, third part: groups, offsets and transactions; and the families of names that are only accepted.
+"""The table of broker properties, third part: groups, offsets and transactions, and the families of names that are only accepted.
 
 Source: GroupCoordinatorConfig, TransactionLogConfig, TransactionStateManagerConfig.
 """
@@ -23,21 +23,25 @@ GROUP_SETTINGS: Final = (
     ),
     Setting(
         "group.initial.rebalance.delay.ms", _I, 0,
-        "Wait for more members before the first assignment, in ms; Kafka: 3000.", None, _YES,
+        "Wait for more members before the first assignment, in ms. (Kafka's default is 3000.)", None, _YES,
     ),
     Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
     Setting(
-        "group.coordinator.rebalance.protocols", _T, ("classic", "consumer"), "The kinds of groups that are served.",
+        "group.coordinator.rebalance.protocols", _T, ("classic", "consumer"), "The kinds of groups that the broker serves.",
         all_of("classic", "consumer", "share", "streams", "unknown"), _YES,
     ),
-    Setting("group.coordinator.threads", _I, 1, "Threads of Kafka's coordinator.", at_least(1), Effect.NEVER),
+    Setting("group.coordinator.threads", _I, 1, "Threads of the coordinator in Kafka.", at_least(1), Effect.NEVER),
     Setting(
-        "group.coordinator.append.linger.ms", _I, 10, "Wait to write changes of groups together, in ms.", at_least(-1), _LATER,
+        "group.coordinator.append.linger.ms", _I, 10,
+        "How long to wait in order to write changes of groups together, in ms.", at_least(-1), _LATER,
     ),
     # offsets
-    Setting("offset.metadata.max.bytes", _I, 4096, "Largest text beside a committed offset, in bytes.", None, _YES),
+    Setting("offset.metadata.max.bytes", _I, 4096, "Largest metadata of a committed offset, in bytes.", None, _YES),
     Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1), _YES),
-    Setting("offsets.topic.replication.factor", Kind.SHORT, 1, "Replicas of the topic of offsets; Kafka: 3.", at_least(1), _YES),
+    Setting(
+        "offsets.topic.replication.factor", Kind.SHORT, 1,
+        "Replicas of the topic of offsets. (Kafka: 3.)", at_least(1), _YES,
+    ),
     Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1), _YES),
     Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1), _YES),
     Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", between(0, 4), _YES),
@@ -73,7 +77,7 @@ GROUP_SETTINGS: Final = (
     ),
     Setting(
         "group.consumer.migration.policy", _S, "bidirectional",
-        "Whether groups with members change their kind when members of the other protocol come, or are left.", _MIGRATION, _YES,
+        "Whether a group changes its protocol when members of the other protocol join, or only they are left.", _MIGRATION, _YES,
     ),
     # transactions
     Setting(
@@ -92,10 +96,12 @@ GROUP_SETTINGS: Final = (
         "transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1), _LATER,
     ),
     Setting(
-        "transaction.state.log.load.buffer.size", _I, 5_242_880, "Bytes read at once when they are loaded.", at_least(1), _LATER,
+        "transaction.state.log.load.buffer.size", _I, 5_242_880,
+        "Bytes read at once when transactions are loaded.", at_least(1), _LATER,
     ),
     Setting(
-        "transaction.partition.verification.enable", _B, True, "Check that a partition was added before its batches are taken.",
+        "transaction.partition.verification.enable", _B, True,
+        "Check that a partition was added to the transaction before its batches are accepted.",
         None, _LATER, Update.CLUSTER_WIDE,
     ),
     Setting(
@@ -111,7 +117,7 @@ GROUP_SETTINGS: Final = (
 
 
 class Family(NamedTuple):
-    """Names that are accepted unread: those that begin with `prefix`, or `prefix` itself where it does not end in a dot."""
+    """Names that are accepted unread: those that begin with `prefix`, or `prefix` itself if it does not end in a dot."""
 
     prefix: str
     doc: str
@@ -130,14 +136,16 @@ FAMILIES: Final = (
     Family("group.share.", "Share groups.", _LATER),
     Family("share.", "Share groups.", _LATER),
     Family("group.streams.", "Streams groups.", _LATER),
-    Family("group.coordinator.new.enable", "Kafka's change of its coordinator."),
+    Family("group.coordinator.new.enable", "Kafka's switch between its old and new coordinators."),
     Family("group.coordinator.background.threads", "Threads of Kafka's coordinator."),
     Family("group.coordinator.cached.buffer.max.bytes", "Memory of Kafka's coordinator."),
     Family("group.consumer.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
     Family("group.consumer.min.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
     Family("group.consumer.max.assignment.interval.ms", "Consumer groups of KIP-848.", _LATER),
     Family("group.consumer.regex.refresh.interval.ms", "Regular expressions are matched again at once when topics change."),
-    Family("transaction.two.phase.commit.enable", "Transactions that others commit.", _LATER),
+    Family(
+        "transaction.two.phase.commit.enable", "Transactions that an external coordinator commits (two-phase commit).", _LATER
+    ),
     Family("add.partitions.to.txn.retry.backoff.", "Retries inside Kafka's broker."),
     Family("cordoned.log.dirs", "Directories that get no new partitions.", _LATER),
     Family("follower.fetch.last.tiered.offset.enable", "Tiered storage.", _LATER),

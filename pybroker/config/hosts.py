@@ -1,4 +1,4 @@
-"""The addresses of hosts that settings name. Apart from the other settings, as it asks the network.
+"""Looks up the addresses of hosts that settings name. It is apart from the other settings because it uses the network.
 
 Source: ConnectionQuotas of Kafka.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def connection_limits(config: BrokerConfig) -> dict[str, int]:
-    """The limits of max.connections.per.ip.overrides by address; of a name the address that Java takes.
+    """Return the limits of max.connections.per.ip.overrides by address. For a name, that is the address that Java takes.
 
-    Blocks while names are looked up. Raises ConfigError.
+    The call blocks while names are looked up. Raises ConfigError.
     """
     text = config.max_connections_per_ip_overrides
     return {_address_of(host, text): count for host, count in config.connection_limits.items()}

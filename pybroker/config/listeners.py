@@ -1,4 +1,4 @@
-"""The syntax of `listeners` and its companions.
+"""The syntax of `listeners` and of the properties that belong to it.
 
     listeners                       NAME://host:port , NAME://[ipv6]:port , NAME://:port
     listener.security.protocol.map  NAME:PROTOCOL , NAME:PROTOCOL
@@ -34,7 +34,7 @@ _UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, never bound
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoint:
-    """One listener, or what clients are told about it. `host` is without brackets and may be empty, `port` 0 to 65535."""
+    """A listener, or its address for clients. `host` is without brackets and may be empty; `port` is 0 to 65535."""
 
     listener_name: str
     host: str
@@ -64,14 +64,17 @@ class _Address:
 def resolve_listeners(
     *, listeners: str, advertised: str | None, protocol_map: str, controller_names: tuple[str, ...], inter_broker_name: str | None
 ) -> Listeners:
-    """The listeners that these properties describe, without the controller's. Raises ConfigError naming the property at fault."""
+    """Return the listeners that these properties describe, without the controller's.
+
+    Raises ConfigError, which names the property at fault.
+    """
     protocols = parse_protocol_map(protocol_map)
     controllers = {name.upper() for name in controller_names}
     addresses = _parse("listeners", listeners)
     dropped = tuple(address.name for address in addresses if address.name in controllers)
     addresses = [address for address in addresses if address.name not in controllers]
     if not addresses:
-        raise ConfigError("listeners", listeners, "names no listener for clients, only those in controller.listener.names")
+        raise ConfigError("listeners", listeners, "names no listener for clients: all are in controller.listener.names")
     _check_ports_differ(listeners, addresses)
     bound = tuple(_endpoint("listeners", listeners, address, protocols) for address in addresses)
     names = {address.name for address in addresses}
@@ -79,7 +82,7 @@ def resolve_listeners(
         raise ConfigError(
             "inter.broker.listener.name", inter_broker_name, f"must be one of the listeners: {', '.join(sorted(names))}"
         )
-    if advertised is None:  # clients are told the address that they connected to, which is right for 0.0.0.0 too
+    if advertised is None:  # clients get the address that they connected to, which is right for 0.0.0.0 too
         return Listeners(bound=bound, advertised=bound, dropped=dropped)
     return Listeners(bound=bound, advertised=_advertised(advertised, names, controllers, protocols), dropped=dropped)
 
@@ -97,7 +100,7 @@ def _advertised(text: str, names: set[str], controllers: set[str], protocols: di
 
 
 def with_port(listeners: str, controller_names: tuple[str, ...], port: int) -> str:
-    """`listeners` with another port for its first listener that is not a controller's. Raises ConfigError."""
+    """Return `listeners` with another port for its first listener that is not a controller's. Raises ConfigError."""
     controllers = {name.upper() for name in controller_names}
     entries = _entries("listeners", listeners)
     for index, address in enumerate(_parse("listeners", listeners)):
@@ -108,7 +111,7 @@ def with_port(listeners: str, controller_names: tuple[str, ...], port: int) -> s
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Listener name to security protocol, both in upper case. Raises ConfigError."""
+    """Return the security protocol of each listener name, both in upper case. Raises ConfigError."""
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in _entries(key, text):
@@ -124,7 +127,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_connection_overrides(text: str) -> dict[str, int]:
-    """The limits of max.connections.per.ip.overrides by host or address. Raises ConfigError."""
+    """Return the limits of max.connections.per.ip.overrides by host or address. Raises ConfigError."""
     key = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
     for entry in _entries(key, text):
@@ -136,12 +139,12 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
 
 
 def parse_address(key: str, text: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
+    """Return the host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
     return _address(key, text, text.strip())
 
 
 def parse_outside(key: str, text: str) -> tuple[str, int]:
-    """Host and port of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`; port 0 where there is none. Raises ConfigError."""
+    """Return the host and port of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`; without a port, port 0. Raises ConfigError."""
     text = text.strip()
     match = _OUTSIDE.fullmatch(text)
     if match is None:
@@ -157,7 +160,7 @@ def parse_outside(key: str, text: str) -> tuple[str, int]:
 
 
 def _address(key: str, text: str, address: str) -> tuple[str, int]:
-    """Host and port of `address`, a part of the property's `text`."""
+    """Return the host and port of `address`, a part of the property's `text`."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ConfigError(key, text, f"{address!r} is not host:port")
@@ -191,7 +194,7 @@ def _parse(key: str, text: str) -> list[_Address]:
 
 
 def _check_ipv6(key: str, text: str, host: str) -> None:
-    import ipaddress  # noqa: PLC0415  # few need it, and it costs start-up time
+    import ipaddress  # noqa: PLC0415  # most configurations do not need it, and it costs start-up time
 
     try:
         ipaddress.IPv6Address(host)
@@ -200,7 +203,7 @@ def _check_ipv6(key: str, text: str, host: str) -> None:
 
 
 def _check_ports_differ(text: str, addresses: list[_Address]) -> None:
-    """Two listeners may share a port only as one IPv4 and one IPv6 address, and any free port is never the same one."""
+    """Check that two listeners share a port only as an IPv4 and an IPv6 address. Listeners on any free port never share one."""
     taken: dict[int, list[_Address]] = {}
     for address in addresses:
         if address.port:

@@ -1,10 +1,10 @@
-"""Reading a broker's configuration from all its sources.
+"""Reads a broker's configuration from all its sources.
 
-Weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. An empty text where
-null is the default says nothing: the next weaker source counts.
+These are, weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. If the
+default is null, an empty text counts as not set, and the next weaker source applies.
 
-An unknown name is a warning, because a file written for another version must not keep a broker from starting; a bad value is a
-refusal, because a broker that ignores what was asked for does harm.
+An unknown name is a warning, because a file written for another version must not keep a broker from starting. A bad value is
+refused, because a broker that ignores a value that its user asked for does harm.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 COMMAND_LINE: Final = "command line"
 
 Texts = Mapping[str, tuple[str, str]]
-"""Of each property: where it was set, and its text."""
+"""For each property: where it was set, and its text."""
 
 
 class ConfigFileError(Exception):
-    """The properties file cannot be read; the message names it."""
+    """A properties file that cannot be read; the message names it."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Loaded:
-    """A configuration and what to tell the operator about it, one line each."""
+    """A configuration, and the remarks about it for the operator, one line each."""
 
     config: BrokerConfig
     warnings: tuple[str, ...]
@@ -49,7 +49,7 @@ def load(
     overrides: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Loaded:
-    """The configuration from these sources; `port` replaces the port of the first listener.
+    """Return the configuration from these sources; `port` replaces the port of the first listener.
 
     Raises ConfigFileError for a file that cannot be read, ConfigError for a value that cannot be used.
     """
@@ -64,7 +64,7 @@ def load(
 
 
 def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
-    """The configuration from these properties, strongest first. Raises ConfigError."""
+    """Return the configuration from these properties, strongest source first. Raises ConfigError."""
     sources = [_without_nulls(source) for source in texts]
     merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
@@ -80,7 +80,7 @@ def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
 
 
 def merge(texts: Iterable[Texts]) -> Texts:
-    """What these sources say together, strongest first."""
+    """Return the properties of all these sources, given strongest first, as a single source."""
     merged: dict[str, tuple[str, str]] = {}
     for source in reversed([_without_nulls(source) for source in texts]):
         merged.update(source)
@@ -88,7 +88,7 @@ def merge(texts: Iterable[Texts]) -> Texts:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The entries of a .properties file, in UTF-8 or else Latin-1. Raises ConfigFileError."""
+    """Return the entries of a .properties file, in UTF-8 or else Latin-1. Raises ConfigFileError."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -96,7 +96,7 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")  # what Java takes every file for
+        text = raw.decode("latin-1")  # Java reads every file as Latin-1
     try:
         return parse_properties(text)
     except PropertiesError as error:
@@ -104,7 +104,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def texts_of_file(path: Path) -> Texts:
-    """The properties of a file. Raises ConfigFileError."""
+    """Return the properties of a file. Raises ConfigFileError."""
     return {name: (str(path), text) for name, text in read_properties(path).items()}
 
 
@@ -117,7 +117,7 @@ def _without_nulls(source: Texts) -> Texts:
 
 
 def _values(source: Texts) -> dict[str, Value]:
-    """The values of the known properties of a source, by attribute."""
+    """Return the values of the known properties of a source, by attribute."""
     values: dict[str, Value] = {}
     for name, (origin, text) in source.items():
         setting = BROKER_SETTINGS.get(name)
@@ -135,12 +135,12 @@ def _with_origin(error: ConfigError, origin: str | None) -> ConfigError:
 
 
 def _as_written(error: ConfigError, merged: Texts) -> ConfigError:
-    """The error about what somebody wrote: listeners that are made of the advertised ones stand nowhere."""
+    """Return the error about the property that was written: listeners that are derived from the advertised ones are not."""
     origin, _ = merged.get(error.key, (None, ""))
     if error.key != "listeners" or origin is None or not origin.endswith(ADVERTISED_LISTENERS):
         return _with_origin(error, origin if error.key in BROKER_SETTINGS else None)
     key = "advertised.listeners"
-    return ConfigError(key, merged[key][1], f"{error.reason} (from {origin}, as KAFKA_LISTENERS is not set)")
+    return ConfigError(key, merged[key][1], f"{error.reason} (from {origin}, because KAFKA_LISTENERS is not set)")
 
 
 def _listeners_with(merged: Texts, port: int) -> str:

@@ -53,17 +53,23 @@ LOG_SETTINGS: Final = (
         "Size of a partition above which its oldest segments are deleted; -1 is no limit.", None, _YES, _ALL,
     ),
     Setting("log.retention.check.interval.ms", _L, 300_000, "How often to look for segments to delete, in ms.", at_least(1)),
-    Setting("log.local.retention.ms", _L, -2, "Time on the local disk of a tiered topic's segments.", at_least(-2), _LATER, _ALL),
-    Setting("log.local.retention.bytes", _L, -2, "Bytes on the local disk of a tiered topic.", at_least(-2), _LATER, _ALL),
+    Setting(
+        "log.local.retention.ms", _L, -2,
+        "Time to keep a tiered topic's segments on the local disk.", at_least(-2), _LATER, _ALL,
+    ),
+    Setting(
+        "log.local.retention.bytes", _L, -2,
+        "Bytes of a tiered topic to keep on the local disk.", at_least(-2), _LATER, _ALL,
+    ),
     # flushing
     Setting(
         "log.flush.interval.messages", _L, LONG_MAX,
-        "Force data to disk after this many records: the response to what completes them, and whoever reads it, waits for that.",
+        "Force data to disk after this many records. The response to the batch that completes them waits, and so do its readers.",
         at_least(1), _YES, _ALL,
     ),
     Setting(
         "log.flush.interval.ms", _L, None,
-        "Force data to disk at this age, in ms; when not set, log.flush.scheduler.interval.ms. No response waits for that.",
+        "Force data to disk at this age, in ms; when not set, log.flush.scheduler.interval.ms. No response waits for this.",
         None, _YES, _ALL,
     ),
     Setting("log.flush.scheduler.interval.ms", _L, LONG_MAX, "How often to look for logs to flush, in ms; by default never."),
@@ -72,7 +78,7 @@ LOG_SETTINGS: Final = (
         "log.flush.start.offset.checkpoint.interval.ms", _I, 60_000,
         "How often log start offsets are written, in ms.", at_least(0),
     ),
-    Setting("log.initial.task.delay.ms", _L, 30_000, "Wait before the first background pass over the logs, in ms.", at_least(0)),
+    Setting("log.initial.task.delay.ms", _L, 30_000, "Time before the first background pass over the logs, in ms.", at_least(0)),
     Setting(
         "log.dir.failure.timeout.ms", _L, 30_000,
         "Time to report a failed data directory before the broker stops, in ms.", at_least(1), _LATER,
@@ -105,21 +111,24 @@ LOG_SETTINGS: Final = (
     Setting(
         "compression.type", _S,
         "producer",
-        "Compression of batches on disk; producer keeps what the producer chose.", one_of(*COMPRESSION_TYPES), _YES, _ALL,
+        "Compression of batches on disk; producer keeps the producer's choice.", one_of(*COMPRESSION_TYPES), _YES, _ALL,
     ),
     Setting("compression.gzip.level", _I, -1, "Level of gzip; -1 is the library's default.", between_or(1, 9, -1), _YES, _ALL),
     Setting("compression.lz4.level", _I, 9, "Level of lz4.", between(1, 17), _YES, _ALL),
     Setting("compression.zstd.level", _I, 3, "Level of zstd.", between(-131072, 22), _YES, _ALL),
     # compaction
-    Setting("log.cleaner.enable", _B, True, "Compact the topics whose policy says so.", None, _YES),
-    Setting("log.cleaner.threads", _I, 1, "Logs that are compacted at once; here always one.", at_least(0), _NEVER, _ALL),
+    Setting("log.cleaner.enable", _B, True, "Compact the topics whose cleanup.policy includes compact.", None, _YES),
+    Setting(
+        "log.cleaner.threads", _I, 1,
+        "Logs that are compacted at once; pybroker compacts one at a time.", at_least(0), _NEVER, _ALL,
+    ),
     Setting(
         "log.cleaner.io.max.bytes.per.second", _D, _ANY_RATE,
         "Bytes per second that compaction may read and write.", None, _YES, _ALL,
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", _L, 134_217_728,
-        "Memory for keys in a compaction, in bytes; a log with more of them takes several passes.", None, _YES, _ALL,
+        "Memory for keys in a compaction, in bytes; a log with more keys takes several passes.", None, _YES, _ALL,
     ),
     Setting(
         "log.cleaner.io.buffer.size", _I, 524_288,
@@ -129,7 +138,7 @@ LOG_SETTINGS: Final = (
     Setting("log.cleaner.backoff.ms", _L, 15_000, "Pause when there is nothing to compact, in ms.", at_least(0), _YES, _ALL),
     Setting(
         "log.cleaner.min.cleanable.ratio", _D, 0.5,
-        "Uncompacted share from which a log is compacted.", between(0, 1), _YES, _ALL,
+        "Share of a log that must be uncompacted before it is compacted.", between(0, 1), _YES, _ALL,
     ),
     Setting("log.cleaner.delete.retention.ms", _L, 86_400_000, "How long tombstones are kept, in ms.", at_least(0), _YES, _ALL),
     Setting(

@@ -1,9 +1,9 @@
 r"""Java's .properties syntax, so that a file written for Kafka means the same here.
 
-    # comment, ! comment                 the first character that is no blank decides
+    # comment, ! comment                 the first character that is not a blank decides
     key=value   key:value   key value    blanks around the separator do not count, blanks at the end of a value do
     key=one,\
-        two                              an odd number of backslashes at the end continues; the next line's indentation goes
+        two                              after an odd number of backslashes the next line continues this one, without its indentation
     path=C\:\\data \u00e9 \t \n \r \f    escapes; before any other character a backslash disappears
 
 The last of several entries with one key counts.
@@ -24,11 +24,11 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A text that is not in the syntax; the message names the line."""
+    """A text that does not follow the syntax; the message names the line."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The entries of a .properties text in their order. Raises PropertiesError for a malformed Unicode escape."""
+    """Return the entries of a .properties text in their order. Raises PropertiesError for a malformed Unicode escape."""
     entries: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -37,7 +37,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each entry as one line without its indentation, and the number of the line where it begins, from 1."""
+    """Yield each entry as a single line without its indentation, after the number (from 1) of the line where it begins."""
     lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, natural in lines:
         line = natural.lstrip(BLANKS)
@@ -57,7 +57,7 @@ def _is_continued(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped: the key ends at the first separator or blank without a backslash before it."""
+    """Return key and value, still escaped. The key ends at the first separator or blank without a backslash before it."""
     end = 0
     while end < len(line) and line[end] not in "=:" and line[end] not in BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -79,5 +79,5 @@ def _unescape(text: str, line_number: int) -> str:
             return chr(int(escaped[1:], 16))
         return _CONTROLS.get(escaped, escaped)
 
-    # Java's escapes are UTF-16 units: a pair of them is one character.
+    # Java's escapes are UTF-16 units: a surrogate pair of them is a single character.
     return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

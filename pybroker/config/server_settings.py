@@ -1,6 +1,6 @@
 """The table of broker properties, first part: the server itself, its sockets, topics, requests and replication.
 
-Defaults and limits are those of Kafka 3.9 except where the text says otherwise.
+Defaults and limits are those of Kafka 3.9, except where a description says otherwise.
 
 Source: KafkaConfig, ServerConfigs, SocketServerConfigs, ReplicationConfigs.
 """
@@ -19,7 +19,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METADATA_STORE: Final = Check(
     "sqlite: or sqlite:PATH or memory:", lambda value: value == "memory:" or value.startswith("sqlite:")
 )
-CLUSTER_ID: Final = Check(  # Kafka takes any text; a line end or a backslash is not the same when meta.properties is read again
+CLUSTER_ID: Final = Check(  # Kafka accepts any text; line ends and backslashes change when meta.properties is read again
     "at most 255 printable characters without a backslash",
     lambda value: len(value) <= 255 and value.isprintable() and "\\" not in value,
 )
@@ -27,13 +27,13 @@ BUFFER_BYTES: Final = Check("at least 1, or -1 for the system's default", lambda
 
 SERVER_SETTINGS: Final = (
     # the server
-    Setting("broker.id", _I, -1, "The broker's number, by its older name; -1 means the one in node.id.", at_least(-1)),
+    Setting("broker.id", _I, -1, "The broker's number, by its older name; -1 means the number in node.id.", at_least(-1)),
     Setting("node.id", _I, 1, "The broker's number in the cluster. (Kafka has no default.)", at_least(0)),
     Setting(
-        "cluster.id", _S, None, "The cluster's id; when not set, it is made at the first start and kept in the data directory.",
+        "cluster.id", _S, None, "The cluster's id; when not set, the first start makes an id and keeps it in the data directory.",
         CLUSTER_ID,
     ),
-    Setting("broker.rack", _S, None, "Where the broker stands; sent to clients that choose by rack."),
+    Setting("broker.rack", _S, None, "The rack of the broker; sent to clients that choose a broker by rack."),
     Setting(
         "log.dir", _S, "pybroker-data",
         "The data directory when log.dirs is not set. (Kafka's default is /tmp/kafka-logs, which a reboot may empty.)", NOT_EMPTY,
@@ -41,16 +41,17 @@ SERVER_SETTINGS: Final = (
     Setting("log.dirs", _T, None, "The data directories, separated by commas."),
     Setting(
         "metadata.store", _S, "sqlite:",
-        "pybroker's own: where topics and ids are kept; sqlite: is a file in the first data directory, memory: lasts a run.",
+        "pybroker's own: where topics and ids are kept; sqlite: is a file in the first data directory, memory: is lost"
+        " at a stop.",
         METADATA_STORE,
     ),
     Setting(
         "metadata.memory.set.logs.aside", _B, False,
-        "pybroker's own: with metadata.store=memory:, rename logs of earlier runs to -stray at the start instead of refusing it.",
+        "pybroker's own: with metadata.store=memory:, rename logs of earlier runs to -stray instead of refusing to start.",
     ),
     Setting(
         "metrics.listener", _S, "",
-        "pybroker's own: host:port of the page with the metrics in Prometheus form; empty is off.",
+        "pybroker's own: host:port of the page with the metrics in Prometheus' text format; empty means no page.",
     ),
     Setting(
         "pybroker.down.conversion.chunk.bytes", _I, 131072,
@@ -59,12 +60,12 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "pybroker.down.conversion.padding", _S, "integer-max",
-        "pybroker's own: the size in the message that pads a converted answer. Java consumers from 0.9 to 0.10.2 need fitted.",
+        "pybroker's own: the size in the message that pads a converted response. Java consumers from 0.9 to 0.10.2 need fitted.",
         one_of("integer-max", "fitted"),
     ),
     Setting(
         "pybroker.down.conversion.eager", _B, False,
-        "pybroker's own, for a benchmark only: convert whole answers in memory before they are sent, as before KIP-283.",
+        "pybroker's own, for a benchmark only: convert whole responses in memory before they are sent, as before KIP-283.",
     ),
     # listeners
     Setting(
@@ -74,12 +75,12 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "advertised.listeners", _S, None,
-        "What clients are told to connect to, in the form of listeners; not set: the address they connected to.",
+        "The addresses for clients, in the form of listeners; when not set, a client gets the address that it connected to.",
     ),
     Setting(
         "pybroker.advertised.by.peer", _B, False,
-        "pybroker's own, for containers: where advertised.listeners says nothing, tell clients that come through a published port"
-        " localhost, and those on the container's networks the address they connected to.",
+        "pybroker's own, for containers: where advertised.listeners has no address, send localhost to clients that come through a"
+        " published port, and to clients on the container's networks the address that they connected to.",
     ),
     Setting(
         "pybroker.advertised.outside", _S, None,
@@ -92,15 +93,17 @@ SERVER_SETTINGS: Final = (
     ),
     Setting("inter.broker.listener.name", _S, None, "The listener for traffic between brokers; must be one of listeners."),
     Setting(
-        "security.inter.broker.protocol", _S, "PLAINTEXT", "The security protocol between brokers where no listener name is set.",
+        "security.inter.broker.protocol", _S, "PLAINTEXT",
+        "The security protocol between brokers when inter.broker.listener.name is not set.",
         one_of(*SECURITY_PROTOCOLS), _LATER,
     ),
     Setting(
         "controller.listener.names", _T, None,
-        "Listeners of Kafka's controller; pybroker has no port of its own for it, so they are left out of listeners.",
+        "Listeners of Kafka's controller; pybroker has no separate port for it, and ignores them in listeners.",
     ),
     Setting(
-        "process.roles", _T, (), "Kafka's roles of this process; must name broker if anything, a controller is always inside.",
+        "process.roles", _T, (),
+        "Kafka's roles of this process; must contain broker when set. Every broker contains a controller.",
         all_of("broker", "controller"),
     ),
     # sockets
@@ -109,34 +112,39 @@ SERVER_SETTINGS: Final = (
         "socket.receive.buffer.bytes", _I, 102_400, "Receive buffer of a connection; -1 is the system's default.", BUFFER_BYTES,
     ),
     Setting(
-        "socket.request.max.bytes", _I, 104_857_600, "Largest request; the connection of a larger one is closed.", at_least(1),
+        "socket.request.max.bytes", _I, 104_857_600,
+        "Largest request, in bytes; a connection that sends a larger one is closed.", at_least(1),
     ),
     Setting("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least(1)),
-    Setting("queued.max.requests", _I, 500, "Requests in work at once; above it, no further ones are read.", at_least(1)),
+    Setting(
+        "queued.max.requests", _I, 500,
+        "Requests in work at once; above it, the broker reads no further requests.", at_least(1),
+    ),
     Setting(
         "queued.max.request.bytes", _L, -1,
-        "Bytes of requests in memory at once, above which no further ones are read; <= 0 is no bound."
+        "Bytes of requests in memory at once, above which the broker reads no further requests; <= 0 is no bound."
         " Must be larger than socket.request.max.bytes.",
     ),
     Setting(
-        "max.connections", _I, INT_MAX, "Connections at once; at most about half of the file descriptors. Further ones wait.",
+        "max.connections", _I, INT_MAX,
+        "Connections at once; at most about half of the file descriptors. Further connections wait.",
         at_least(0), update=_ALL,
     ),
     Setting("max.connections.per.ip", _I, INT_MAX, "Connections at once from one address.", at_least(0), update=_ALL),
     Setting(
         "max.connections.per.ip.overrides", _S, "",
-        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon parts, for IPv6."
+        "Other limits for single addresses or hosts: host:count, separated by commas; the last colon is the separator, for IPv6."
         " A name is looked up at the start and when this is changed.",
         update=_ALL,
     ),
     Setting("max.connection.creation.rate", _I, INT_MAX, "New connections per second.", at_least(0), _LATER, _ALL),
     Setting(
         "connections.max.idle.ms", _L, 600_000,
-        "Time without a request after which a connection is closed, in ms; below 0: never.",
+        "Time without a request after which a connection is closed, in ms; below 0 is never.",
     ),
     Setting(
         "connection.failed.authentication.delay.ms", _I, 100,
-        "Delay of the answer to a failed login, in ms.", at_least(0), _LATER,
+        "Delay of the response to a failed login, in ms.", at_least(0), _LATER,
     ),
     Setting(
         "connections.max.reauth.ms", _L, 0,
@@ -148,29 +156,38 @@ SERVER_SETTINGS: Final = (
     Setting("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata for the first time."),
     Setting("delete.topic.enable", _B, True, "Allow topics to be deleted."),
     Setting(
-        "message.max.bytes", _I, 1_048_588, "Largest batch, in bytes, compressed size with its header.", at_least(0), update=_ALL,
+        "message.max.bytes", _I, 1_048_588,
+        "Largest batch, in bytes: its compressed size with the header.", at_least(0), update=_ALL,
     ),
     Setting("min.insync.replicas", _I, 1, "Replicas that must be in sync for acks=all.", at_least(1), update=_ALL),
     Setting("unclean.leader.election.enable", _B, False, "Let a replica that lags behind become leader.", None, _LATER, _ALL),
     # requests
     Setting(
-        "fetch.max.bytes", _I, 57_671_680, "Largest answer to a fetch, in bytes, whatever the client asks for.", at_least(1024),
+        "fetch.max.bytes", _I, 57_671_680, "Largest response to a fetch, in bytes, whatever the client asks for.", at_least(1024),
     ),
     Setting("max.incremental.fetch.session.cache.slots", _I, 1000, "Incremental fetch sessions kept at once.", at_least(0)),
-    Setting("fetch.purgatory.purge.interval.requests", _I, 1000, "Completed fetches still watched that start a purge."),
     Setting(
-        "producer.purgatory.purge.interval.requests", _I, 1000, "Completed produce requests still watched that start a purge.",
+        "fetch.purgatory.purge.interval.requests", _I, 1000,
+        "Completed fetches that are still watched; this many start a purge.",
+    ),
+    Setting(
+        "producer.purgatory.purge.interval.requests", _I, 1000,
+        "Completed produce requests that are still watched; this many start a purge.",
     ),
     Setting("delete.records.purgatory.purge.interval.requests", _I, 1, "The same for requests to delete records.", None, _LATER),
     Setting(
-        "max.request.partition.size.limit", _I, 2000, "Partitions in one answer to DescribeTopicPartitions.", at_least(1), _LATER,
+        "max.request.partition.size.limit", _I, 2000,
+        "Partitions in one response to DescribeTopicPartitions.", at_least(1), _LATER,
     ),
-    Setting("request.timeout.ms", _I, 30_000, "Longest wait for an answer of another broker, in ms.", None, _LATER),
+    Setting("request.timeout.ms", _I, 30_000, "Longest wait for a response from another broker, in ms.", None, _LATER),
     Setting(
         "producer.id.expiration.ms", _I, 86_400_000,
         "Time after which an idle producer's state is dropped, in ms.", at_least(1), update=_ALL,
     ),
-    Setting("producer.id.expiration.check.interval.ms", _I, 600_000, "How often to look for such producers, in ms.", at_least(1)),
+    Setting(
+        "producer.id.expiration.check.interval.ms", _I, 600_000,
+        "How often the broker looks for idle producers, in ms.", at_least(1),
+    ),
     # threads
     Setting(
         "num.network.threads", _I, 3,
@@ -179,7 +196,7 @@ SERVER_SETTINGS: Final = (
     Setting(
         "num.io.threads", _I, 8, "Request threads in Kafka; pybroker handles requests in one loop.", at_least(1), _NEVER, _ALL,
     ),
-    Setting("background.threads", _I, 10, "Threads of Kafka's background work.", at_least(1), _NEVER, _ALL),
+    Setting("background.threads", _I, 10, "Threads for background work in Kafka.", at_least(1), _NEVER, _ALL),
     Setting(
         "num.recovery.threads.per.data.dir", _I, 1,
         "Threads that recover a data directory's logs at start, after an unclean stop.", at_least(1), update=_ALL,
@@ -190,7 +207,7 @@ SERVER_SETTINGS: Final = (
     Setting("replica.fetch.max.bytes", _I, 1_048_576, "Bytes per partition in one fetch of a follower.", at_least(0), _LATER),
     Setting(
         "replica.fetch.response.max.bytes", _I, 10_485_760,
-        "Bytes in one whole answer to a fetch of a follower.", at_least(0), _LATER,
+        "Bytes in a whole response to a fetch of a follower.", at_least(0), _LATER,
     ),
     Setting("replica.fetch.min.bytes", _I, 1, "Bytes that a follower's fetch waits for.", None, _LATER),
     Setting("replica.fetch.wait.max.ms", _I, 500, "Longest wait of a follower's fetch, in ms.", None, _LATER),
@@ -199,10 +216,10 @@ SERVER_SETTINGS: Final = (
         "replica.lag.time.max.ms", _L, 30_000,
         "Time behind the leader after which a follower is out of sync, in ms.", None, _LATER,
     ),
-    Setting("replica.socket.timeout.ms", _I, 30_000, "Longest wait for a leader's answer, in ms.", None, _LATER),
+    Setting("replica.socket.timeout.ms", _I, 30_000, "Longest wait for a leader's response, in ms.", None, _LATER),
     Setting("replica.socket.receive.buffer.bytes", _I, 65_536, "Receive buffer of a follower's connection.", None, _LATER),
     Setting("replica.high.watermark.checkpoint.interval.ms", _L, 5000, "How often high watermarks are written to disk, in ms."),
-    Setting("replica.selector.class", _S, None, "Chooses the replica that a consumer reads from.", None, _LATER),
+    Setting("replica.selector.class", _S, None, "A class that chooses the replica that a consumer reads from.", None, _LATER),
     Setting("auto.leader.rebalance.enable", _B, True, "Move leaders back to the preferred replicas.", None, _LATER),
     Setting(
         "leader.imbalance.per.broker.percentage", _I, 10, "Imbalance from which leaders are moved back.", between(0, 100), _LATER,
@@ -211,10 +228,13 @@ SERVER_SETTINGS: Final = (
     # the cluster
     Setting("broker.heartbeat.interval.ms", _I, 2000, "How often a broker reports to the controller, in ms.", None, _LATER),
     Setting("broker.session.timeout.ms", _I, 9000, "Silence after which the controller fences a broker, in ms.", None, _LATER),
-    Setting("controlled.shutdown.enable", _B, True, "Hand over leaderships before stopping.", None, _LATER),
+    Setting("controlled.shutdown.enable", _B, True, "Hand over leadership of partitions before stopping.", None, _LATER),
     Setting("controlled.shutdown.max.retries", _I, 3, "Attempts to hand over before stopping.", None, _LATER),
-    Setting("controlled.shutdown.retry.backoff.ms", _L, 5000, "Pause between those attempts, in ms.", None, _LATER),
-    Setting("create.topic.policy.class.name", Kind.CLASS, None, "A check of new topics.", None, _LATER),
-    Setting("alter.config.policy.class.name", Kind.CLASS, None, "A check of configuration changes.", None, _LATER),
-    Setting("authorizer.class.name", _S, "", "Decides who may do what.", None, _LATER),
+    Setting("controlled.shutdown.retry.backoff.ms", _L, 5000, "Pause between the attempts to hand over, in ms.", None, _LATER),
+    Setting("create.topic.policy.class.name", Kind.CLASS, None, "A class that checks new topics.", None, _LATER),
+    Setting(
+        "alter.config.policy.class.name", Kind.CLASS, None,
+        "A class that checks changes of the configuration.", None, _LATER,
+    ),
+    Setting("authorizer.class.name", _S, "", "A class that decides which user may do what.", None, _LATER),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""One row of the configuration table: what a property is called, how its text becomes a value, which values it accepts.
+"""A row of the configuration table: a property's name, how its text becomes a value, and which values it accepts.
 
 Every user of the configuration reads the same rows: start-up parsing, topic overrides, the generated `config/server.properties`
-and `docs/configuration.md`. A row is plain data, so that building the whole table costs about a millisecond at start-up.
+and `docs/configuration.md`. A row is plain data, so building the whole table costs about a millisecond at start-up.
 
 Source: ConfigDef (parseType and its validators).
 """
@@ -24,9 +24,9 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(Exception):
-    """A property whose value cannot be used. The message names the property and the value; a person reads it.
+    """A property whose value cannot be used. The message is for people, and names the property and the value.
 
-    `client_message` is what a client is told, in Kafka's words, which tools show and some programs look for.
+    `client_message` is the message for a client, in Kafka's words, which tools show and some programs look for.
     """
 
     def __init__(self, key: str, value: object, reason: str, client_message: str | None = None) -> None:
@@ -39,12 +39,12 @@ class ConfigError(Exception):
 
 
 def invalid_value(key: str, value: object, words: str) -> str:
-    """Kafka's sentence about a value; `words` say what is wrong with it."""
+    """Return Kafka's sentence about a value; `words` describe what is wrong with it."""
     return f"Invalid value {value} for configuration {key}: {words}"
 
 
 class Kind(Enum):
-    """A property's type, by Kafka's name."""
+    """The type of a property, by Kafka's name."""
 
     BOOLEAN = "boolean"
     SHORT = "short"
@@ -58,7 +58,7 @@ class Kind(Enum):
 
 
 class Effect(Enum):
-    """What a property does in this version."""
+    """Whether a property has an effect in this version."""
 
     YES = "yes"
     LATER = "not yet"
@@ -73,10 +73,10 @@ class Update(Enum):
 
 
 class Check(NamedTuple):
-    """Which values of the right type are accepted. `text` completes the sentence "must be".
+    """A rule for values of the right type. `text` completes the sentence "must be".
 
-    `words` are Kafka's about a value that is not accepted, `{name}` in them is the property; None where Kafka has no such check.
-    Of a list with a `by_element` check they are about its first bad element.
+    `words` returns Kafka's words about a value that is not accepted, in which `{name}` is the property; it is None where Kafka
+    has no such check. For a list with a `by_element` check, the words are about its first bad element.
     """
 
     text: str
@@ -86,12 +86,12 @@ class Check(NamedTuple):
 
 
 def at_least(low: float) -> Check:
-    """A number from `low` up."""
+    """Accept numbers from `low` up."""
     return Check(f"at least {low}", lambda value: value >= low, lambda _: f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Check:
-    """A number from `low` to `high`, both included."""
+    """Accept numbers from `low` to `high`, both included."""
 
     def words(value: float) -> str:
         return f"Value must be at least {low}" if value < low else f"Value must be no more than {high}"
@@ -100,7 +100,7 @@ def between(low: float, high: float) -> Check:
 
 
 def between_or(low: int, high: int, special: int) -> Check:
-    """A number from `low` to `high`, or the one special value outside of it."""
+    """Accept numbers from `low` to `high`, and the value `special` outside of them."""
     return Check(
         f"between {low} and {high}, or {special}",
         lambda value: low <= value <= high or value == special,
@@ -109,13 +109,13 @@ def between_or(low: int, high: int, special: int) -> Check:
 
 
 def one_of(*names: str) -> Check:
-    """One of the names, case counts."""
+    """Accept these names, in the same case."""
     text = ", ".join(names)
     return Check(f"one of {text}", lambda value: value in names, lambda _: f"String must be one of: {text}")
 
 
 def all_of(*names: str) -> Check:
-    """A list without an entry other than the names."""
+    """Accept lists that contain only these names."""
     text = ", ".join(names)
     return Check(
         f"a list of {text}", lambda value: set(value) <= set(names), lambda _: f"String must be one of: {text}", by_element=True
@@ -142,7 +142,7 @@ class Setting(NamedTuple):
         return self.name.replace(".", "_")
 
     def parse(self, text: str) -> Value:
-        """The value that `text` means; an empty text is null where null is the default. Raises ConfigError."""
+        """Return the value that `text` means; an empty text is null where null is the default. Raises ConfigError."""
         text = text.strip()
         if not text and self.default is None:
             return None
@@ -152,7 +152,7 @@ class Setting(NamedTuple):
         return value
 
     def _client_message(self, value: Value) -> str:
-        """What a client is told of a value that the check refuses."""
+        """Return the message for a client about a value that the check refuses."""
         assert self.check is not None
         words = f"must be {self.check.text}" if self.check.words is None else self.check.words(value)
         text = self.format(value)
@@ -163,11 +163,11 @@ class Setting(NamedTuple):
         return invalid_value(self.name, self.shown(text), words.replace("{name}", self.name))
 
     def shown(self, text: str) -> str:
-        """The text as a message may show it: never a password."""
+        """Return the text as a message may show it: never a password."""
         return "[hidden]" if self.kind is Kind.PASSWORD else text
 
     def format(self, value: Value) -> str:
-        """The text that `parse` turns into `value`; null is the empty text."""
+        """Return the text that `parse` turns into `value`; null is the empty text."""
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -215,7 +215,7 @@ class Setting(NamedTuple):
 
 
 def _as_java(value: float) -> str:
-    """A double as Java prints it: in digits from 0.001 to below ten million, else with an exponent."""
+    """Return a double as Java prints it: in digits from 0.001 to below ten million, else with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value in (float("inf"), float("-inf")):
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")

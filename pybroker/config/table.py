@@ -1,4 +1,4 @@
-"""The whole table of broker properties."""
+"""The whole table of broker properties, by section."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for 
 
 
 def family_of(name: str) -> Family | None:
-    """The family of a name that has no row; None for an unknown name."""
+    """Return the family of a name that has no row, or None for an unknown name."""
     for family in FAMILIES:
         if name == family.prefix or (family.prefix.endswith(".") and name.startswith(family.prefix)):
             return family

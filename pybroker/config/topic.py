@@ -1,4 +1,4 @@
-"""A topic's configuration with every value resolved: the topic's own, else the broker's, else Kafka's default.
+"""A topic's configuration with every value resolved: the topic's own value, else the broker's, else Kafka's default.
 
 Source: LogConfig, KafkaConfig.extractLogConfigMap, ServerTopicConfigSynonyms.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TopicConfig:
-    """One attribute per row of `TOPIC_SETTINGS`, with the row's default. Sizes in bytes, times in ms."""
+    """The configuration of a topic: one attribute per row of `TOPIC_SETTINGS`. Sizes are in bytes, times in ms."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1
@@ -59,10 +59,10 @@ class TopicConfig:
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration of a topic with these properties of its own, by Kafka's names, on a broker with `broker`.
+        """Return the configuration of a topic on a broker with `broker`; `overrides` are the topic's own, by Kafka's names.
 
-        Raises ConfigError for a name that is no topic property and for a value that the property does not accept; its reason is
-        fit for the message of an INVALID_CONFIG answer.
+        Raises ConfigError for a name that is no topic property and for a value that the property does not accept. The error's
+        reason can be the message of an INVALID_CONFIG response.
         """
         for name in overrides.keys() - TOPIC_SETTINGS.keys():
             raise ConfigError(name, overrides[name], "unknown topic config name", f"Unknown topic config name: {name}")
@@ -71,7 +71,7 @@ class TopicConfig:
             text = overrides.get(name)
             values[setting.attribute] = _of_broker(broker, name) if text is None else setting.parse(text)
         values["cleanup_policy"] = frozenset(values["cleanup_policy"])
-        # The older single limit counts where a newer one has its default, which is "no limit".
+        # The older single limit applies where a newer one has its default, which is "no limit".
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if values[name] == LONG_MAX:
                 values[name] = values["message_timestamp_difference_max_ms"]
@@ -91,7 +91,7 @@ class TopicConfig:
 
 
 def _of_broker(broker: BrokerConfig, name: str) -> Any:
-    """The default of a topic property on this broker, in the topic property's unit."""
+    """Return the default of a topic property on this broker, in the topic property's unit."""
     for synonym in SYNONYMS[name]:
         value = getattr(broker, synonym.name.replace(".", "_"))
         if value is not None:

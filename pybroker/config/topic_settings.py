@@ -1,4 +1,4 @@
-"""The table of topic properties: Kafka's names, types, defaults and checks, and the broker properties they fall back to.
+"""The table of topic properties: Kafka's names, types, defaults and checks, and the broker properties that are their defaults.
 
 Defaults and limits are those of Kafka 3.9, the last release that still converts for old clients.
 
@@ -38,7 +38,7 @@ THROTTLED_REPLICAS: Final = Check(
 
 
 class Synonym(NamedTuple):
-    """A broker property that stands in for a topic property; its value times `factor` is the topic's value."""
+    """A broker property that applies where a topic has none; its value times `factor` is the topic's value."""
 
     name: str
     factor: int = 1
@@ -64,8 +64,8 @@ def _topic(
 _TABLE: Final = (
     _topic(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "What happens to old data: delete drops whole segments by age and size; compact demands keys, and keeps the newest "
-        "record of each.",
+        "What happens to old data: delete removes whole segments by age and size; compact requires keys, and keeps the newest "
+        "record of each key.",
         all_of(*CLEANUP_POLICIES), "log.cleanup.policy",
     ),
     _topic(
@@ -79,7 +79,7 @@ _TABLE: Final = (
     ),
     _topic(
         "compression.type", Kind.STRING, "producer",
-        "Compression of batches on disk; producer keeps what the producer chose, any other value recompresses what differs.",
+        "Compression of batches on disk; producer keeps the producer's choice, any other value recompresses batches that differ.",
         one_of(*COMPRESSION_TYPES), "compression.type",
     ),
     _topic(
@@ -93,18 +93,18 @@ _TABLE: Final = (
     ),
     _topic(
         "file.delete.delay.ms", Kind.LONG, 60_000,
-        "How long a deleted segment's files stay on disk for readers under way, in ms.",
+        "How long a deleted segment's files stay on disk for readers that have begun, in ms.",
         at_least(0), "log.segment.delete.delay.ms",
     ),
     _topic(
         "flush.messages", Kind.LONG, LONG_MAX,
-        "Force data to disk after this many records: the response to what completes them, and whoever reads it, waits for that. "
-        "By default the operating system decides.",
+        "Force data to disk after this many records. The response to the batch that completes them waits for that, and so do its "
+        "readers. By default the operating system decides.",
         at_least(1), "log.flush.interval.messages",
     ),
     _topic(
         "flush.ms", Kind.LONG, LONG_MAX,
-        "Force data to disk this long after the last time, in ms, looked at every log.flush.scheduler.interval.ms.",
+        "Force data to disk this long after the last time, in ms; checked every log.flush.scheduler.interval.ms.",
         at_least(0), "log.flush.interval.ms", "log.flush.scheduler.interval.ms",
     ),
     _topic(
@@ -136,7 +136,7 @@ _TABLE: Final = (
     ),
     _topic(
         "max.message.bytes", Kind.INT, 1_048_588,
-        "Largest batch that the topic takes, in bytes, compressed size with its header.",
+        "Largest batch that the topic accepts, in bytes: its compressed size with the header.",
         at_least(0), "message.max.bytes",
     ),
     _topic(
@@ -161,7 +161,7 @@ _TABLE: Final = (
     ),
     _topic(
         "message.timestamp.difference.max.ms", Kind.LONG, LONG_MAX,
-        "The older single name for both timestamp limits; counts where the limit before or after has its default.",
+        "The older single name for both timestamp limits; it applies where the limit before or after has its default.",
         at_least(0), "log.message.timestamp.difference.max.ms",
     ),
     _topic(
@@ -178,7 +178,7 @@ _TABLE: Final = (
         at_least(0), "log.cleaner.min.compaction.lag.ms",
     ),
     _topic(
-        "min.insync.replicas", Kind.INT, 1, "Replicas that must be in sync for a produce request with acks=all to be taken.",
+        "min.insync.replicas", Kind.INT, 1, "Replicas that must be in sync for a produce request with acks=all to be accepted.",
         at_least(1), "min.insync.replicas",
     ),
     _topic(
@@ -196,7 +196,7 @@ _TABLE: Final = (
     ),
     _topic(
         "remote.storage.enable", Kind.BOOLEAN, False,
-        "Keep old segments of the topic in remote storage; true is refused, as by a Kafka without remote storage.", None,
+        "Keep old segments of the topic in remote storage; true is refused, as in a Kafka without remote storage.", None,
         effect=Effect.LATER,
     ),
     _topic(
@@ -218,7 +218,8 @@ _TABLE: Final = (
         at_least(4), "log.index.size.max.bytes",
     ),
     _topic(
-        "segment.jitter.ms", Kind.LONG, 0, "Random time by which segments begin earlier, in ms, so that not all begin at once.",
+        "segment.jitter.ms", Kind.LONG, 0,
+        "Random time by which segments begin earlier, in ms, so that they do not all begin at once.",
         at_least(0), "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS),
     ),
     _topic(
@@ -234,4 +235,4 @@ _TABLE: Final = (
 
 TOPIC_SETTINGS: Final = {setting.name: setting for setting, _ in _TABLE}
 SYNONYMS: Final = {setting.name: synonyms for setting, synonyms in _TABLE}
-"""Of each topic property, the broker properties that give its default: the first that is set counts."""
+"""The broker properties that give each topic property its default: the first that is set counts."""

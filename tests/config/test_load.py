@@ -170,7 +170,7 @@ def test_names_that_are_accepted_unread(name: str, prefix: str | None) -> None:
         (
             {"pybroker.advertised.by.peer": "true", "advertised.listeners": "PLAINTEXT://kafka:9092"},
             "localhost:19092",
-            "has no effect, as advertised.listeners names every listener: set only one of the two",
+            "has no effect, because advertised.listeners names every listener: set only one of the two",
         ),
         (
             {
