@@ -3,7 +3,7 @@ r"""Java's .properties syntax, so that a file written for Kafka means the same h
     # comment, ! comment                 the first character that is not a blank decides
     key=value   key:value   key value    blanks around the separator do not count, blanks at the end of a value do
     key=one,\
-        two                              after an odd number of backslashes the next line continues this one, without its indentation
+        two                              an odd number of backslashes at the end: the next line continues this one, unindented
     path=C\:\\data \u00e9 \t \n \r \f    escapes; before any other character a backslash disappears
 
 The last of several entries with one key counts.
