@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h') pyproject.toml setup.py
+SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h' -o -name '_tail_python.py') pyproject.toml setup.py
 # As pip does for what is not editable: a start that has to compile takes half as long again, and all of them have to where
 # PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q pybroker

@@ -34,6 +34,7 @@ COPIED: Final = (
 FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 NATIVE_TESTS: Final = (
     "tests/records", "tests/protocol", "tests/replication", "tests/metrics", "tests/fuzz", "tests/log/test_append_ways.py",
+    "tests/log/test_tail.py",
     "tests/api/test_produce_ways.py", "tests/api/test_produce.py", "tests/api/test_fetch_loops.py", "tests/api/test_fetch.py",
     "tests/api/test_error_counts.py", "tests/pipeline/test_datasource_reading.py", "tests/pipeline/test_datasource_kafka.py",
 )  # fmt: skip
@@ -51,7 +52,7 @@ def build() -> None:
             shutil.copy2(source, target)
     environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": FLAGS}
     subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=PLACE, env=environment, check=True)
-    sources = sorted(path.with_suffix("") for path in PLACE.glob("pybroker/**/*.pyx"))
+    sources = sorted({path.with_suffix("") for kind in ("*.pyx", "*_native.pxd") for path in PLACE.glob(f"pybroker/**/{kind}")})
     missing = [str(path.relative_to(PLACE)) for path in sources if not [*path.parent.glob(f"{path.name}.*.so")]]
     if missing:  # an extension is optional, and its twin would hide that it was not built
         raise SystemExit(f"not built with the sanitizers: {', '.join(missing)}; the compiler said why above")

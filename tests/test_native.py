@@ -109,7 +109,10 @@ def test_a_part_that_was_built_for_another_python_only_is_an_error_with_its_path
 
 
 def test_all_parts_are_listed() -> None:
-    sources = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.glob("**/_*_native.pyx")}
+    written = [
+        path for kind in ("pyx", "pxd") for path in PACKAGE.glob(f"**/_*_native.{kind}")
+    ]  # a .pxd alone: types of the twin
+    sources = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in written}
     assert {source.replace("._", ".").removesuffix("_native") for source in sources} == set(PARTS)
     assert set(native.parts()) == set(PARTS)
 

@@ -213,7 +213,8 @@ def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> None:
         for code, count in Counter(codes).items():
             metrics.error(ERROR_NAMES[code], count)
     elif codes:
-        metrics.error(_NO_ERROR, len(codes))
+        errors = metrics.errors
+        errors[_NO_ERROR] = errors.get(_NO_ERROR, 0) + len(codes)
 
 
 def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:

@@ -117,11 +117,12 @@ def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch
         if not entries or entries[-1][0] != leader_epoch:
             log.epochs.assign(leader_epoch, first_offset)
         segment = log.segments.active
-        if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
-            segment = _roll(log, size, first_offset, now_ms)
-        position = segment.size
-        segment.append(data, last_offset, max_timestamp, last_offset)
-        segment.remember(first_offset, position, size)
+        if not segment.append_usual(config, data, first_offset, last_offset, max_timestamp, now_ms):
+            if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
+                segment = _roll(log, size, first_offset, now_ms)
+            position = segment.size
+            segment.append(data, last_offset, max_timestamp, last_offset)
+            segment.remember(first_offset, position, size)
         log.log_end_offset = log.producers.map_end_offset = next_offset
         if continued is not None:
             continued.add(base_sequence, last_offset, last_offset_delta, max_timestamp)

@@ -230,7 +230,7 @@ class Log:
     def end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end offset and its place."""
         active = self.segments.active
-        return new_tuple(LogOffsetMetadata, (self.log_end_offset, active.base_offset, active.size))
+        return new_tuple(LogOffsetMetadata, (self.log_end_offset, active.base_offset, active.tail.size))
 
     # --- append ---
 

@@ -32,7 +32,9 @@ LET_GO_AT_ONCE: Final = 4
 class FileOwner(Protocol):
     """Who may be asked to let go of its open file. `size` grows when the file is written."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
 
     def let_go(self) -> None:
         """Forget the open file; the next need opens it again."""

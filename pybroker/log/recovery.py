@@ -30,7 +30,7 @@ from pybroker.log.damage import Survey, intact_batches, next_intact
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry
 from pybroker.log.lost import UNKNOWN
-from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from pybroker.log.tail import RELATIVE_OFFSET_MAX
 from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
-from pybroker.log.time_index import NO_TIMESTAMP, TimestampOffset
-from pybroker.model import new_tuple
+from pybroker.log.tail import NO_TIMESTAMP, SegmentTail
+from pybroker.log.time_index import TimestampOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-RECENT_BATCHES: Final = 64
 _REFERENCES_OF_ONE: Final = 2  # what `sys.getrefcount` says of an object that one variable refers to
 
 
@@ -39,34 +37,24 @@ class LogSegment(SegmentFiles):
     """Data and indexes from `base_offset` on.
 
     Attributes:
-        size: bytes of data.
-        jitter_ms: how much earlier than `segment.ms` this segment rolls, so that not all partitions roll at once.
+        tail: what appends go by and move, and nothing else does but what changes the data: its size, when to roll, when an index
+            entry is due, the largest timestamp, the places of the batches just written.
         end_offset: where the next segment begins, so no batch here may reach it; without one, as far as a segment can go.
         damage: what cannot be read, in order; empty until a reader has met some.
     """
 
     __slots__ = (
         "__weakref__",
-        "_bytes_since_entry",
-        "_created_ms",
         "_file",
-        "_index_interval",
         "_is_active",
         "_is_loaded",
         "_is_rebuild_due",
-        "_max_timestamp",
-        "_older",
-        "_recent",
-        "_rolling_timestamp",
         "_shown",
         "base_offset",
         "damage",
         "end_offset",
         "is_gap_told",
-        "jitter_ms",
-        "offset_index",  # once more here, where the native code looks for them
-        "size",
-        "time_index",
+        "tail",
     )
 
     def __init__(
@@ -81,23 +69,15 @@ class LogSegment(SegmentFiles):
     ) -> None:
         super().__init__(filesystem, directory, base_offset, index_bytes_max=config.segment_index_bytes, suffix=suffix)
         self.base_offset = base_offset
-        self.jitter_ms = jitter_ms
+        self.tail = SegmentTail(base_offset, config.index_interval_bytes, jitter_ms)
         self.end_offset = OFFSET_END
         self.damage: tuple[Damage, ...] = ()
         self.is_gap_told = False  # that offsets are missing behind this segment
-        self.size = 0
-        self._index_interval = config.index_interval_bytes
         self._file: SegmentFile | None = None
         self._shown = 0  # bytes that readers who have an earlier object of the file may look at
         self._is_active = False
         self._is_loaded = True
         self._is_rebuild_due = False  # a rebuild was begun and did not come to its end
-        self._created_ms = 0
-        self._bytes_since_entry = 0
-        self._rolling_timestamp: int | None = None  # of the first batch
-        self._max_timestamp: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
-        self._recent: dict[int, tuple[int, int]] = {}  # base offset -> position and size of the batches just written
-        self._older: dict[int, tuple[int, int]] = {}  # of those before
 
     @classmethod
     def create(
@@ -116,7 +96,7 @@ class LogSegment(SegmentFiles):
         Raises OSError, after which there are no new files.
         """
         segment = cls(filesystem, directory, base_offset, config, jitter_ms=jitter_ms, suffix=suffix)
-        segment._created_ms = now_ms
+        segment.tail.created_ms = now_ms
         segment._is_active = True
         made: list[str] = []
         try:
@@ -139,10 +119,11 @@ class LogSegment(SegmentFiles):
     ) -> LogSegment:
         """An existing segment. Its indexes are looked at later."""
         segment = cls(filesystem, directory, base_offset, config, suffix=suffix)
-        segment.size = filesystem.file_size(segment.path)
-        segment._created_ms = filesystem.modified_ms(segment.path)
+        tail = segment.tail
+        tail.size = filesystem.file_size(segment.path)
+        tail.created_ms = filesystem.modified_ms(segment.path)
+        tail.is_max_known = False
         segment._is_loaded = False
-        segment._max_timestamp = None
         return segment
 
     # --- files ---
@@ -173,27 +154,25 @@ class LogSegment(SegmentFiles):
         self.offset_index.reset()
         self.time_index.reset()
         self.damage = ()
-        self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        self._bytes_since_entry = 0
+        self._set_max_timestamp(TimestampOffset(NO_TIMESTAMP, self.base_offset))
+        self.tail.bytes_since_entry = 0
         self._is_loaded = True
 
     def note_batch(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
         """Tell the indexes of a batch in the data file, in order."""
-        largest = self._max_timestamp
-        assert largest is not None
-        if max_timestamp > largest.timestamp:
-            largest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
-        if self._bytes_since_entry > self._index_interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(largest.timestamp, largest.offset)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size
+        if self.tail.note(size, max_timestamp, last_offset):
+            self._add_entry(last_offset, position)
+
+    def _add_entry(self, last_offset: int, position: int) -> None:
+        """Tell the indexes of the batch that was noted last."""
+        tail = self.tail
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
 
     def write_noted(self, data: WriteBuffer) -> None:
         """Write batches at the end that `note_batch` was told of. Raises OSError."""
-        file = self.file
-        file.append(data)
-        self.size = file.size
+        self.file.append(data)
+        self.tail.size += len(data)
 
     # --- append ---
 
@@ -203,81 +182,88 @@ class LogSegment(SegmentFiles):
         self._is_active = True
         if (file := self._file) is not None:
             file.is_growing = True
-        if self._max_timestamp is None:
-            self._max_timestamp = self._read_max_timestamp()
+        if not self.tail.is_max_known:
+            self._set_max_timestamp(self._read_max_timestamp())
 
     def append(self, data: WriteBuffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
         """Write whole batches at the end.
 
         `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError.
         """
-        position = self.size
-        file = self._file
-        if file is None:
-            file = self.file
-        file.append(data)
-        self.size = size = file.size
-        if position == 0:
-            self._rolling_timestamp = max_timestamp
-        largest = self._max_timestamp
-        assert largest is not None
-        if max_timestamp > largest[0]:
-            largest = self._max_timestamp = new_tuple(TimestampOffset, (max_timestamp, offset_of_max_timestamp))
-        since_entry = self._bytes_since_entry
-        if since_entry > self._index_interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(largest.timestamp, largest.offset)
-            since_entry = 0
-        self._bytes_since_entry = since_entry + size - position
+        tail = self.tail
+        assert tail.is_max_known
+        position = tail.size
+        self.file.append(data)
+        if tail.lengthen(len(data), max_timestamp, offset_of_max_timestamp):
+            self._add_entry(last_offset, position)
+
+    def append_usual(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self, config: TopicConfig, data: memoryview, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Write one batch and remember it, as `append` and `remember` do, if it needs no new segment and no index entry.
+
+        Returns False, and has done nothing, if it does, or if the segment has to look at its files first. Raises OSError.
+        """
+        file, offset_index, time_index = self._file, self.offset_index, self.time_index
+        return file is not None and self.tail.append(
+            file,
+            data,
+            first_offset,
+            last_offset,
+            max_timestamp,
+            now_ms,
+            config.segment_bytes,
+            config.segment_ms,
+            offset_index.count >= offset_index.count_max or time_index.count >= time_index.count_max,
+        )
 
     def remember(self, base_offset: int, position: int, size: int) -> None:
-        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset.
-
-        At least `RECENT_BATCHES` are kept, at most twice that.
-        """
-        recent = self._recent
-        if len(recent) >= RECENT_BATCHES:
-            self._older = recent
-            recent = self._recent = {}
-        recent[base_offset] = (position, size)
+        """Keep in mind where a batch was just written; see `SegmentTail.remember`."""
+        self.tail.remember(base_offset, position, size)
 
     def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether the batches to append belong into a new segment."""
-        size, offset_index, time_index = self.size, self.offset_index, self.time_index
-        if (
-            size > config.segment_bytes - data_size
-            or offset_index.count >= offset_index.count_max
-            or time_index.count >= time_index.count_max
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-        ):
-            return True
-        if size == 0:
-            return False
-        # How much later than the first batch the new one is, by their timestamps where they have any.
-        first = self._rolling_timestamp
-        if first is None:
-            first = self.first_timestamp
-        return (max_timestamp - first if first >= 0 else now_ms - self._created_ms) > config.segment_ms - self.jitter_ms
+        """Whether the batches to append belong into a new segment; the rule is in `SegmentTail.should_roll`."""
+        tail = self.tail
+        if not tail.is_first_known and tail.size:
+            self._read_first_timestamp()
+        return tail.should_roll(
+            data_size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms, self._is_index_full
+        )
+
+    @property
+    def _is_index_full(self) -> bool:
+        offset_index, time_index = self.offset_index, self.time_index
+        return offset_index.count >= offset_index.count_max or time_index.count >= time_index.count_max
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return self.tail.size
 
     @property
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, in ms; -1 without any."""
-        if self._rolling_timestamp is None:
-            self._rolling_timestamp = next((batch.max_timestamp for _, batch in self.intact(0)), NO_TIMESTAMP)
-        return self._rolling_timestamp
+        if not self.tail.is_first_known:
+            self._read_first_timestamp()
+        return self.tail.first_timestamp
+
+    def _read_first_timestamp(self) -> None:
+        self.tail.first_timestamp = next((batch.max_timestamp for _, batch in self.intact(0)), NO_TIMESTAMP)
+        self.tail.is_first_known = True
 
     def deactivate(self) -> None:
         """The segment is complete: a newer one takes the appends."""
         self.write_last_timestamp()
         self._is_active = False
-        self._recent, self._older = {}, {}
+        self.tail.forget()
         if (file := self._file) is not None:
             file.is_growing = False
 
     def write_last_timestamp(self) -> None:
         """Bring both indexes into their files, with the segment's largest timestamp as the last entry."""
-        if self._max_timestamp is not None and self._is_loaded:
-            self.time_index.maybe_append(*self._max_timestamp)
+        tail = self.tail
+        if tail.is_max_known and self._is_loaded:
+            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
             self.offset_index.write()
             self.time_index.write()
 
@@ -298,11 +284,17 @@ class LogSegment(SegmentFiles):
     @property
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, in ms (-1 without any), and the last offset of the batch that has it."""
-        if self._max_timestamp is None:
+        tail = self.tail
+        if not tail.is_max_known:
             self.load_indexes()
             # A complete segment was closed with an entry for it. Only the active one is read to its end, in `activate`.
-            self._max_timestamp = self._read_max_timestamp() if self._is_active else self.time_index.last_entry
-        return self._max_timestamp
+            self._set_max_timestamp(self._read_max_timestamp() if self._is_active else self.time_index.last_entry)
+        return TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
+
+    def _set_max_timestamp(self, largest: TimestampOffset) -> None:
+        tail = self.tail
+        tail.max_timestamp, tail.offset_of_max_timestamp = largest
+        tail.is_max_known = True
 
     def _read_max_timestamp(self) -> TimestampOffset:
         largest = self.time_index.last_entry
@@ -326,14 +318,15 @@ class LogSegment(SegmentFiles):
         """
         self.load_indexes()
         found = self.find_batch(offset)
-        self._recent, self._older = {}, {}
+        tail = self.tail
+        tail.forget()
         segment_reading.from_index(self, lambda: self.offset_index.truncate_to(offset) + self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
-        self._bytes_since_entry = 0
+        tail.bytes_since_entry = 0
         dropped = 0 if found is None else self.truncate_data(found[0])
-        if self.size == 0:
-            self._created_ms, self._rolling_timestamp = now_ms, None
-        self._max_timestamp = None
+        if tail.size == 0:
+            tail.created_ms, tail.is_first_known = now_ms, False
+        tail.is_max_known = False
         return dropped
 
     def truncate_data(self, size: int) -> int:
@@ -344,7 +337,7 @@ class LogSegment(SegmentFiles):
             self._file = kept = file.truncate(size)
             if kept is not file:
                 self._shown = 0
-            self.size = size
+            self.tail.size = size
             self.damage = tuple(one for one in self.damage if one.end <= size)
         return dropped
 

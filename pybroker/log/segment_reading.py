@@ -67,7 +67,8 @@ def rebuild_indexes(self: LogSegment) -> None:
 
     Raises OSError, after which the next look at an index tries again.
     """
-    max_timestamp, self._is_rebuild_due = self._max_timestamp, True
+    tail = self.tail
+    before, self._is_rebuild_due = (tail.is_max_known, tail.max_timestamp, tail.offset_of_max_timestamp), True
     try:
         self.reset_indexes()
         survey = Survey(self.file, self.size, base_offset=self.base_offset, end_offset=self.end_offset)
@@ -75,7 +76,8 @@ def rebuild_indexes(self: LogSegment) -> None:
             self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
         self.write_last_timestamp()
     except OSError:
-        self._is_loaded, self._max_timestamp = False, max_timestamp
+        self._is_loaded = False
+        tail.is_max_known, tail.max_timestamp, tail.offset_of_max_timestamp = before
         raise
     for one in survey.damage:
         _add_damage(self, one)
@@ -110,7 +112,7 @@ def from_index(self: LogSegment, look: Callable[[], int]) -> int:
 
 def _add_damage(self: LogSegment, damage: Damage) -> None:
     self.damage = (*self.damage, damage)
-    self._recent, self._older = {}, {}
+    self.tail.forget()
     logger.error(
         "%s is damaged: the offsets from %d %s cannot be read, for what lies in the %d bytes at byte %d (%s); "
         "readers of them get CORRUPT_MESSAGE",
@@ -163,7 +165,8 @@ def find_batch(self: LogSegment, offset: int, end_offset: int = OFFSET_END) -> t
     No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where the data is
     damaged; OSError.
     """
-    recent = self._recent.get(offset) or self._older.get(offset)
+    tail = self.tail
+    recent = tail.recent.get(offset) or tail.older.get(offset)
     if recent is not None:
         return recent
     if not self._is_loaded:

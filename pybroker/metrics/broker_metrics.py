@@ -96,6 +96,27 @@ class BrokerMetrics:
         own = self.topics.get(name)
         return self.all_topics, self.topic(name) if own is None else own
 
+    def produced(self, name: str, *, size: int, record_count: int) -> None:
+        """Count an append to a topic: `size` bytes of batches with that many records."""
+        own = self.topics.get(name) or self.topic(name)
+        together = self.all_topics
+        own.produce_requests += 1
+        own.bytes_in += size
+        own.messages_in += record_count
+        together.produce_requests += 1
+        together.bytes_in += size
+        together.messages_in += record_count
+
+    def fetched(self, name: str, size: int) -> None:
+        """Count a read of a topic: `size` bytes of batches."""
+        own = self.topics.get(name) or self.topic(name)
+        together = self.all_topics
+        own.fetch_requests += 1
+        together.fetch_requests += 1
+        if size:
+            own.bytes_out += size
+            together.bytes_out += size
+
     def forget_topic(self, name: str) -> None:
         """Drop the counters of a deleted topic."""
         self.topics.pop(name, None)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.codec import RequestHeader
     from pybroker.protocol.plan import Step
 
-__all__ = ["Plan", "usual_request_header"]
+__all__ = ["Maker", "Plan", "usual_request_header"]
 
 _Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 _Writer: TypeAlias = Callable[[Any, list[Part], list[int]], None]
@@ -150,6 +150,29 @@ class Plan:
                 raise TypeError("large records in a tagged field")
             data = b"".join(inner)  # type: ignore[arg-type]  # only large pieces are late parts
             pieces += uvarint(step.tag), uvarint(len(data)), data
+
+
+class Maker:
+    """A constructor by position of one class: it takes the values of some fields and gives every other field its default."""
+
+    __slots__ = ("_cls", "_defaults", "_given")
+
+    def __init__(self, cls: type, given: tuple[str, ...], defaults: dict[str, object]) -> None:
+        """Take the names of the fields that are given, and the values of all others; a list stands for a new one each time."""
+        self._cls = cls
+        self._given = given
+        self._defaults = tuple(defaults.items())
+
+    def __call__(self, *values: object) -> Any:
+        """Make a message. Raises TypeError for another number of values."""
+        if len(values) != len(self._given):
+            raise TypeError(f"{self._cls.__name__} is made of {', '.join(self._given)}, not of {len(values)} values")
+        made: Any = object.__new__(self._cls)
+        for name, value in zip(self._given, values, strict=True):
+            setattr(made, name, value)
+        for name, value in self._defaults:
+            setattr(made, name, [] if type(value) is list else value)
+        return made
 
 
 def usual_request_header(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pybroker.native import choose
 from pybroker.protocol import _codec_python
-from pybroker.protocol._codec_python import Plan, usual_request_header
+from pybroker.protocol._codec_python import Maker, Plan, usual_request_header
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.plan import make_plan
@@ -41,6 +41,7 @@ __all__ = [
     "encode",
     "encode_request",
     "encode_response",
+    "maker",
     "message_versions",
     "request_class",
     "response_class",
@@ -244,6 +245,17 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
         except _DAMAGE as error:
             raise DecodeError(f"the response header {_damage(error)}") from error
     return correlation_id, decode(cls, version, frame, position)
+
+
+def maker(cls: type[T], *names: str) -> Callable[..., T]:
+    """Make a constructor that takes the values of the fields `names` by position; every other field gets its default.
+
+    It is for the hot paths, which make a few messages per request: natively a call costs a third of the constructor by keyword.
+    """
+    schema = schema_of(cls)
+    others = [one for one in schema.fields if one.name not in names]
+    assert len(others) + len(names) == len(schema.fields), f"{cls.__name__} has not all of {names}"
+    return Maker(schema.cls, names, {one.name: [] if one.makes_list else one.default for one in others})
 
 
 def _encoded(message: object, version: int, head: bytes | None) -> list[Part]:

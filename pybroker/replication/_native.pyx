@@ -148,8 +148,6 @@ cdef Py_ssize_t log_directory = slot(Log, "log_directory")
 cdef Py_ssize_t log_segments = slot(Log, "segments")
 cdef Py_ssize_t segments_active = slot(Segments, "active")
 cdef Py_ssize_t segment_file = slot(LogSegment, "_file")
-cdef Py_ssize_t segment_recent = slot(LogSegment, "_recent")
-cdef Py_ssize_t segment_size = slot(LogSegment, "size")
 cdef Py_ssize_t segment_base_offset = slot(LogSegment, "base_offset")
 
 
@@ -249,14 +247,14 @@ cdef object read_usual(object partition, object wanted, object isolation, long l
         return None
     segment = at(at(log, log_segments), segments_active)
     file = at(segment, segment_file)
-    found = (<dict>at(segment, segment_recent)).get(fetch_offset)
+    found = segment.tail.recent.get(fetch_offset)
     if found is None or file is None:
         return None
     position, batch_size = found
     size = bytes_max
     if min_one_batch and size < batch_size:
         size = batch_size
-    size = min(size, <long long>at(segment, segment_size) - position)
+    size = min(size, <long long>segment.tail.size - position)
     if size < batch_size or size <= 0:
         return None
     place = pb_new_tuple(LogOffsetMetadata, 3)

@@ -8,7 +8,7 @@ How a fetch is limited (KIP-74)
 
 Waiting
     What cannot be answered at once waits in one of two purgatories, under its partitions. Whatever moves a log's end, a high
-    watermark or a replica's role tells both (`_wake`), which costs two lookups when nobody waits.
+    watermark or a replica's role tells both (`wake`), which costs two lookups when nobody waits.
 
 Answers are given by calling back exactly once, often before the call returns.
 
@@ -59,7 +59,9 @@ logger = logging.getLogger(__name__)
 _NONE: Final = ErrorCode.NONE
 _LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
 
-_ALL_SETTLED: Final[Unsettled] = {}  # to look at
+SETTLED: Final = -1
+REFUSED: Final = -2
+"""In place of an offset that an append has to reach before its result is true: it is true already; nothing was appended."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
@@ -190,7 +192,7 @@ class ReplicaManager:
             partition = self._partitions.get(topic_partition)
             if partition is not None and partition.log is log:
                 partition.on_settled()
-                self._wake(topic_partition)
+                self.wake(topic_partition)
 
         log.on_settled = on_settled
         log.settle_recovered()
@@ -201,7 +203,7 @@ class ReplicaManager:
             partition = self._partitions.get(topic_partition)
             if partition is not None:
                 if partition.apply_image(image):
-                    self._wake(topic_partition)
+                    self.wake(topic_partition)
             elif topic_partition not in self._offline:
                 self._add(topic, topic_partition, image)
         for topic_partition, _ in self._own_partitions(old_topic):
@@ -221,20 +223,20 @@ class ReplicaManager:
                 self._log_manager.delete(topic_partition, topic_id)
             except KafkaError:  # the disk; the partition is gone all the same; its files are strays at the next start
                 logger.exception("the log of %s cannot be removed", topic_partition)
-        self._wake(topic_partition)
+        self.wake(topic_partition)
 
     def _on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             self._follow(topic_partition, log)
             partition.replace_log(log)
-            self._wake(topic_partition)
+            self.wake(topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """The log's directory failed: KAFKA_STORAGE_ERROR from now on, for those who wait too."""
         if self._partitions.pop(topic_partition, None) is not None:
             self._offline.add(topic_partition)
-            self._wake(topic_partition)
+            self.wake(topic_partition)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take over the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
@@ -333,47 +335,57 @@ class ReplicaManager:
         If there is any such, the response must wait: give both to `await_settled`.
         """
         if not -1 <= acks <= 1:
-            return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, _ALL_SETTLED
+            return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, {}
         results: ProduceResults = {}
-        unsettled: Unsettled = _ALL_SETTLED
-        appended: list[TopicPartition] = []
-        now_ms = self._clock.time_ms()
+        unsettled: Unsettled = {}
+        now_ms, appended = self._clock.time_ms(), []
         for topic_partition, records in entries.items():
-            topic = topic_partition[0]
-            partition = self._partitions.get(topic_partition)
-            if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
-                results[topic_partition] = PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed))
-                continue
-            try:
-                info = partition.append_records_to_leader(
-                    records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
-                )
-            except Exception as error:
-                results[topic_partition] = self.failed_append(partition, records, error)
-                continue
-            first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
-            for counters in self._metrics.of_topic(topic):
-                counters.produce_requests += 1
-                counters.bytes_in += size
-                counters.messages_in += record_count
-            if converted:
-                self._count_conversion(topic, converted, took_ns)
-            code: ErrorCode | None = _NONE
-            if acks == ACKS_ALL:
-                code = partition.check_replicated(last_offset + 1)
-            elif acks and not partition.log.is_settled:
-                code = partition.check_settled(last_offset + 1)
-            if code is None:
-                unsettled = unsettled or {}
-                unsettled[topic_partition] = last_offset + 1
-                code = _NONE
-            results[topic_partition] = new_tuple(
-                PartitionProduceResult, (code, first_offset, log_append_time, log_start_offset, (), None)
+            results[topic_partition], required_offset = self.append_one(
+                topic_partition, records, acks, now_ms, request_version, origin, is_internal_allowed
             )
-            appended.append(topic_partition)
+            if required_offset >= 0:
+                unsettled[topic_partition] = required_offset
+            if required_offset != REFUSED:
+                appended.append(topic_partition)
         for topic_partition in appended:
-            self._wake(topic_partition)
+            self.wake(topic_partition)
         return results, unsettled
+
+    def append_one(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        request_version: int | None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        is_internal_allowed: bool = False,
+    ) -> tuple[PartitionProduceResult, int]:
+        """Append to one partition, with acks from -1 to 1, and count it. `wake` is to follow unless it is REFUSED.
+
+        Returns the result, and the offset to reach (exclusive) before it is true, or SETTLED or REFUSED.
+        """
+        topic = topic_partition[0]
+        partition = self._partitions.get(topic_partition)
+        if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
+            return PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed)), REFUSED
+        try:
+            info = partition.append_records_to_leader(
+                records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
+            )
+        except Exception as error:
+            return self.failed_append(partition, records, error), REFUSED
+        first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
+        self._metrics.produced(topic, size=size, record_count=record_count)
+        if converted:
+            self._count_conversion(topic, converted, took_ns)
+        code: ErrorCode | None = _NONE
+        if acks == ACKS_ALL:
+            code = partition.check_replicated(last_offset + 1)
+        elif acks and not partition.log.is_settled:
+            code = partition.check_settled(last_offset + 1)
+        result = new_tuple(PartitionProduceResult, (code or _NONE, first_offset, log_append_time, log_start_offset, (), None))
+        return result, last_offset + 1 if code is None else SETTLED
 
     def await_settled(
         self,
@@ -421,7 +433,8 @@ class ReplicaManager:
             error_message=message,
         )
 
-    def _wake(self, topic_partition: TopicPartition) -> None:
+    def wake(self, topic_partition: TopicPartition) -> None:
+        """Look again at what waits for a partition: its log's end, its high watermark or its role may have changed."""
         if topic_partition in self.produce_purgatory.watchers:
             self.produce_purgatory.check_and_complete(topic_partition)
         if topic_partition in self.fetch_purgatory.watchers:
@@ -484,4 +497,4 @@ class ReplicaManager:
             if partition is None or data.error_code or data.fetch_offset_metadata is None:
                 continue
             if partition.update_follower(replica_id, data.fetch_offset_metadata):
-                self._wake(wanted.topic_partition)
+                self.wake(wanted.topic_partition)

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from pybroker import native
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
+from pybroker.log import _tail_python
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
@@ -20,6 +24,11 @@ from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
+
+_NATIVE_TAIL = native.extension("pybroker.log._tail_native")
+TAILS = [pytest.param(_tail_python, id="python tail")]
+if _NATIVE_TAIL is not None:
+    TAILS.insert(0, pytest.param(_NATIVE_TAIL, id="native tail"))
 
 TP = TopicPartition("events", 3)
 TOPIC_ID = TopicId(bytes(range(16)))

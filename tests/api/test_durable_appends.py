@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.api.handlers import produce
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.model import TopicPartition
@@ -20,7 +21,6 @@ from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.replication import quick_append
 from testing.error_codes import error_code
 from testing.scenes.api import records
 from testing.scenes.api.groups import GROUP, broker, commit_request, member
@@ -28,7 +28,6 @@ from testing.scenes.api.whole import Whole, settled
 from testing.scenes.logs import Disk, HeldThread, stored
 
 T = TopicPartition("t", 0)
-WAYS = [pytest.param(True, id="native"), pytest.param(False, id="python")]
 
 
 async def slow_disk(folder: Path, **configs: str) -> tuple[Whole, HeldThread]:
@@ -87,13 +86,13 @@ async def fetched(whole: Whole, offset: int = 0) -> list[bytes | None]:
     return [value for _, value in records.read(bytes(response.responses[0].partitions[0].records or b""))]
 
 
-@pytest.mark.parametrize("is_native", WAYS)
+@pytest.mark.parametrize("is_alone", [pytest.param(True, id="one partition"), pytest.param(False, id="several partitions")])
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_the_response_and_the_record_wait_for_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, is_native: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, is_alone: bool
 ) -> None:
-    if not is_native:
-        monkeypatch.setattr("pybroker.api.handlers.produce.produce_one", quick_append._nothing_is_usual)
+    if not is_alone:
+        monkeypatch.setattr(produce, "_ANSWERED", frozenset())  # as if no request were of one partition
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     asked = Asked(whole, request(b"a", acks=acks))
     assert await asked.is_waiting()

@@ -1,12 +1,15 @@
-"""A produce request that is answered by one native call, and the same request on the general way: one behaviour."""
+"""A produce request of one partition, whose batch the tail appends by itself, and the same on the general way: one behaviour."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -15,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.api.handlers import produce
+from pybroker.log import segment
+from pybroker.log.segment import LogSegment
 from pybroker.metrics.broker_metrics import TopicMetrics
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
@@ -22,13 +27,11 @@ from pybroker.protocol.codec import encode_request
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.replication.partition import Partition
-from pybroker.replication.quick_append import IS_NATIVE, produce_one
+from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.records import batch
 from testing.scenes.api.whole import NOW_MS, Whole, collected
+from testing.scenes.logs import TAILS
 from tests.log.test_append_ways import state
-
-needs_native = pytest.mark.skipif(not IS_NATIVE, reason="the extension was not built")
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
@@ -118,10 +121,17 @@ async def parked(whole: Whole, name: str) -> asyncio.Future[Any]:
     return waiting
 
 
-@needs_native
+@contextmanager
+def general_only() -> Iterator[None]:
+    """As if no request were of one partition and no batch of the usual form."""
+    with mock.patch.object(produce, "_ANSWERED", frozenset()), mock.patch.object(LogSegment, "append_usual", return_value=False):
+        yield
+
+
+@pytest.mark.parametrize("tail", TAILS)
 @given(sent=st.lists(st.tuples(requests(), st.integers(0, 30)), min_size=1, max_size=15))
 @settings(deadline=None, max_examples=60)
-def test_both_ways_answer_and_do_the_same(sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
+def test_both_ways_answer_and_do_the_same(tail: ModuleType, sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
     async def compare(first: str, second: str) -> None:
         quick, general = await started(first), await started(second)
         for (request, version), later_ms in sent:
@@ -130,20 +140,24 @@ def test_both_ways_answer_and_do_the_same(sent: list[tuple[tuple[ProduceRequest,
             name = request.topic_data[0].name
             waits = [await parked(whole, name) for whole in (quick, general)] if name in TOPICS else []
             one = answer(quick, request, version)
-            with mock.patch.object(produce, "produce_one", return_value=None):
+            with general_only():
                 other = answer(general, request, version)
-            assert one == other
+            assert isinstance(one, asyncio.Future) == isinstance(other, asyncio.Future)
+            assert isinstance(one, asyncio.Future) or one == other
             await asyncio.sleep(0)
             assert len({waiting.done() for waiting in waits}) < 2
             for waiting in waits:
                 waiting.cancel()
             assert everything(quick) == everything(general)
 
-    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+    with (
+        mock.patch.object(segment, "SegmentTail", tail.SegmentTail),
+        TemporaryDirectory() as first,
+        TemporaryDirectory() as second,
+    ):
         asyncio.run(compare(first, second))
 
 
-@needs_native
 async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
     whole = await started(tmp_path)
     request = ProduceRequest(
@@ -152,15 +166,24 @@ async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
         topic_data=[TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * 100))])],
     )
     answer(whole, request, 7)  # the first one begins the leader's epoch
-    with mock.patch.object(Partition, "append_records_to_leader", side_effect=AssertionError):
+    stepwise = 0
+
+    def append(self: LogSegment, *batch: Any) -> None:
+        nonlocal stepwise
+        stepwise += 1
+        whole_append(self, *batch)
+
+    whole_append = LogSegment.append
+    with mock.patch.object(ReplicaManager, "append", side_effect=AssertionError), mock.patch.object(LogSegment, "append", append):
         for version in (3, 7, 9, 12):
             for _ in range(100):
                 (topic,) = (await whole.ask(request, version)).responses
                 assert topic.partition_responses[0].error_code == 0
+    assert stepwise == whole.replicas.partitions[TopicPartition("plain", 0)].log.segments.active.offset_index.count > 10
     assert whole.replicas.partitions[TopicPartition("plain", 0)].high_watermark == 401
 
 
-@pytest.mark.parametrize("is_quick", [pytest.param(True, marks=needs_native), False])
+@pytest.mark.parametrize("is_quick", [True, False])
 async def test_a_disk_that_fails_is_answered_and_counted(tmp_path: Path, is_quick: bool) -> None:
     whole = await started(tmp_path)
     request = ProduceRequest(
@@ -175,8 +198,7 @@ async def test_a_disk_that_fails_is_answered_and_counted(tmp_path: Path, is_quic
 
     log = whole.replicas.partitions[TopicPartition("plain", 0)].log
     log.segments.active.file._pwrite = full
-    way = produce_one if is_quick else lambda *_: None
-    with mock.patch.object(produce, "produce_one", way):
+    with nullcontext() if is_quick else general_only():
         (topic,) = (await whole.ask(request, 9)).responses
     (partition,) = topic.partition_responses
     assert (partition.error_code, partition.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

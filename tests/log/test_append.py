@@ -124,7 +124,7 @@ def test_jitter_rolls_earlier_and_never_by_more_than_allowed(tmp_path: Path) -> 
     for _ in range(50):
         log.roll(START_MS)
         append(log, batch())
-    jitters = {segment.jitter_ms for segment in log.segments}
+    jitters = {segment.tail.jitter_ms for segment in log.segments}
     assert len(jitters) > 10
     assert jitters <= set(range(400))
 

@@ -1,8 +1,10 @@
-"""A batch that the kernel accepts whole, and the same batch looked at step by step, do the same to a log."""
+"""A batch that the kernel accepts whole and the tail appends by itself, and the same batch step by step, do the same to a log."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -14,14 +16,16 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pybroker.log import _tail_python, segment
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
+from pybroker.log.segment import LogSegment
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from testing.scenes.logs import START_MS, Disk, Producer, batch, stored
+from testing.scenes.logs import START_MS, TAILS, Disk, Producer, batch, stored
 from testing.scenes.record_lists import BOTH
 
 CONFIGS: list[dict[str, Any]] = [
@@ -95,6 +99,29 @@ def state(log: Log) -> object:
     return ends, segments, found, producers, log.epochs.entries, stored(log)
 
 
+@contextmanager
+def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
+    """What is appended, and which segments are made, with these twins."""
+    with (
+        mock.patch.object(kernels, "accept_batch", module.accept_batch),
+        mock.patch.object(segment, "SegmentTail", tail.SegmentTail),
+    ):
+        yield
+
+
+@contextmanager
+def stepwise_only(accept_batch: Any = None) -> Iterator[None]:
+    """Without the short ways, on the Python twin of the tail."""
+    accept = mock.patch.object(kernels, "accept_batch", accept_batch or (lambda *_: None))
+    is_usual = mock.patch.object(LogSegment, "append_usual", return_value=False)
+    with accept, is_usual, mock.patch.object(segment, "SegmentTail", _tail_python.SegmentTail):
+        yield
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(
+    "accept_batch", [pytest.param(None, id="step by step"), pytest.param(kernels.accept_batch, id="accepted")]
+)
 @pytest.mark.parametrize("module", BOTH)
 @given(
     config=st.sampled_from(CONFIGS),
@@ -104,16 +131,24 @@ def state(log: Log) -> object:
 @example(config={}, batches=[(with_a_huge_gap(), 0, 0)] * 2, origin=AppendOrigin.COORDINATOR)
 @settings(deadline=None)
 def test_both_ways_do_the_same(
-    module: ModuleType, config: dict[str, Any], batches: list[tuple[bytearray, int, int]], origin: AppendOrigin
+    module: ModuleType,
+    accept_batch: Any,
+    tail: ModuleType,
+    config: dict[str, Any],
+    batches: list[tuple[bytearray, int, int]],
+    origin: AppendOrigin,
 ) -> None:
     with TemporaryDirectory() as first, TemporaryDirectory() as second:
-        whole, stepwise = Disk(Path(first), **config).create(), Disk(Path(second), **config).create()
+        with as_a_whole(module, tail):
+            whole = Disk(Path(first), **config).create()
+        with stepwise_only(accept_batch):
+            stepwise = Disk(Path(second), **config).create()
         epoch = 0
         for data, newer, late_ms in batches:
             epoch += newer
-            with mock.patch.object(kernels, "accept_batch", module.accept_batch):
+            with as_a_whole(module, tail):
                 one = outcome(whole, data, epoch, START_MS + late_ms, origin)
-            with mock.patch.object(kernels, "accept_batch", return_value=None):
+            with stepwise_only(accept_batch):
                 other = outcome(stepwise, data, epoch, START_MS + late_ms, origin)
             assert one == other
             assert state(whole) == state(stepwise)
@@ -143,7 +178,7 @@ def test_an_idempotent_producer_is_followed_either_way(module: ModuleType, tmp_p
         data = batch(2, producer=Producer(7, epoch), sequence=sequence)
         with mock.patch.object(kernels, "accept_batch", module.accept_batch):
             one = outcome(whole, data, 0, START_MS, AppendOrigin.CLIENT)
-        with mock.patch.object(kernels, "accept_batch", return_value=None):
+        with stepwise_only():
             assert outcome(stepwise, data, 0, START_MS, AppendOrigin.CLIENT) == one
         assert state(whole) == state(stepwise)
         codes.append(one[0].is_duplicate if isinstance(one[0], LogAppendInfo) else one[0].name)

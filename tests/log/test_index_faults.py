@@ -40,7 +40,7 @@ def forget_windows(log: Log) -> None:
     for segment in log.segments:
         segment.offset_index.release()
         segment.time_index.release()
-        segment._recent, segment._older = {}, {}
+        segment.tail.forget()
 
 
 def check_all(log: Log) -> None:

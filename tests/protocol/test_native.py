@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pybroker import native
 from pybroker.protocol import _codec_python
+from pybroker.protocol.codec import maker
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
 from pybroker.protocol.messages.metadata import MetadataResponse
 from pybroker.protocol.parts import SendPart, parts_bytes
@@ -164,3 +165,39 @@ def test_pure_python_can_be_forced() -> None:
         environment = {**os.environ, "PYBROKER_PURE": pure}
         printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
         assert printed.strip() == str(pure == "0")
+
+
+@pytest.mark.parametrize("cls", sorted({cls for cls, _ in VERSIONED}, key=str))
+def test_both_make_what_the_constructor_makes(cls: type[Any]) -> None:
+    assert NATIVE is not None
+    fields = schema_of(cls).fields
+    for chosen in (fields[::2], fields[1::2][::-1], fields, ()):
+        names = tuple(one.name for one in chosen)
+        defaults = {one.name: [] if one.makes_list else one.default for one in fields if one.name not in names}
+        values = [f"value {name}" for name in names]
+        expected = cls(**dict(zip(names, values, strict=True)))
+        for make in (NATIVE.Maker(cls, names, defaults), _codec_python.Maker(cls, names, defaults)):
+            made, other = make(*values), make(*values)
+            assert type(made) is cls
+            assert made == expected
+            lists = [name for name, value in defaults.items() if isinstance(value, list)]
+            assert all(getattr(made, name) is not getattr(other, name) for name in lists), "each has its own lists"
+            with pytest.raises(TypeError):
+                make(*values, 1)
+
+
+def test_a_maker_keeps_count_of_what_it_is_given() -> None:
+    assert NATIVE is not None
+    value = object()
+    make = NATIVE.Maker(LeaderIdAndEpoch, ("leader_id",), {"leader_epoch": value})
+    before = sys.getrefcount(value)
+    made = [make(value) for _ in range(1000)]
+    assert sys.getrefcount(value) == before + 2000
+    del made
+    assert sys.getrefcount(value) == before
+
+
+def test_a_maker_has_all_fields() -> None:
+    assert maker(LeaderIdAndEpoch, "leader_id")(3) == LeaderIdAndEpoch(leader_id=3)
+    with pytest.raises(AssertionError):
+        maker(LeaderIdAndEpoch, "leader")

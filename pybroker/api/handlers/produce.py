@@ -23,8 +23,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.model import TopicId, TopicPartition, new_tuple
+from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -35,7 +36,7 @@ from pybroker.protocol.messages.produce import (
 )
 from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
-from pybroker.replication.quick_append import produce_one
+from pybroker.replication.replica_manager import REFUSED
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -47,9 +48,17 @@ logger = logging.getLogger(__name__)
 _TOPIC_ID_VERSION: Final = 13
 _ANSWERED: Final = frozenset({-1, 1})  # the acks that have an answer
 
-_RESPONSE: Final = ProduceResponse()
-_TOPIC: Final = TopicProduceResponse()
-_PARTITION: Final = PartitionProduceResponse()
+_new_response: Final = maker(ProduceResponse, "responses")
+_new_topic: Final = maker(TopicProduceResponse, "name", "topic_id", "partition_responses")
+_new_partition: Final = maker(
+    PartitionProduceResponse,
+    "index",
+    "error_code",
+    "base_offset",
+    "log_append_time_ms",
+    "log_start_offset",
+    "error_message",
+)
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the answer, in the request's order."""
@@ -60,11 +69,14 @@ def handle(
 ) -> ProduceResponse | Future[ProduceResponse] | None:
     """Append; see the module."""
     version = context.api_version
-    if len(request.topic_data) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:
-        topic = request.topic_data[0]
-        answered = produce_one(broker.replica_manager, topic, _RESPONSE, _TOPIC, _PARTITION, _partition)
-        if answered is not None:
-            return answered
+    topics = request.topic_data
+    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:
+        partitions = topics[0].partition_data
+        if len(partitions) == 1:
+            records: Any = partitions[0].records  # the decoder makes a memoryview or None
+            if records is not None and not _is_transactional(records):
+                topic_partition = new_tuple(TopicPartition, (topics[0].name, partitions[0].index))
+                return _append_one(broker, version, request, topic_partition, records)
     entries: dict[TopicPartition, memoryview] = {}
     refused: ProduceResults = {}
     is_unauthorized = False
@@ -82,7 +94,7 @@ def handle(
         for partition in topic.partition_data:
             topic_partition = new_tuple(TopicPartition, (key, partition.index))
             asked.append(topic_partition)
-            records: Any = partition.records  # the decoder makes a memoryview or None
+            records = partition.records
             is_transactional = records is not None and _is_transactional(records)
             if is_transactional and request.transactional_id is None:
                 is_unauthorized = True
@@ -104,6 +116,32 @@ def handle(
     return deferred.response()  # type: ignore[return-value]  # acks 0 never waits
 
 
+def _append_one(
+    broker: Services, version: int, request: ProduceRequest, topic_partition: TopicPartition, records: memoryview
+) -> ProduceResponse | Future[ProduceResponse]:
+    """Append to the only partition of a request, which saves the dicts and lists that several need."""
+    manager = broker.replica_manager
+    acks = request.acks
+    result, required_offset = manager.append_one(topic_partition, records, acks, broker.clock.time_ms(), version)
+    if required_offset != REFUSED:
+        manager.wake(topic_partition)
+    if required_offset < 0:
+        return _only(topic_partition, result)
+
+    def respond(results: ProduceResults) -> ProduceResponse:
+        return _only(topic_partition, results[topic_partition])
+
+    deferred = Deferred(respond)
+    unsettled = {topic_partition: required_offset}
+    manager.await_settled(request.timeout_ms, acks, {topic_partition: result}, unsettled, deferred.complete)
+    return deferred.response()
+
+
+def _only(topic_partition: TopicPartition, result: PartitionProduceResult) -> ProduceResponse:
+    """The response about one partition, whose topic is known by its name."""
+    return _new_response([_new_topic(topic_partition[0], ZERO_TOPIC_ID, [_partition(topic_partition, result)])])
+
+
 def _answer(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:
     if refused:
         results.update(refused)
@@ -113,8 +151,8 @@ def _answer(acks: int, layout: Layout, refused: ProduceResults, results: Produce
     responses = []
     for name, topic_id, asked in layout:
         partitions = [_partition(topic_partition, results[topic_partition]) for topic_partition in asked]
-        responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))
-    return ProduceResponse(responses=responses)
+        responses.append(_new_topic(name, topic_id, partitions))
+    return _new_response(responses)
 
 
 def _is_transactional(records: memoryview) -> bool:
@@ -134,14 +172,7 @@ def _refusal(records: memoryview | None) -> PartitionProduceResult:
 
 def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:
     error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message = result
-    answered = PartitionProduceResponse(
-        index=topic_partition[1],
-        error_code=error_code,
-        base_offset=base_offset,
-        log_append_time_ms=log_append_time_ms,
-        log_start_offset=log_start_offset,
-        error_message=error_message,
-    )
+    answered = _new_partition(topic_partition[1], error_code, base_offset, log_append_time_ms, log_start_offset, error_message)
     if record_errors:
         answered.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in record_errors

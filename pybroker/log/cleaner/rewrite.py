@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX
+from pybroker.log.tail import RELATIVE_OFFSET_MAX
 from pybroker.records import kernels
 from pybroker.records.batch import (
     CONTROL_BIT,

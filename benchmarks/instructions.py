@@ -1,0 +1,160 @@
+"""Instructions of the broker per request, counted by valgrind: the same on a busy machine as on a quiet one.
+
+    python -m benchmarks.instructions [--only produce] [--requests 400] [--without NAME ...]
+
+The broker runs in callgrind, which counts what its process executes outside of the kernel. After a warm-up without counting, a
+generator sends the very same request over and over on some connections and waits for all responses before the next turn, so that
+with several connections all of them have a request under way when the broker looks. The figure is what a turn of `--requests`
+costs, divided. Runs of one build differ by less than one in a hundred.
+
+`--without` takes special cases away by their names (see `--help`), so that each can be measured alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import socket
+import struct
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks import build, peers, without
+from benchmarks.peers import OURS, Peer
+from testing.clients.stock import create_topic
+from testing.samples import T0_MS, Sample
+from testing.wire import raw
+from testing.wire.batches import batch
+
+ONE, MANY = "one", "many"
+PARTITIONS = 12
+SHAPES = ((1, 1), (50, 1), (50, 16))  # connections, requests under way on each
+WARM_TURNS = 8
+BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
+
+
+class CountedPeer(Peer):
+    """Our broker in callgrind, which counts only while it is told to."""
+
+    def __init__(self, folder: Path, taken_away: list[str]) -> None:
+        super().__init__(OURS, folder)
+        self._folder, self._taken_away = folder, taken_away
+
+    def _command(self, port: int, overrides: list[str]) -> list[str]:  # type: ignore[override]
+        _, _, module, *arguments = super()._command(port, overrides)
+        run = ["-m", "benchmarks.without", ",".join(self._taken_away)] if self._taken_away else ["-m", module]
+        counter = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self._folder}/counts"]
+        return [*counter, "--", sys.executable, *run, *arguments]
+
+    def tell(self, command: str) -> None:
+        subprocess.run(["vgdb", f"--pid={self.pid}", *command.split()], check=True, capture_output=True)
+
+    def counted(self) -> int:
+        """Instructions since the last `zero`."""
+        self.tell("dump")
+        newest = max(self._folder.glob("counts.*"), key=lambda path: int(path.name.rpartition(".")[2]))
+        found = re.search(r"^(?:totals|summary): (\d+)", newest.read_text(errors="replace"), re.MULTILINE)
+        assert found is not None, newest
+        return int(found[1])
+
+
+def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
+    """Requests by what they ask for, and by how much fewer of them are enough. What is fetched is written here."""
+    record = batch([Sample(None, b"v" * 100, T0_MS)])
+    full = batch([Sample(None, b"v" * 1000, T0_MS)] * 16)
+    create_topic(bootstrap, ONE)
+    create_topic(bootstrap, MANY, PARTITIONS)
+    for topic, partitions, data in ((f"{ONE}-read", 1, record), (f"{MANY}-read", PARTITIONS, full)):
+        create_topic(bootstrap, topic, partitions)
+        with raw.Connection(bootstrap) as connection:
+            for partition in range(partitions):
+                assert raw.produce(connection, 7, topic, data, partition=partition).error == 0
+    everywhere = dict.fromkeys(range(PARTITIONS), full)
+    one, end = raw.Ask(topic=f"{ONE}-read"), raw.Ask(topic=f"{ONE}-read", offset=1)
+    many = [raw.Ask(topic=f"{MANY}-read", partition=partition) for partition in range(PARTITIONS)]
+    return {
+        "Produce v7, one record": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=1)), 1),
+        "Produce v7, acks=all": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=-1)), 1),
+        "Fetch v11, one record": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [one])), 1),
+        "Fetch v11, at the end": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [end])), 1),
+        "Produce v7, 12 x 16 kB": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, MANY, everywhere, acks=1)), BATCHED_SHARE),
+        "Fetch v11, 12 x 16 kB": (raw.request(raw.FETCH, 11, raw.fetch_body(11, many)), BATCHED_SHARE),
+    }
+
+
+class Generator:
+    """Connections that all send the same frame, and count responses by their size, which is always the same."""
+
+    def __init__(self, bootstrap: str, frame: bytes, connections: int, depth: int) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._frame, self._depth = frame, depth
+        self._sockets = [socket.create_connection((host, int(port)), 60) for _ in range(connections)]
+        self.turn_requests = connections * depth
+        self._response_bytes = 0
+
+    def turn(self) -> None:
+        for one in self._sockets:
+            one.sendall(self._frame * self._depth)
+        for one in self._sockets:
+            self._receive(one)
+
+    def _receive(self, one: socket.socket) -> None:
+        if not self._response_bytes:
+            prefix = one.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
+            self._response_bytes = 4 + int(struct.unpack(">i", prefix)[0])
+        left = self._response_bytes * self._depth
+        while left:
+            received = len(one.recv(min(left, 1 << 20)))
+            if not received:
+                raise ConnectionError("the broker closed a connection")
+            left -= received
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+def count(peer: CountedPeer, frame: bytes, shape: tuple[int, int], requests: int) -> float:
+    """Instructions per request."""
+    with closing(Generator(peer.bootstrap, frame, *shape)) as generator:
+        for _ in range(WARM_TURNS):
+            generator.turn()
+        turns = max(2, -(-requests // generator.turn_requests))
+        peer.tell("instrumentation on")
+        generator.turn()
+        peer.tell("zero")
+        for _ in range(turns):
+            generator.turn()
+        counted = peer.counted()
+        peer.tell("instrumentation off")
+    return counted / (turns * generator.turn_requests)
+
+
+def main() -> None:
+    named = "".join(f"\n    {name:24}{about}" for name, (about, _) in without.CASES.items())
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\nspecial cases:{named}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--requests", type=int, default=400, help="that are counted in each cell, at least (default: 400)")
+    parser.add_argument("--only", default="", help="a part of the request's name")
+    parser.add_argument("--shapes", default="1x1,50x1,50x16", help="connections and requests under way (default: 1x1,50x1,50x16)")
+    parser.add_argument("--without", nargs="*", default=[], choices=list(without.CASES), metavar="NAME")
+    parser.add_argument("--data", type=Path, help="where the broker keeps its data (default: a temporary folder)")
+    options = parser.parse_args()
+    build.announce()
+    shapes = [(int(one), int(other)) for one, _, other in (shape.partition("x") for shape in options.shapes.split(","))]
+    rows = []
+    with peers.folder(options) as folder, closing(CountedPeer(folder, options.without)) as peer:
+        peer.start()
+        for name, (frame, share) in frames(peer.bootstrap).items():
+            if options.only.lower() in name.lower():
+                rows.append((name, *(count(peer, frame, shape, options.requests // share) / 1000 for shape in shapes)))
+                print(*rows[-1], flush=True)
+    title = "Thousand instructions of the broker per request" + "".join(f", without {name}" for name in options.without)
+    peers.table(title, ["request", *(f"{one} x {other}" for one, other in shapes)], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The broker without some of the special cases of its hot paths, so that each can be measured alone.
+
+    python -m benchmarks.without accept_batch,only_frame start --port 9092 ...
+
+Each is taken away by the general way that stands behind it; the broker does the same without it.
+"""
+
+# ruff: noqa: PLC0415  (what a case patches is imported with it, some of it before everything else)
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+CASES: dict[str, tuple[str, Callable[[], None]]] = {}
+"""What a case does, and what takes it away, by its name."""
+
+
+def case(about: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def add(take_away: Callable[[], None]) -> Callable[[], None]:
+        CASES[take_away.__name__] = about, take_away
+        return take_away
+
+    return add
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    assert hasattr(owner, name)
+    setattr(owner, name, value)
+
+
+def _nothing(*_: Any) -> None:
+    """What a special case returns that finds nothing special."""
+
+
+@case("a tuple of a class is made without calling the class")
+def new_tuple() -> None:
+    from pybroker import model
+
+    _put(model, "new_tuple", lambda cls, values: cls(*values))  # before others import it
+
+
+@case("a message is made by position")
+def maker() -> None:
+    from pybroker.protocol import codec
+
+    def by_name(cls: Any, *names: str) -> Callable[..., Any]:
+        return lambda *values: cls(**dict(zip(names, values, strict=True)))
+
+    _put(codec, "maker", by_name)
+
+
+@case("a request that comes alone is handled without the bookkeeping of a turn")
+def only_frame() -> None:
+    from pybroker.network.receiver import Receiver
+
+    _put(Receiver, "only_frame", _nothing)
+
+
+@case("a produce of one partition goes without the dicts and lists that several need")
+def one_partition() -> None:
+    from pybroker.api.handlers import produce
+
+    _put(produce, "_ANSWERED", frozenset())
+
+
+@case("a batch that begins nothing is written and noted by one call of the tail")
+def append_usual() -> None:
+    from pybroker.log.segment import LogSegment
+
+    _put(LogSegment, "append_usual", _nothing)
+
+
+@case("the tail of a segment is compiled")
+def tail() -> None:
+    from pybroker.log import _tail_python, segment
+
+    _put(segment, "SegmentTail", _tail_python.SegmentTail)
+
+
+@case("one native call checks a batch of the usual form")
+def accept_batch() -> None:
+    from pybroker.records import kernels
+
+    _put(kernels, "accept_batch", _nothing)
+
+
+@case("a fetch without a session is read by one native call")
+def read_at_once() -> None:
+    from pybroker.replication import kernels
+
+    _put(kernels, "read_at_once", _nothing)
+
+
+@case("what a fetch wants, in C")
+def wanted_partitions() -> None:
+    from pybroker.replication import _pure, kernels
+
+    _put(kernels, "wanted_partitions", _pure.wanted_partitions)
+
+
+@case("partitions are read in C where they are usual")
+def read_partitions() -> None:
+    from pybroker.replication import _pure, kernels
+
+    _put(kernels, "read_partitions", _pure.read_partitions)
+
+
+@case("small slices of a log are copied into the response")
+def copied() -> None:
+    from pybroker.api.handlers import fetch
+
+    _put(fetch, "_COPIED_BYTES_MAX", 0)
+
+
+@case("the places of the batches just written are remembered")
+def remember() -> None:
+    from pybroker.log import segment, tail
+
+    class Forgetful(tail.SegmentTail):
+        """It keeps nothing in mind."""
+
+        __slots__ = ()
+        recent = older = property(lambda _: {}, _nothing)
+
+    _put(segment, "SegmentTail", Forgetful)
+
+
+@case("a fetch from the end gets a result that is made once and shared")
+def nothing_new() -> None:
+    from pybroker.replication.partition import Partition
+
+    def made_again(self: Any, end: Any) -> Any:
+        result = self._answer()
+        result.fetch_offset_metadata = end
+        return result
+
+    _put(Partition, "_nothing", made_again)
+
+
+@case("times are counted in C")
+def observe_request() -> None:
+    from pybroker.metrics import _counts_python, counts
+
+    _put(counts, "observe_request", _counts_python.observe_request)
+    _put(counts, "Counts", _counts_python.Counts)
+
+
+@case("a request's header is read in C")
+def usual_request_header() -> None:
+    from pybroker.protocol import codec
+
+    _put(codec, "usual_request_header", _nothing)
+
+
+def main() -> None:
+    names = sys.argv.pop(1).split(",")
+    for name, (_, take_away) in CASES.items():
+        if name in names:
+            take_away()
+    from pybroker.cli.main import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+# cython: annotation_typing=False, boundscheck=False, wraparound=False
+"""The tail of a segment in Python; `_tail_native` is this very text, compiled with the types of `_tail_native.pxd`.
+
+So every rule stands once, and both builds go by it. After a change here the extension has to be built again. A number here has
+64 bits there.
+"""
+
+__all__ = ["SegmentTail"]
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+RECENT_BATCHES = 64
+NO_TIMESTAMP = -1
+
+
+class SegmentTail:
+    """What an append to a segment goes by and moves.
+
+    Attributes:
+        size: bytes of data.
+        jitter_ms: how much earlier than `segment.ms` this segment rolls, so that not all partitions roll at once.
+        created_ms: when the segment was made, which counts for batches without a timestamp.
+        index_interval: bytes of data after which a batch gets an index entry.
+        bytes_since_entry: bytes of the batches since the one that has the last index entry.
+        first_timestamp: the largest of the first batch in ms, -1 without any; true while there is data and `is_first_known`.
+        max_timestamp, offset_of_max_timestamp: the largest of all batches in ms, -1 without any, and the last offset of the batch
+            that has it; true while `is_max_known`.
+        recent, older: position and size of the batches that were just written, by their base offsets, and of those before.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "first_timestamp",
+        "index_interval",
+        "is_first_known",
+        "is_max_known",
+        "jitter_ms",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "older",
+        "recent",
+        "size",
+    )
+
+    def __init__(self, base_offset: int, index_interval: int, jitter_ms: int) -> None:
+        self.base_offset = base_offset
+        self.index_interval = index_interval
+        self.jitter_ms = jitter_ms
+        self.created_ms = 0
+        self.size = 0
+        self.bytes_since_entry = 0
+        self.first_timestamp = NO_TIMESTAMP
+        self.is_first_known = False
+        self.max_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = base_offset
+        self.is_max_known = True
+        self.recent: dict[int, tuple[int, int]] = {}
+        self.older: dict[int, tuple[int, int]] = {}
+
+    def should_roll(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+        is_index_full: bool,
+    ) -> bool:
+        """Whether the batches to append, of `size` bytes, belong into a new segment. `is_first_known` must be true.
+
+        `segment_bytes` and `segment_ms` are the topic's settings of today; without room in an index no batch may follow.
+        """
+        if self.size > segment_bytes - size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX or is_index_full:
+            return True
+        if self.size == 0:
+            return False
+        # How much later than the first batch the new one is, by their timestamps where they have any.
+        if self.first_timestamp >= 0:
+            age_ms = max(max_timestamp, NO_TIMESTAMP) - self.first_timestamp
+        else:
+            age_ms = now_ms - self.created_ms
+        return age_ms > segment_ms - self.jitter_ms
+
+    def note(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
+        """Note batches that the index has not been told of. Returns whether they get an index entry, which is theirs then."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = offset_of_max_timestamp
+        is_entry_due = self.bytes_since_entry > self.index_interval
+        self.bytes_since_entry = size if is_entry_due else self.bytes_since_entry + size
+        return is_entry_due
+
+    def lengthen(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
+        """Note batches that were written at the end. Returns what `note` does."""
+        if self.size == 0:
+            self.first_timestamp = max_timestamp
+            self.is_first_known = True
+        self.size += size
+        return self.note(size, max_timestamp, offset_of_max_timestamp)
+
+    def remember(self, base_offset: int, position: int, size: int) -> None:
+        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset.
+
+        At least `RECENT_BATCHES` are kept, at most twice that.
+        """
+        if len(self.recent) >= RECENT_BATCHES:
+            self.older = self.recent
+            self.recent = {}
+        self.recent[base_offset] = (position, size)
+
+    def forget(self) -> None:
+        """Forget where batches were written: they may not be there any more, or nobody asks for them."""
+        self.recent = {}
+        self.older = {}
+
+    def append(  # noqa: PLR0917  (as above)
+        self,
+        file: object,
+        data: memoryview,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+        is_index_full: bool,
+    ) -> bool:
+        """Write one batch that begins nothing: it needs no new segment and no index entry. `file` is written to by its `append`.
+
+        Returns False, and has done nothing, for any other batch. Raises OSError.
+        """
+        size = len(data)
+        position = self.size
+        if position and not (self.is_first_known and self.is_max_known):
+            return False
+        if self.bytes_since_entry > self.index_interval:
+            return False
+        if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, is_index_full):
+            return False
+        file.append(data)  # type: ignore[attr-defined]
+        self.lengthen(size, max_timestamp, last_offset)
+        self.remember(first_offset, position, size)
+        return True
