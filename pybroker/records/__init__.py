@@ -1,1 +1,15 @@
-"""Record batches of every magic, their compression, validation and conversion; pure."""
+"""Record batches of every magic: reading, building, validating, compressing and converting them, without any input or
+output.
+
+batch, legacy            the formats: batches of magic 2, messages of magic 0 and 1
+build, entries           batches from records; batches with keys and values alone, many times as fast
+control, varint          control records; the numbers inside records
+validate                 checks the records of a produce request and assigns their offsets
+compression              the codecs
+convert                  between magic 2 and the formats of old clients, up and down
+lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a
+limit
+kernels, columns         the functions that process every record; records into Arrow columns
+_kernels_*, _columns_*   their twins: `_python` has the contract, `_native` is compiled where it was built
+errors                   the errors, with the code of their response
+"""

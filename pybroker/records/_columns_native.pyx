@@ -1,5 +1,6 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Records into the buffers of Arrow columns, natively. The contract is in `_columns_python.py`; the tests run on both.
+"""Decodes records into the buffers of Arrow columns, natively. The contract is in `_columns_python.py`; the tests run on
+both.
 
 Every read is checked against the end of its record.
 """
@@ -16,7 +17,7 @@ from pybroker.records._numbers cimport *
 from pybroker.records import _columns_python as flags
 from pybroker.records.errors import record_fault
 
-cdef enum:  # checked below to be those of `_columns_python`
+cdef enum:  # checked below to match `_columns_python`
     OFFSET = 1
     TIMESTAMP = 2
     KEY = 4
@@ -30,14 +31,14 @@ cdef enum:
 check_faults()
 pb_crc_init(1)
 if (OFFSET, TIMESTAMP, KEY, VALUE, HEADERS) != (flags.OFFSET, flags.TIMESTAMP, flags.KEY, flags.VALUE, flags.HEADERS):
-    raise ImportError("the flags of columns are not those of _columns_python")
+    raise ImportError("the column flags differ from those in _columns_python")
 
 
-# --- what is filled
+# --- the buffers that are filled
 
 @cython.final
 cdef class Memory:
-    """Bytes that grow while a builder fills them, and then are somebody's buffer."""
+    """Bytes that grow while a builder fills them, and that a caller then reads as a buffer."""
 
     cdef uint8_t *data
     cdef Py_ssize_t size
@@ -215,7 +216,7 @@ cdef class ColumnBuilder:
         return FINE
 
     cdef int put_record(self, Bytes p, Bytes end, int64_t offset, int64_t timestamp) except -2:
-        """From the key on."""
+        """Decode a record from its key on."""
         cdef int wanted = self.wanted
         cdef Field field
         cdef int fault
@@ -405,7 +406,7 @@ cdef class ColumnBuilder:
     def append_run(self, Py_ssize_t count, int64_t first_offset, int64_t timestamp):
         cdef Py_ssize_t i
         if self.wanted & (KEY | VALUE | HEADERS):
-            raise ValueError("the headers of batches have no keys and values")
+            raise ValueError("a batch's header has no keys and values")
         if self.wanted & OFFSET:
             for i in range(count):
                 self.offsets.put_int64(first_offset + i)

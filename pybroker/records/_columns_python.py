@@ -1,4 +1,6 @@
-"""Records into the buffers of Arrow columns, in Python: the contract, and what runs where the native part was not built."""
+"""Decodes records into the buffers of Arrow columns, in Python: the contract, and what runs where the native part was
+not built.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def _bytes_of(numbers: array[int]) -> memoryview:
 
 
 class _BinaryColumn:
-    """Arrow's validity bitmap, 32-bit ends and data."""
+    """A column of byte strings: Arrow's validity bitmap, 32-bit ends and data."""
 
     __slots__ = ("count", "data", "ends", "nulls", "validity")
 
@@ -75,14 +77,15 @@ def _value(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 class ColumnBuilder:
-    """Fills the columns of `wanted` (the flags in `columns`), and nothing else is decoded.
+    """Fills the columns of `wanted` (the flags in `columns`) and decodes nothing else.
 
-    A record's fields are read and checked up to the last wanted one. Only rows with first_offset <= offset < end_offset are
-    taken. All methods raise what `record_fault` makes; after that the builder is of no use.
+    A record's fields are read and checked up to the last wanted field. Only rows with first_offset <= offset <
+    end_offset are taken. All methods raise the errors that `record_fault` makes; the builder must not be used after
+    an error.
 
     Attributes:
-        rows: since the last `take`.
-        data_bytes: of keys, values and headers since then. A column holds 2 GB at most.
+        rows: the rows since the last `take`.
+        data_bytes: the bytes of keys, values and headers since then. A column holds 2 GB at most.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -112,7 +115,7 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> int:
-        """The uncompressed records of a magic 2 batch. Returns the rows added."""
+        """Add the uncompressed records of a magic 2 batch. Returns the number of rows added."""
         section = _whole(section)
         before, position = self.rows, 0
         timestamp = log_append_time
@@ -181,12 +184,13 @@ class ColumnBuilder:
         first_offset: int,
         end_offset: int,
     ) -> tuple[int, int]:
-        """Uncompressed messages of magic 0 or 1 from `position` on, their checksums tried.
+        """Add uncompressed messages of magic 0 or 1 from `position` on, and check their checksums.
 
-        With `wrapper_offset` >= 0 they are the inside of a wrapper of that offset; pass 0 if those inside are real (magic 0).
-        Else they are a stretch of a log, which ends before the first message of another magic, codec or timestamp type. A
-        partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time`. Returns where it
-        ended and the rows added.
+        With `wrapper_offset` >= 0 the messages are the inside of a wrapper that has this offset; pass 0 if the
+        offsets inside are the real ones (magic 0). Otherwise the messages are a stretch of a log, which ends before
+        the first message of another magic, codec or timestamp type. A partial message at the end is left out. With
+        `is_log_append_time` every timestamp is `log_append_time`. Returns the position where reading ended, and the
+        number of rows added.
         """
         messages = _whole(messages)
         before, kind = self.rows, (-1, -1)
@@ -217,7 +221,7 @@ class ColumnBuilder:
         return position, self.rows - before
 
     def _put_message(self, messages: bytes, position: int, end: int, magic: int) -> int:
-        """Returns the timestamp."""
+        """Add one message. Returns its timestamp."""
         timestamp = -1
         if magic:
             if end - position < 8:
@@ -237,9 +241,11 @@ class ColumnBuilder:
         return timestamp
 
     def append_run(self, count: int, first_offset: int, timestamp: int) -> None:
-        """Rows that follow from a batch's header alone: consecutive offsets and one timestamp. Not for keys, values, headers."""
+        """Add rows that follow from a batch's header alone, with consecutive offsets and one timestamp. Raises
+        ValueError if keys, values or headers are wanted.
+        """
         if self._wanted & (KEY | VALUE | HEADERS):
-            raise ValueError("the headers of batches have no keys and values")
+            raise ValueError("a batch's header has no keys and values")
         for offset in range(first_offset, first_offset + count):
             self._put_row(offset, timestamp)
 
@@ -253,11 +259,12 @@ class ColumnBuilder:
         _Binary | None,
         tuple[_Buffer, _Binary, _Binary] | None,
     ]:
-        """What was filled, and begin anew: rows; offsets (int64); timestamps (int64, ms), the least and the greatest; keys;
-        values; headers. What is not wanted is None.
+        """Return the filled columns, and start again: rows; offsets (int64); timestamps (int64, ms) with the least and
+        the greatest; keys; values; headers. A column that is not wanted is None.
 
-        Of byte strings: validity bitmap (None if there is no null), ends (int32, one more than rows, from 0), data, nulls. Of
-        headers: ends of each row's headers (int32, as before), their keys, their values. All buffers are the caller's.
+        A column of byte strings is: validity bitmap (None if there is no null), ends (int32, one more than rows, from
+        0), data, number of nulls. The headers are: ends of each row's headers (int32, as before), their keys, their
+        values. All buffers are the caller's.
         """
         wanted = self._wanted
         result = (
@@ -273,7 +280,7 @@ class ColumnBuilder:
 
 
 def _shift(messages: bytes, position: int, wrapper_offset: int) -> int:
-    """What is to be added to the offsets inside a wrapper, which is the last one's."""
+    """Return what must be added to the offsets inside a wrapper, whose own offset is that of its last message."""
     last = -1
     while len(messages) - position >= 12:
         (size,) = struct.unpack_from(">i", messages, position + 8)

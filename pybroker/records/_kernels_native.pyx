@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The kernels over raw records, natively. The contract is in `_kernels_python.py`; the tests run on both.
 
-Bounds are checked by hand, because what comes in may be hostile: every read against the end of its record, every write against the
-end of its output.
+Bounds are checked by hand, because the input may be hostile: every read against the end of its record, every write
+against the end of its output.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,9 +21,9 @@ from pybroker.records.errors import record_fault
 
 cdef enum:
     RELEASE_GIL_BYTES = 262144
-    OWN_CRC32C_BYTES = 2048  # above it three sums at once, as in the package, are worth a call
+    OWN_CRC32C_BYTES = 2048  # above this size, three sums at once, as the package computes them, are worth a call
 
-cdef enum:  # a batch's header; checked below to be as in `batch.py`
+cdef enum:  # a batch's header; checked below to match `batch.py`
     BATCH_LENGTH_AT = 8
     LEADER_EPOCH_AT = 12
     MAGIC_AT = 16
@@ -66,13 +66,13 @@ if {
     "PRODUCER_ID_AT": batch.PRODUCER_ID_AT,
     "HEADER_SIZE": batch.HEADER_SIZE,
 }:
-    raise ImportError("the places in a batch's header are not those of batch.py")
+    raise ImportError("the positions in a batch's header differ from those in batch.py")
 pb_crc_init(1)
 pb_crc32c_init(1)
 
 
 cdef uint8_t *put_moved_record(uint8_t *out, Bytes p, Parsed *record, int64_t timestamp_delta) noexcept nogil:
-    """A record with another timestamp delta; at most 18 bytes longer than it was."""
+    """Write a record with another timestamp delta; it grows by 18 bytes at most."""
     cdef int64_t size = 0
     cdef int64_t delta = 0
     cdef Bytes after
@@ -89,12 +89,12 @@ cdef uint8_t *put_moved_record(uint8_t *out, Bytes p, Parsed *record, int64_t ti
 
 
 def _use_clmul(bint enabled):
-    """For tests: choose how `crc32` works; without effect where there is no choice."""
+    """Choose how `crc32` works, for tests; this has no effect where there is no choice."""
     pb_crc_init(enabled)
 
 
 def _use_crc32c(bint enabled):
-    """For tests: choose how `accept_batch` makes its checksum; without effect where there is no choice."""
+    """Choose how `accept_batch` computes its checksum, for tests; this has no effect where there is no choice."""
     pb_crc32c_init(enabled)
 
 
@@ -132,7 +132,7 @@ def scan_records(section, int64_t record_count, int64_t base_timestamp):
 
 
 cdef inline bint has_plain_header(Bytes p, int64_t size, int64_t bytes_max) noexcept nogil:
-    """Whether a batch's header is one of those that `accept_batch` takes, but for what its records must be looked at for."""
+    """Return whether `accept_batch` takes a batch with this header, if its records turn out to be good."""
     cdef int64_t count
     if size < HEADER_SIZE or size > bytes_max or p[MAGIC_AT] != 2 or get_int32(p + BATCH_LENGTH_AT) != size - 12:
         return False
@@ -344,7 +344,7 @@ def retain_records(section, int64_t record_count, int64_t base_offset, int64_t b
         p = <Bytes>view.buf
         end = p + view.len
         if record_count < 0 or record_count > view.len:
-            raise record_fault(RECORD_SIZE)  # a record has at least a byte; what follows relies on it
+            raise record_fault(RECORD_SIZE)  # a record has at least one byte; the code below relies on it
         kept = PyBytes_FromStringAndSize(NULL, view.len + (18 * record_count if new_base_timestamp != base_timestamp else 0))
         start = out = <uint8_t *>PyBytes_AS_STRING(kept)
         for index in range(record_count):

@@ -1,10 +1,11 @@
 """The kernels over raw records in Python: the contract, and what runs where the native part was not built.
 
-A section is the uncompressed records of a magic 2 batch, a message set the uncompressed messages of a produce request or
-wrapper. Buffers are borrowed until return. All raise what `record_fault` makes. The native part releases the GIL only above
-256 kB: a waiting thread would keep it for milliseconds.
+A section is the uncompressed records of a magic 2 batch. A message set is the uncompressed messages of a produce
+request or of a wrapper. Buffers are borrowed until return. All functions raise the errors that `record_fault` makes.
+The native part releases the GIL only above 256 kB, because a waiting thread would then keep the GIL for milliseconds.
 
-They go over bytes one record at a time, varints inline while they fit one byte: about 1 us per record.
+The functions process the bytes one record at a time, and decode a varint inline if it fits one byte: about 1 us per
+record.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _INT64_MIN: Final = -(1 << 63)
 _SECTION_MAX: Final = 0x7FFF_0000
 
 _HEAD_0: Final = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
-_HEAD_1: Final = struct.Struct(">qiIbbqi")  # with the timestamp
-_CHECKED_0: Final = struct.Struct(">bbi")  # what of the head the checksum covers
+_HEAD_1: Final = struct.Struct(">qiIbbqi")  # the same with the timestamp
+_CHECKED_0: Final = struct.Struct(">bbi")  # the part of the head that the checksum covers
 _CHECKED_1: Final = struct.Struct(">bbqi")
 _INT32: Final = struct.Struct(">i")
 _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
@@ -107,7 +108,9 @@ def _skip_headers(section: bytes, position: int, end: int, count: int) -> int:
 
 
 def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int, int]:
-    """Timestamp delta, offset delta, key position and size, value position and size, position of the next record."""
+    """Return timestamp delta, offset delta, key position and size, value position and size, and the position of the next
+    record.
+    """
     size, position = _varint(section, position, len(section))
     if not 1 <= size <= len(section) - position:
         raise record_fault(RecordFault.RECORD_SIZE)
@@ -139,8 +142,8 @@ def _whole(section: bytes | bytearray | memoryview) -> bytes:
 def scan_records(section: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> tuple[int, int, int, bool]:
     """Check every record of a section.
 
-    Returns the greatest timestamp, at least -1; the smallest that is not -1 (no timestamp), 2**63 - 1 if none; how many
-    records have no key; whether the offset deltas are 0, 1, 2...
+    Returns the greatest timestamp, at least -1; the smallest timestamp other than -1 (no timestamp), 2**63 - 1 if
+    there is none; the number of records without a key; and whether the offset deltas are 0, 1, 2...
     """
     section = _whole(section)
     position = keyless = 0
@@ -168,14 +171,15 @@ def accept_batch(  # noqa: PLR0917
     after_max_ms: int,
     is_compacted: bool,
 ) -> tuple[int, int, int, int, int] | None:
-    """The whole check of what a producer mostly sends, and its offset and leader epoch written into it where it lies.
+    """Validate an ordinary producer batch and write its base offset and leader epoch into it in place.
 
-    That is: one batch of magic 2 from offset 0 on in a writable buffer, not compressed, its checksum, sizes, counts, offsets
-    and max timestamp right, no transaction, no control records, all timestamps from `now_ms - before_max_ms` to
-    `now_ms + after_max_ms`, with keys if the topic `is_compacted`. Returns last offset delta, max
-    timestamp, producer id, producer epoch and base sequence.
+    An ordinary batch is a single batch of magic 2 that starts at offset 0, in a writable buffer, not compressed. Its
+    checksum, sizes, counts, offsets and max timestamp are right; it belongs to no transaction and has no control
+    records; all its timestamps are from `now_ms - before_max_ms` to `now_ms + after_max_ms`; and its records have
+    keys if the topic `is_compacted`. Returns last offset delta, max timestamp, producer id, producer epoch and base
+    sequence.
 
-    None for everything else, be it right or wrong, and then nothing was changed.
+    Returns None for any other batch, valid or not, and then changes nothing.
     """
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
@@ -221,7 +225,7 @@ def accept_batch(  # noqa: PLR0917
 def down_converted_size(
     section: bytes | bytearray | memoryview, record_count: int, base_offset: int, to_magic: int, first_offset: int
 ) -> int:
-    """Bytes of the messages that `down_convert_records` makes, without making them."""
+    """Return the size in bytes of the messages that `down_convert_records` makes, without making them."""
     section = _whole(section)
     position = size = 0
     overhead = 34 if to_magic else 26
@@ -245,11 +249,12 @@ def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a 
     first_offset: int,
     is_relative: bool,
 ) -> tuple[bytes, int, int, int]:
-    """Uncompressed messages of magic 0 or 1 from the records at or after `first_offset`; headers are dropped.
+    """Return uncompressed messages of magic 0 or 1 made from the records at or after `first_offset`; headers are
+    dropped.
 
-    `is_relative` counts their offsets from the first one's, as inside a magic 1 wrapper. With `is_log_append_time` every
-    timestamp is `log_append_time`. Returns the messages, how many, the last one's absolute offset (-1 without), the greatest
-    timestamp (at least -1).
+    With `is_relative` the messages' offsets count from the first message's, as inside a magic 1 wrapper. With
+    `is_log_append_time` every timestamp is `log_append_time`. Returns the messages, their number, the last message's
+    absolute offset (-1 if there is none), and the greatest timestamp (at least -1).
     """
     section = _whole(section)
     parts: list[bytes] = []
@@ -285,11 +290,12 @@ def up_convert_messages(
     is_log_append_time: bool,
     log_append_time: int,
 ) -> tuple[bytes, int, int, int, int, int]:
-    """A section with offset deltas 0, 1, 2... from messages that must all be whole, of `magic` and uncompressed.
+    """Return a section with offset deltas 0, 1, 2... made from uncompressed messages of `magic`, which must all be
+    sound.
 
-    A partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time` (from the wrapper).
-    Returns section, record count, base timestamp, greatest timestamp, smallest one and number of records without key as
-    `scan_records`.
+    A partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time` (from the
+    wrapper). Returns the section, the record count, the base timestamp, the greatest and the smallest timestamp and
+    the number of records without a key, the last three as `scan_records` does.
     """
     messages = _whole(messages)
     out = bytearray()
@@ -325,7 +331,7 @@ def up_convert_messages(
 
 
 def _message(messages: bytes, at: int, end: int, magic: int) -> tuple[int, bytes | None, bytes | None]:
-    """Timestamp, key and value of the message whose checksum is at `at`."""
+    """Return timestamp, key and value of the message whose checksum is at `at`."""
     crc, found_magic, attributes = _OFFSET_SIZE_CRC.unpack_from(messages, at - 12)[2:]
     if not 0 <= found_magic <= 1:
         raise record_fault(RecordFault.WRONG_MAGIC)
@@ -366,7 +372,8 @@ def note_keys(
 ) -> tuple[int, int]:
     """Write the offset of each record that has a key into `offsets`, under its key.
 
-    Returns how many keys were not there yet, and their bytes. Of a damaged section the keys before the damage are written.
+    Returns the number of keys that are new to `offsets`, and their total bytes. Of a damaged section, the keys before
+    the damage are written.
     """
     section = _whole(section)
     position = key_bytes = 0
@@ -393,11 +400,11 @@ def retain_records(  # noqa: PLR0917
     latest_offset: int,
     keeps_tombstones: bool,
 ) -> tuple[bytes, int, int, int]:
-    """The section without the records that compaction takes out, for a batch with `new_base_timestamp`.
+    """Return the section without the records that compaction removes, for a batch with `new_base_timestamp`.
 
-    Out go, of the records up to `latest_offset`, those without a key, those whose key has a later offset in `offsets`, and unless
-    `keeps_tombstones` those without a value. Returns the section, how many records it has, the greatest timestamp among them (at
-    least -1) and how many have no value.
+    Of the records up to `latest_offset`, compaction removes those without a key, those whose key has a later offset
+    in `offsets`, and unless `keeps_tombstones` those without a value. Returns the section, its number of records, the
+    greatest timestamp among them (at least -1), and the number of records without a value.
     """
     section = _whole(section)
     kept = bytearray()
@@ -429,7 +436,7 @@ def retain_records(  # noqa: PLR0917
 
 
 def _put_moved(out: bytearray, record: bytes, timestamp_delta: int) -> None:
-    """A record with another timestamp delta."""
+    """Append a record with another timestamp delta."""
     _, at = _varint(record, 0, len(record))
     _, after = _varlong(record, at + 1, len(record))
     body = bytearray(record[at : at + 1])

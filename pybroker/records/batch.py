@@ -1,4 +1,4 @@
-"""Record batches of magic 2: what lies on disk, and what every client since 0.11 sends and fetches.
+"""Record batches of magic 2: the format on disk, which every client since 0.11 also sends and fetches.
 
 A batch, big-endian:
 
@@ -11,7 +11,7 @@ A batch, big-endian:
 | 17 | crc                    | uint32 | CRC-32C of everything from the attributes to the end                                   |
 | 21 | attributes             | int16  | bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon        |
 | 23 | last offset delta      | int32  | compaction removes records but keeps the range, so this is not always count - 1        |
-| 27 | base timestamp         | int64  | ms; with bit 6 the time from which tombstones may go; deltas are relative to it anyway |
+| 27 | base timestamp         | int64  | ms; with bit 6 the time from which tombstones may be removed; deltas count from it     |
 | 35 | max timestamp          | int64  | ms; with bit 3 the time of the append, which then holds for every record               |
 | 43 | producer id            | int64  | -1 without idempotence                                                                 |
 | 51 | producer epoch         | int16  | -1 without idempotence                                                                 |
@@ -45,9 +45,9 @@ HEADER_SIZE: Final = 61
 assert HEADER.size == HEADER_SIZE
 
 LOG_OVERHEAD: Final = 12
-"""Offset and size, which stand before a batch or message of every magic and are not counted by that size."""
+"""The offset and the size, which begin a batch or message of every magic; that size does not count these bytes."""
 SMALLEST_SIZE: Final = 14
-"""What the size field says at least: the header of a magic 0 message."""
+"""The least value of the size field: the header of a magic 0 message."""
 SIZE_TO_MAGIC: Final = 17
 
 BASE_OFFSET_AT: Final = 0
@@ -82,13 +82,13 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: bit 3 of its attributes."""
+    """Whether the producer or the broker set the timestamps of a batch: bit 3 of its attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
-# A look at a tuple is several times faster than one at an enum.
+# Indexing a tuple is several times faster than a call of the enum.
 _CODECS: Final = tuple(CompressionType)
 _TIMESTAMP_TYPES: Final = tuple(TimestampType)
 
@@ -104,10 +104,10 @@ class Record(NamedTuple):
 
 
 class BatchView:
-    """The header of one magic 2 batch, decoded once, over a borrowed buffer that also holds its records.
+    """The header of one magic 2 batch, decoded once, over a borrowed buffer that also holds the batch's records.
 
-    `position` is where the batch starts in `buffer`, `batch_length` its whole size in bytes: the 12 bytes of offset and size
-    are included, other than in the header's own field. The other attributes are the header's fields.
+    `position` is where the batch starts in `buffer`. `batch_length` is the batch's whole size in bytes: unlike the
+    header's own field it includes the 12 bytes of offset and size. The other attributes are the header's fields.
     """
 
     __slots__ = (
@@ -143,7 +143,7 @@ class BatchView:
     batch_length: int
 
     def __init__(self, buffer: memoryview, position: int = 0) -> None:
-        """Decode the header at `position`, of which at least 61 bytes must be there; the records may be missing."""
+        """Decode the header at `position`, of which all 61 bytes must be there; the records may be missing."""
         self.buffer = buffer
         self.position = position
         (
@@ -165,22 +165,22 @@ class BatchView:
 
     @property
     def end(self) -> int:
-        """Where the next batch starts in the buffer."""
+        """The position in the buffer where the next batch starts."""
         return self.position + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch had when it was written."""
+        """The offset of the last record that the batch had when it was written."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset of the first record that comes after the batch."""
+        """The offset of the first record after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> CompressionType:
-        """Raises InvalidRecordError for an id that no codec has."""
+        """The codec. Raises InvalidRecordError for an id that no codec has."""
         codec = self.attributes & COMPRESSION_MASK
         if codec >= len(_CODECS):
             raise InvalidRecordError(f"no codec has the id {codec}")
@@ -188,7 +188,7 @@ class BatchView:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Whether the producer or the broker set the timestamps."""
         return _TIMESTAMP_TYPES[self.attributes >> 3 & 1]
 
     @property
@@ -208,12 +208,14 @@ class BatchView:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when the batch's tombstones and markers may go; None when the cleaner has not seen it yet."""
+        """The time from which the batch's tombstones and markers may be removed; None if the cleaner has not seen the
+        batch yet.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; -1 without idempotence."""
+        """The sequence of the last record; -1 without idempotence."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
@@ -225,38 +227,39 @@ class BatchView:
 
     @property
     def payload(self) -> memoryview:
-        """What follows the header, compressed or not, borrowed from the buffer."""
+        """The bytes after the header, compressed or not, borrowed from the buffer."""
         return self.buffer[self.position + HEADER_SIZE : self.position + self.batch_length]
 
     def computed_crc(self) -> int:
-        """The checksum that the header should have. Reads every byte of the batch."""
+        """Return the checksum that the header should have. Reads every byte of the batch."""
         return crc32c(self.buffer[self.position + ATTRIBUTES_AT : self.position + self.batch_length])
 
     @property
     def is_valid(self) -> bool:
-        """Whether the checksum is right. Reads every byte of the batch."""
+        """Return whether the checksum is right. Reads every byte of the batch."""
         return self.crc == self.computed_crc()
 
     def ensure_valid(self) -> None:
-        """Raises CorruptRecordError when the checksum is wrong."""
+        """Raise CorruptRecordError if the checksum is wrong."""
         computed = crc32c(self.buffer[self.position + ATTRIBUTES_AT : self.position + self.batch_length])
         if self.crc != computed:
             raise CorruptRecordError(f"the batch at offset {self.base_offset} has the checksum {self.crc:#x}, not {computed:#x}")
 
     def record_section(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
-        """The records uncompressed: borrowed from the buffer without a codec, else owned.
+        """Return the uncompressed records: borrowed from the buffer if there is no codec, otherwise owned.
 
         Raises:
-            CorruptRecordError: damaged compressed data, or more than `bytes_max` of it.
+            CorruptRecordError: the compressed data is damaged, or expands to more than `bytes_max`.
         """
         return decompress(self.compression, self.payload, bytes_max=bytes_max)
 
     def records(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """The records in order. For rare paths and tests: 1 us per record and up.
+        """Yield the records in order. This is for rare paths and tests: a record takes 1 us or more.
 
         Raises:
             CorruptRecordError: as `record_section`.
-            InvalidRecordError: the records are not what the header promises. Records before the fault were already yielded.
+            InvalidRecordError: the records are not what the header promises. Records before the fault were already
+            yielded.
         """
         section = self.record_section(bytes_max=bytes_max)
         override = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
@@ -265,7 +268,7 @@ class BatchView:
             record, position = _read_record(section, position, self.base_offset, self.base_timestamp, override)
             yield record
         if position != len(section):
-            raise InvalidRecordError(f"{len(section) - position} bytes after the last of {self.record_count} records")
+            raise InvalidRecordError(f"there are {len(section) - position} bytes after the last of {self.record_count} records")
 
     def __repr__(self) -> str:
         return (
@@ -276,47 +279,49 @@ class BatchView:
 
 
 def claimed_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int | None:
-    """The whole size, as its header has it, of the batch or message of any magic that starts at `position`.
+    """Return the whole size, according to its header, of the batch or message of any magic that starts at `position`.
 
-    None when too little is there to tell. Raises CorruptRecordError when its size or magic is none that exists.
+    Returns None if there are too few bytes to know. Raises CorruptRecordError if the size is impossible or the magic
+    is unknown.
     """
     left = len(buffer) - position
     if left < LOG_OVERHEAD:
         return None
     (size,) = _INT32.unpack_from(buffer, position + BATCH_LENGTH_AT)
     if size < SMALLEST_SIZE:
-        raise CorruptRecordError(f"a batch of {size} bytes, fewer than a header")
+        raise CorruptRecordError(f"a batch claims {size} bytes, which is less than a header")
     if left < SIZE_TO_MAGIC:
         return None
     magic = buffer[position + MAGIC_AT]
     if magic > MAGIC:
-        raise CorruptRecordError(f"a batch of the unknown magic {magic}")
+        raise CorruptRecordError(f"a batch has the unknown magic {magic}")
     if magic == MAGIC and size < HEADER_SIZE - LOG_OVERHEAD:
-        raise CorruptRecordError(f"a batch of {size} bytes, fewer than a header of magic 2")
+        raise CorruptRecordError(f"a batch claims {size} bytes, which is less than a header of magic 2")
     return int(size) + LOG_OVERHEAD
 
 
 def entry_size(buffer: bytes | bytearray | memoryview, position: int = 0) -> int | None:
-    """As `claimed_size`, but None if the batch or message is not all there."""
+    """Return the size as `claimed_size` does, but None if the batch or message is not complete."""
     size = claimed_size(buffer, position)
     return size if size is not None and size <= len(buffer) - position else None
 
 
 def batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterator[BatchView]:
-    """The whole magic 2 batches from `position` on; a partial one at the end is left out.
+    """Yield the whole magic 2 batches from `position` on; a partial batch at the end is left out.
 
-    Checksums are not looked at. Raises CorruptRecordError for a size or magic that cannot be, magic 0 and 1 included.
+    Checksums are not checked. Raises CorruptRecordError for a size that is impossible or a magic other than 2, 0 and
+    1 included.
     """
     view = memoryview(buffer)
     while (size := entry_size(view, position)) is not None:
         if view[position + MAGIC_AT] != MAGIC:
-            raise CorruptRecordError(f"a message of magic {view[position + MAGIC_AT]} among batches of magic 2")
+            raise CorruptRecordError(f"a message of magic {view[position + MAGIC_AT]} is among batches of magic 2")
         yield BatchView(view, position)
         position += size
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records later; after 2**31 - 1 comes 0."""
+    """Return the sequence `increment` records later; after 2**31 - 1 comes 0."""
     return (sequence + increment) & SEQUENCE_MAX
 
 
@@ -327,7 +332,7 @@ def set_offset_and_epoch(batch: memoryview | bytearray, *, base_offset: int, lea
 
 
 def set_max_timestamp(batch: memoryview | bytearray, timestamp_type: TimestampType, max_timestamp: int) -> None:
-    """Write timestamp type and max timestamp into the single batch that `batch` is, and its new checksum."""
+    """Write timestamp type and max timestamp into `batch`, a single batch, and its new checksum."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
     attributes = attributes & ~LOG_APPEND_TIME_BIT | (LOG_APPEND_TIME_BIT if timestamp_type else 0)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
@@ -340,7 +345,7 @@ def _read_bytes(section: bytes | memoryview, position: int, end: int) -> tuple[b
     if size < 0:
         return None, position
     if size > end - position:
-        raise InvalidRecordError(f"a field of {size} bytes where the record has {end - position} left")
+        raise InvalidRecordError(f"a field claims {size} bytes, but the record has {end - position} left")
     return bytes(section[position : position + size]), position + size
 
 
@@ -350,19 +355,19 @@ def _read_record(
     size, position = read_varint(section, position, len(section))
     end = position + size
     if size < 1 or end > len(section):
-        raise InvalidRecordError(f"a record of {size} bytes where the batch has {len(section) - position} left")
+        raise InvalidRecordError(f"a record claims {size} bytes, but the batch has {len(section) - position} left")
     timestamp_delta, position = read_varlong(section, position + 1, end)
     offset_delta, position = read_varint(section, position, end)
     key, position = _read_bytes(section, position, end)
     value, position = _read_bytes(section, position, end)
     count, position = read_varint(section, position, end)
     if not 0 <= count <= end - position:
-        raise InvalidRecordError(f"{count} headers in {end - position} bytes")
+        raise InvalidRecordError(f"a record claims {count} headers in {end - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         header_key, position = _read_bytes(section, position, end)
         if header_key is None:
-            raise InvalidRecordError("a header without a key")
+            raise InvalidRecordError("a header has no key")
         header_value, position = _read_bytes(section, position, end)
         headers.append((header_key.decode(errors="surrogateescape"), header_value))
     if position != end:

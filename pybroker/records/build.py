@@ -1,6 +1,6 @@
-"""Building batches of magic 2 and message sets of magic 0 and 1 from records: for coordinators, recompression and tests.
+"""Builds batches of magic 2 and message sets of magic 0 and 1 from records: for coordinators, recompression and tests.
 
-What is built is what Kafka's `MemoryRecordsBuilder` builds from the same records, byte for byte where there is no codec.
+The result is what Kafka's `MemoryRecordsBuilder` builds from the same records, byte for byte if there is no codec.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def build_batch(
     is_control: bool = False,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """One batch with `records`, which keep their offsets. `base_offset` and `last_offset` default to those of the records.
+    """Build one batch with `records`, which keep their offsets.
 
-    A batch without records is one that compaction emptied; it needs both offsets.
+    `base_offset` and `last_offset` default to those of the records. A batch without records, which compaction has
+    emptied, needs both offsets.
     """
     records = list(records)
     base_offset = records[0].offset if base_offset is None else base_offset
@@ -99,7 +100,9 @@ def assemble_batch(
     base_sequence: int = NO_SEQUENCE,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """Header and checksum before a record section that is already in the codec of `attributes`. The batch is the caller's."""
+    """Put a header with its checksum before a record section that is already in the codec of `attributes`. The batch is
+    the caller's.
+    """
     batch = bytearray(HEADER_SIZE + len(payload))
     HEADER.pack_into(
         batch,
@@ -124,12 +127,12 @@ def assemble_batch(
 
 
 def build_record_section(records: Iterable[Record], *, base_offset: int, base_timestamp: int) -> bytearray:
-    """The records of a batch as they follow its header, uncompressed."""
+    """Build the records of a batch as they follow its header, uncompressed."""
     section = bytearray()
     body = bytearray()
     for record in records:
         body.clear()
-        body.append(0)  # attributes: none is defined
+        body.append(0)  # the attributes, of which none is defined
         append_varint(body, record.timestamp - base_timestamp)
         append_varint(body, record.offset - base_offset)
         _append_bytes(body, record.key)
@@ -153,10 +156,11 @@ def build_message_set(
     log_append_time_ms: int = NO_TIMESTAMP,
     wrapper_offset: int | None = None,
 ) -> bytes:
-    """Messages of magic 0 or 1; with a codec, inside one wrapper message. Record headers are dropped.
+    """Build messages of magic 0 or 1; with a codec they are inside one wrapper message. Record headers are dropped.
 
-    Inner offsets of a magic 1 wrapper are relative to its first, of a magic 0 wrapper absolute; the wrapper has the last one's
-    offset, or `wrapper_offset` (clients that leave the offsets to the broker send 0).
+    Offsets inside a magic 1 wrapper are relative to the first message's; inside a magic 0 wrapper they are absolute.
+    The wrapper has the last message's offset, or `wrapper_offset` (clients that leave the offsets to the broker send
+    0).
     """
     records = list(records)
     if timestamp_type:
@@ -181,7 +185,9 @@ def build_message_set(
 def build_message(
     offset: int, timestamp: int, key: bytes | None, value: bytes | memoryview | None, *, magic: int, attributes: int = 0
 ) -> bytes:
-    """One message of magic 0, which has no timestamp, or 1, with its offset and size. A wrapper is a message like any other."""
+    """Build one message of magic 0, which has no timestamp, or 1, with its offset and size. A wrapper is a message like
+    any other.
+    """
     head = _MESSAGE_1 if magic else _MESSAGE_0
     size = head.size - LOG_OVERHEAD + 2 * _SIZE.size + len(key or b"") + len(value or b"")
     message = bytearray(head.size)

@@ -1,4 +1,5 @@
-"""Records into Arrow columns: the builder, native where it was built, else Python, and the flags of the columns.
+"""Decodes records into Arrow columns: the builder, native where it was built and otherwise Python, and the flags of the
+columns.
 
 The contract is in `_columns_python.py`; `pybroker/native.py` chooses.
 """

@@ -8,7 +8,7 @@
 |    |        | data each. Also read: one raw block without framing, which old librdkafka sent.                         |
 | 3  | lz4    | an LZ4 frame of independent 64 kB blocks, without content size and checksums. In messages of magic 0 the    |
 |    |        | frame header's checksum is wrong: clients of that time computed it over the magic number too. They refuse  |
-|    |        | the right one, so it is written wrong for them, and either is read.                                      |
+|    |        | the right one, so the broker writes the wrong checksum for them, and reads either.                       |
 | 4  | zstd   | a zstd frame (KIP-110), magic 2 only                                                                      |
 
 A codec's package is imported when the first batch in that codec comes, so a broker without such clients starts faster.
@@ -30,7 +30,7 @@ from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """The default bound. A batch of `max.message.bytes` (1 MB by default) would have to shrink 128 times to reach it."""
 
-LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's name for the fast compressor, which the library calls 0
+LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's number for the fast compressor, which the library numbers 0
 _GZIP_WBITS: Final = 31
 _LZ4_LEVEL_MIN: Final = 3
 _LZ4_LEVEL_MAX: Final = 12
@@ -57,14 +57,14 @@ class CompressionType(IntEnum):
 
     @classmethod
     def of_config(cls, name: str) -> CompressionType | None:
-        """The codec of a topic's `compression.type`; None for "producer": keep what the producer used."""
+        """Return the codec of a topic's `compression.type`; None for "producer", which keeps the producer's codec."""
         if name == "producer":
             return None
         return cls.NONE if name in {"uncompressed", "none"} else cls[name.upper()]
 
 
 def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
-    """`data` in `codec`. `level` is Kafka's `compression.<codec>.level`, None for its default; `magic` is the message's."""
+    """Compress `data`. `level` is Kafka's `compression.<codec>.level`, None for its default; `magic` is the message's."""
     match codec:
         case CompressionType.GZIP:
             stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
@@ -83,7 +83,8 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
 def decompress(
     codec: CompressionType, data: bytes | memoryview, *, bytes_max: int = DECOMPRESSED_BYTES_MAX, magic: int = 2
 ) -> bytes | memoryview:
-    """What `compress` was given: owned bytes, or `data` itself when there is no codec. Holds at most about `bytes_max`.
+    """Return the data that `compress` was given: owned bytes, or `data` itself if there is no codec. Holds at most about
+    `bytes_max`.
 
     Raises:
         CorruptRecordError: the data is damaged.
@@ -106,7 +107,7 @@ def _too_large(bytes_max: int) -> InvalidRecordError:
     return InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
 
 
-def _inflate_module() -> Any:  # zlib, or isal's faster twin
+def _inflate_module() -> Any:  # zlib, or its faster twin in isal
     try:
         return import_module("isal.isal_zlib")
     except ImportError:
@@ -157,7 +158,7 @@ def _decompress_snappy(data: bytes | memoryview, bytes_max: int) -> bytes:
         (size,) = _INT32.unpack_from(view, position)
         position += _INT32.size
         if not 0 < size <= len(view) - position:
-            raise CorruptRecordError(f"a snappy block of {size} bytes where {len(view) - position} are left")
+            raise CorruptRecordError(f"a snappy block claims {size} bytes, but {len(view) - position} are left")
         block = _decompress_snappy_block(view[position : position + size], left)
         position += size
         left -= len(block)
@@ -177,7 +178,7 @@ def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
         raise _too_large(bytes_max)
     try:
         return bytes(snappy.uncompress(bytes(block)))
-    except Exception as error:  # the library has no error class of its own that all its versions share
+    except Exception as error:  # no error class is common to all versions of the library
         raise CorruptRecordError(f"damaged snappy data: {error}") from error
 
 
@@ -220,18 +221,18 @@ def _decompress_lz4(data: bytes | memoryview, bytes_max: int, *, any_checksum: b
 
 
 def _checked_lz4_header(data: bytes | memoryview, *, any_checksum: bool) -> bytes:
-    """The frame's header, with the right checksum if any was allowed. Raises CorruptRecordError."""
+    """Return the frame's header, with the right checksum if any checksum is allowed. Raises CorruptRecordError."""
     size = 15 if len(data) > 4 and data[4] & _LZ4_CONTENT_SIZE else 7
     header = bytes(data[:size])
     if len(header) < size or header[:4] != _LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")
     if not header[4] & _LZ4_BLOCKS_INDEPENDENT:
-        raise CorruptRecordError("lz4 blocks that depend on each other, which Kafka's clients cannot read")
+        raise CorruptRecordError("the lz4 blocks depend on each other; Kafka's clients cannot read such blocks")
     return header[:-1] + bytes([_lz4_header_checksum(header[4:-1])]) if any_checksum else header
 
 
 def _lz4_header_checksum(header: bytes) -> int:
-    """The second byte of XXH32 with seed 0, of an input shorter than the 16 bytes from which the algorithm gets involved."""
+    """Return the second byte of XXH32 with seed 0, for inputs below 16 bytes; longer inputs need more of the algorithm."""
     assert len(header) < 16
     mask, prime1, prime2, prime3, prime4, prime5 = 0xFFFFFFFF, 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
     value = prime5 + len(header)

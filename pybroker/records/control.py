@@ -1,16 +1,16 @@
 """Control batches: records that the broker writes for itself. They take offsets, and readers skip them.
 
-A control batch holds one record. Its key says what it is; the value's layout depends on that.
+A control batch holds one record. Its key gives the record's type; the layout of the value depends on that.
 
 | key     | type  |                                                              |
 |---------|-------|--------------------------------------------------------------|
-| version | int16 | 0; a newer one only adds fields, so it is read like 0        |
-| type    | int16 | `ControlType`; one that is unknown is to be ignored          |
+| version | int16 | 0; a newer version only adds fields, so it is read like 0    |
+| type    | int16 | `ControlType`; an unknown type is to be ignored              |
 
 | value of an end-of-transaction marker | type  |                                             |
 |---------------------------------------|-------|---------------------------------------------|
 | version                               | int16 | 0                                           |
-| coordinator epoch                     | int32 | fences markers of a coordinator gone by     |
+| coordinator epoch                     | int32 | fences markers of an earlier coordinator    |
 
 Source: KIP-98; `ControlRecordType`, `EndTransactionMarker`.
 """
@@ -31,7 +31,7 @@ assert (_KEY.size, _MARKER.size) == (4, 6)
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """The type of a control record."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -51,12 +51,12 @@ class TransactionMarker(NamedTuple):
 
 
 def control_type_of(key: bytes | None) -> ControlType:
-    """What a control record with this key says. Raises InvalidRecordError when it is no control record's key."""
+    """Return the type of a control record with this key. Raises InvalidRecordError if the key is not a control record's."""
     if key is None or len(key) < _KEY.size:
-        raise InvalidRecordError(f"a control record's key of {len(key or b'')} bytes")
+        raise InvalidRecordError(f"a control record has a key of {len(key or b'')} bytes")
     version, control_type = _KEY.unpack_from(key)
     if version < 0:
-        raise InvalidRecordError(f"a control record of version {version}")
+        raise InvalidRecordError(f"a control record has the unknown version {version}")
     try:
         return ControlType(control_type)
     except ValueError:
@@ -64,22 +64,22 @@ def control_type_of(key: bytes | None) -> ControlType:
 
 
 def control_type(batch: BatchView) -> ControlType:
-    """What the control batch says. Raises InvalidRecordError when it holds no control record."""
+    """Return the type of the control batch's record. Raises InvalidRecordError if the batch holds no control record."""
     for record in batch.records():
         return control_type_of(record.key)
-    raise InvalidRecordError("a control batch without a record")
+    raise InvalidRecordError("a control batch has no record")
 
 
 def transaction_marker(record: Record) -> TransactionMarker:
-    """The marker in a COMMIT or ABORT record. Raises InvalidRecordError for every other record."""
+    """Return the marker in a COMMIT or ABORT record. Raises InvalidRecordError for every other record."""
     kind = control_type_of(record.key)
     if kind not in {ControlType.COMMIT, ControlType.ABORT}:
-        raise InvalidRecordError(f"a control record {kind.name} where a transaction's end was expected")
+        raise InvalidRecordError(f"a control record has the type {kind.name}, not that of a transaction's end")
     if record.value is None or len(record.value) < _MARKER.size:
-        raise InvalidRecordError("a truncated transaction marker")
+        raise InvalidRecordError("a transaction marker is truncated")
     version, coordinator_epoch = _MARKER.unpack_from(record.value)
     if version < 0:
-        raise InvalidRecordError(f"a transaction marker of version {version}")
+        raise InvalidRecordError(f"a transaction marker has the unknown version {version}")
     return TransactionMarker(kind, coordinator_epoch)
 
 
@@ -92,7 +92,7 @@ def build_transaction_marker(
     offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch that ends a transaction. The bytes are the caller's."""
+    """Build the control batch that ends a transaction. The bytes are the caller's."""
     key = _KEY.pack(0, marker.control_type)
     value = _MARKER.pack(0, marker.coordinator_epoch)
     return build_batch(

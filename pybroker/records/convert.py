@@ -1,15 +1,16 @@
-"""Conversion between magic 2, which lies on disk, and magic 0 and 1, which old clients speak.
+"""Converts between magic 2, the format on disk, and magic 0 and 1, the formats of old clients.
 
-Up, when an old producer appends: messages without a codec become one batch, a wrapper becomes one batch with the same codec.
-A message of magic 0 has no timestamp, so its record has -1.
+Up, when an old producer appends: messages without a codec become one batch, a wrapper becomes one batch with the same
+codec. A message of magic 0 has no timestamp, so its record has -1.
 
 Down, when an old consumer fetches:
 
-- A batch without a codec becomes as many messages as it has records; those before the first offset asked for are left out,
-  because to such a client every message is a batch of its own (some versions of librdkafka rely on that).
-- A batch with a codec becomes one wrapper message in that codec with all its records, the earlier ones too.
-- Control batches are left out, record headers are dropped. zstd has no id in these formats: UNSUPPORTED_COMPRESSION_TYPE.
-- What is of the wanted magic, or an older one, already passes as it is.
+- A batch without a codec becomes one message for each of its records. Records before the first requested offset are
+  left out, because to such a client every message is a batch of its own (some versions of librdkafka rely on that).
+- A batch with a codec becomes one wrapper message in that codec with all its records, the earlier records too.
+- Control batches are left out, and record headers are dropped. zstd has no id in these formats:
+  UNSUPPORTED_COMPRESSION_TYPE.
+- Batches and messages that already have the wanted magic, or an older one, pass unchanged.
 
 Source: `RecordsUtil.downConvert`, `MemoryRecordsBuilder`, `LogValidator.convertAndAssignOffsetsNonCompressed`.
 """
@@ -36,23 +37,24 @@ _EVERY_OFFSET: Final = -(1 << 63)
 
 
 class ConvertedEntry(NamedTuple):
-    """One batch or message converted down: `data` is empty when nothing of it is left."""
+    """One batch or message converted down; `data` is empty if nothing of it is left."""
 
     data: bytes | memoryview
     record_count: int
 
 
 class Converted(NamedTuple):
-    """Batches converted down, and how many records were rewritten (0 for what passed as it is)."""
+    """Batches converted down, and the number of records that were rewritten (0 for those that pass unchanged)."""
 
     data: bytes
     record_count: int
 
 
 class Lifted(NamedTuple):
-    """Messages of magic 0 or 1 as the records of one magic 2 batch: `section` is uncompressed, offset deltas are 0, 1, 2...
+    """Messages of magic 0 or 1 as the records of one magic 2 batch: `section` is uncompressed, offset deltas are 0, 1,
+    2...
 
-    `max_timestamp`, `min_timestamp` and `keyless_count` are as `kernels.scan_records` gives them.
+    `max_timestamp`, `min_timestamp` and `keyless_count` are those that `kernels.scan_records` returns.
     """
 
     section: bytes
@@ -71,8 +73,8 @@ def down_convert_entry(
     """Convert the batch (or older message) of `size` bytes at `position`. The result may borrow from `buffer`.
 
     Raises:
-        UnsupportedCompressionError: zstd.
-        CorruptRecordError: a wrong checksum, damaged compressed data or records that are none.
+        UnsupportedCompressionError: the batch is in zstd.
+        CorruptRecordError: a wrong checksum, damaged compressed data or invalid records.
     """
     magic = buffer[position + MAGIC_AT]
     if magic <= to_magic:
@@ -96,7 +98,7 @@ def down_convert_entry(
     )
     if not codec or not count:
         return ConvertedEntry(messages, count)
-    if last_offset < first_offset:  # compaction has left nothing of the batch from there on
+    if last_offset < first_offset:  # compaction has removed all records of the batch from there on
         return ConvertedEntry(b"", 0)
     attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
     value = compress(codec, messages, magic=to_magic)
@@ -104,10 +106,11 @@ def down_convert_entry(
 
 
 def convertible_codec(batch: BatchView) -> CompressionType | None:
-    """The codec of a batch that can be converted down; None when it has nothing for old clients: a control batch.
+    """Return the codec of a batch that can be converted down; None for a control batch, which has nothing for old
+    clients.
 
-    Raises UnsupportedCompressionError for zstd, CorruptRecordError when the checksum is wrong. Disks do err, and the new
-    checksums would hide that.
+    Raises UnsupportedCompressionError for zstd, and CorruptRecordError if the checksum is wrong: disks do err, and
+    the new checksums would hide the damage.
     """
     if batch.is_control:
         return None
@@ -142,11 +145,12 @@ def _down_convert_message(message: memoryview, first_offset: int) -> ConvertedEn
 
 
 def lift(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Lifted]:
-    """The message set as record sections: one for each wrapper, one for each run of like messages without a codec.
+    """Yield the message set as record sections: one for each wrapper, one for each run of like messages without a codec.
 
     Raises:
         CorruptRecordError: a wrong checksum, damaged compressed data.
-        InvalidRecordError: messages that are none, a wrapper inside a wrapper, or of another magic than its inside.
+        InvalidRecordError: invalid messages, a wrapper inside a wrapper, or a wrapper of another magic than its
+        inside.
     """
     run: list[legacy.MessageView] = []
     for message in legacy.messages(buffer):
@@ -162,7 +166,7 @@ def lift(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRESSE
 
 
 def _is_alike(first: legacy.MessageView, other: legacy.MessageView) -> bool:
-    """Whether both can be in one batch: a batch has one timestamp type, and one time of append."""
+    """Return whether both can be in one batch: a batch has one timestamp type, and one time of append."""
     if first.magic != other.magic or first.timestamp_type != other.timestamp_type:
         return False
     return not first.timestamp_type or first.timestamp == other.timestamp
@@ -180,5 +184,5 @@ def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
     messages = wrapper.inner_messages(bytes_max=bytes_max)
     section, count, *rest = kernels.up_convert_messages(messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp)
     if not count:
-        raise InvalidRecordError("a compressed message with nothing in it")
+        raise InvalidRecordError("a compressed message holds no messages")
     return Lifted(section, wrapper.compression, wrapper.timestamp_type, count, *rest)

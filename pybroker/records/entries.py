@@ -1,5 +1,7 @@
-"""Keys and values of a batch alone, for who reads or writes a great many: several times as fast as `BatchView.records` and
-`build_batch`, which give and take all that a record has.
+"""Reads and writes only the keys and values of a batch, for code that handles a great many of them.
+
+These functions are several times as fast as `BatchView.records` and `build_batch`, which handle all fields of a
+record.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ if TYPE_CHECKING:
 
 Entry = tuple[bytes | None, bytes | None]
 
-_ONE_BYTE: Final = 0x80  # a varint below this is one byte long, which nearly all here are
+_ONE_BYTE: Final = 0x80  # a varint below this is one byte long; nearly all varints here are
 _NO_HEADERS: Final = 0
 
 
 def entries(batch: BatchView) -> Iterator[Entry]:
-    """Key and value of each record in order, owned.
+    """Yield key and value of each record in order, owned.
 
     Raises:
         CorruptRecordError: the compressed data is damaged.
-        InvalidRecordError: the records are not what the header promises. Records before the fault were already yielded.
+        InvalidRecordError: the records are not what the header promises. Records before the fault were already
+        yielded.
     """
     section = bytes(batch.record_section())
     position, section_end = 0, len(section)
@@ -39,12 +42,12 @@ def entries(batch: BatchView) -> Iterator[Entry]:
                 size, position = read_varint(section, position, section_end)
             end = position + size
             if size < 1 or end > section_end:
-                raise InvalidRecordError(f"a record of {size} bytes where the batch has {section_end - position} left")
-            position += 1  # attributes: none is defined
-            while section[position] >= _ONE_BYTE:  # the time
+                raise InvalidRecordError(f"a record claims {size} bytes, but the batch has {section_end - position} left")
+            position += 1  # the attributes, of which none is defined
+            while section[position] >= _ONE_BYTE:  # the timestamp delta
                 position += 1
             position += 1
-            while section[position] >= _ONE_BYTE:  # the offset
+            while section[position] >= _ONE_BYTE:  # the offset delta
                 position += 1
             position += 1
             if (key_size := section[position]) < _ONE_BYTE:
@@ -64,17 +67,17 @@ def entries(batch: BatchView) -> Iterator[Entry]:
                 value = section[position : position + value_size]
                 position += value_size
             if position >= end or (section[position] == _NO_HEADERS and position + 1 != end):
-                raise InvalidRecordError(f"a record of {size} bytes whose fields end at another place")
+                raise InvalidRecordError(f"the fields of a record of {size} bytes do not end where the record does")
             yield key, value
-            position = end  # headers mean nothing here
+            position = end  # headers are skipped
     except IndexError:
         raise InvalidRecordError("a record ends inside a variable-length number") from None
     if position != section_end:
-        raise InvalidRecordError(f"{section_end - position} bytes after the last of {batch.record_count} records")
+        raise InvalidRecordError(f"there are {section_end - position} bytes after the last of {batch.record_count} records")
 
 
 def build_entries(pairs: Sequence[tuple[bytes, bytes | None]], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
-    """One batch of these, all of the same time, with offsets from 0 on; the batch is the caller's."""
+    """Build one batch of `pairs`, all with the same timestamp and with offsets from 0 on; the batch is the caller's."""
     section: list[bytes] = []
     for number, (key, value) in enumerate(pairs):
         key_size = len(key)

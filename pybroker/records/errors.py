@@ -1,4 +1,4 @@
-"""What can be wrong with records, each with the code that answers it."""
+"""The errors of invalid records, each with the code of its response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CorruptRecordError(KafkaError):
 
 
 class InvalidRecordError(CorruptRecordError):
-    """The bytes arrived as they were sent, but they are not valid records. INVALID_RECORD: sending again does not help."""
+    """The bytes arrived as they were sent, but they are not valid records. INVALID_RECORD: sending them again does not help."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
         super().__init__(message, code)
@@ -38,7 +38,7 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch was refused; goes into ProduceResponse v8+ as it is."""
+    """Why the broker refused one record of a batch; goes into ProduceResponse v8+ as it is."""
 
     batch_index: int
     message: str
@@ -62,7 +62,7 @@ class RecordValidationError(InvalidRecordError):
 
 
 class RecordFault(IntEnum):
-    """What a kernel can find wrong with records. Each native part checks at its import that it has the same numbers."""
+    """The faults that a kernel can find in records. Each native part checks at its import that it has the same numbers."""
 
     CUT_NUMBER = 0
     LONG_NUMBER = 1
@@ -84,23 +84,23 @@ class RecordFault(IntEnum):
 FAULT_MESSAGES: Final = {
     RecordFault.CUT_NUMBER: "a record ends inside a variable-length number",
     RecordFault.LONG_NUMBER: "a variable-length number does not end",
-    RecordFault.RECORD_SIZE: "a record's size is not one that fits the batch",
+    RecordFault.RECORD_SIZE: "a record's size does not fit the batch",
     RecordFault.LONG_FIELD: "a field is longer than its record",
     RecordFault.HEADER_COUNT: "a record has an impossible number of headers",
     RecordFault.NULL_HEADER_KEY: "a header has no key",
     RecordFault.LONG_RECORD: "a record is longer than its fields",
     RecordFault.BYTES_LEFT: "there are bytes after the last record",
-    RecordFault.OUT_OF_RANGE: "an offset or timestamp is outside of 64 bits",
+    RecordFault.OUT_OF_RANGE: "an offset or timestamp does not fit 64 bits",
     RecordFault.SMALL_MESSAGE: "a message is smaller than its header",
-    RecordFault.WRONG_MAGIC: "a message is not of the magic that was announced",
-    RecordFault.NESTED: "a compressed message stands inside a compressed message",
+    RecordFault.WRONG_MAGIC: "a message has another magic than was announced",
+    RecordFault.NESTED: "a compressed message is inside a compressed message",
     RecordFault.MESSAGE_FIELDS: "a message's fields do not fill it",
     RecordFault.CHECKSUM: "a message's checksum is wrong",
     RecordFault.TOO_LARGE: "the records are larger than 2 GB",
 }
-"""What both twins of a kernel raise for the same bytes."""
+"""The errors that both twins of a kernel raise for the same bytes."""
 
-CHECKSUM_FAULTS: Final = frozenset({RecordFault.SMALL_MESSAGE, RecordFault.CHECKSUM})  # damage on the way, not a client that errs
+CHECKSUM_FAULTS: Final = frozenset({RecordFault.SMALL_MESSAGE, RecordFault.CHECKSUM})  # damage on the way
 
 
 def record_fault(number: int) -> CorruptRecordError:

@@ -1,7 +1,7 @@
-"""The functions that touch every record: native where they were built, else Python; see `pybroker/native.py`.
+"""The functions that process every record: native where they were built, otherwise Python; `pybroker/native.py` chooses.
 
-Their contract is in `_kernels_python.py`. Call them through this module (`kernels.scan_records(...)`), so that the tests can run
-everything on both.
+Their contract is in `_kernels_python.py`. Call them through this module (`kernels.scan_records(...)`), so that the
+tests can run everything on both.
 """
 
 from __future__ import annotations

@@ -1,27 +1,34 @@
-"""Down-conversion of a fetched slice of a log, done while the response is being sent, in bounded memory (KIP-283).
+"""Down-conversion of a fetched slice of a log while the response is being sent, in bounded memory (KIP-283).
 
 Idea
-    A response states its size before its body, but the size after conversion is not known without converting. So a size is
-    promised, Spre, and kept: the size before conversion, or that of the first converted batch if that is larger, so that the
-    consumer always gets a whole one. The batches are converted in chunks, each when the socket can take it, and only then.
+    A response states its size before its body, but the size after conversion is unknown until the batches are
+    converted. So the broker promises a size, Spre, and keeps to it: the size before conversion, or that of the first
+    converted batch if that is larger, so that the consumer always gets a whole batch. The batches are converted in
+    chunks, each only when the socket can take it.
 
-Cases, Spost being the size of everything converted
+Cases, where Spost is the size of everything converted
     A  Spost == Spre: nothing special.
-    B  Spost > Spre: the whole converted batches that fit are sent, then padding as in C. The consumer fetches the rest next.
-    C  Spost < Spre: one message that is not there is begun, its size field Integer.MAX_VALUE, and zeros follow. The consumer
-       takes it for one that was cut at the fetch size, and ignores it. Where fewer than its 12 bytes of head are left, the
-       head is cut.
-    D  Nothing can be converted, because there are only control batches, or not one whole batch: 12 bytes of padding, so that
-       the consumer sees a message that is larger than its fetch. (A first batch that Fetch v0 to v2 cut at the partition's
-       limit is no such case: `cut_conversion` reads it whole.)
+    B  Spost > Spre: the whole converted batches that fit are sent, then padding as in C. The consumer fetches the
+    rest next.
+    C  Spost < Spre: the response ends with the head of a message that does not exist, whose size field is
+    Integer.MAX_VALUE,
+       and with zeros. The consumer takes it for a message that was cut at the fetch size, and ignores it. If fewer
+       than the
+       12 bytes of its head are left, the head is cut.
+    D  Nothing can be converted, because there are only control batches, or not one whole batch: 12 bytes of padding,
+    so that
+       the consumer sees a message that is larger than its fetch. (A first batch that Fetch v0 to v2 cut at the
+       partition's
+       limit is not such a case: `cut_conversion` reads it whole.)
 
 Cost
-    Created: the first batch's size is measured; without a codec no byte is converted for that. With one it must be converted,
-    and is kept until it is sent or `drop_first` is called. Sent: one chunk at a time, which belongs to the caller as soon as
-    it is pulled.
+    When it is created, the size of the first batch is measured; without a codec no byte is converted for that. A
+    batch with a codec must be converted, and is kept until it is sent or `drop_first` is called. While it is sent,
+    memory holds one chunk at a time, which belongs to the caller as soon as it is pulled.
 
-A chunk is as many whole batches of the source as are in 128 kB, at least one. Where a later batch cannot be converted (zstd,
-or damaged on disk) the response ends like C before it; the next fetch starts there and is told why.
+A chunk is as many whole batches of the source as fit in 128 kB, at least one. If a later batch cannot be converted
+(it is in zstd, or damaged on disk), the response ends before it as in case C; the next fetch starts there and gets
+the error.
 
 Source: seed document KIP-283; `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
 """
@@ -39,10 +46,12 @@ from pybroker.records.convert import convertible_codec, down_convert, down_conve
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 
 CHUNK_BYTES: Final = 128 << 10
-"""The paper's choice: 197 MB/s against 137 with 16 kB and 176 with 1 MB."""
+"""The paper's choice: 197 MB/s, compared with 137 for 16 kB and 176 for 1 MB."""
 
 OVERFLOW_MESSAGE_SIZE: Final = 0x7FFF_FFFF
-"""The paper's. The Java consumers 0.9.0 to 0.10.2 add it to a position in 32 bits and fail; see docs/design/records.md."""
+"""The paper's number. The Java consumers 0.9.0 to 0.10.2 add it to a 32-bit position and fail; docs/design/records.md
+explains that.
+"""
 _OVERFLOW_OFFSET: Final = -1
 _OVERFLOW_HEAD: Final = struct.Struct(">qi")
 assert _OVERFLOW_HEAD.size == LOG_OVERHEAD
@@ -55,23 +64,24 @@ class RecordsSource(Protocol):
     size: int
 
     def read(self, position: int, length: int) -> bytes | memoryview:
-        """At most `length` bytes from `position` of the slice, stable while they are looked into."""
+        """Return at most `length` bytes from `position` of the slice, which do not change while they are read."""
 
     def slice(self, position: int, size: int) -> RecordsSource:
-        """A part of the slice."""
+        """Return a part of the slice."""
 
     def cold(self) -> Callable[[], None] | None:
-        """A function that reads the slice's start into memory, if it is not there."""
+        """Return a function that reads the slice's start into memory, or None if the start is there."""
 
     def close(self) -> None:
-        """Give back what the slice holds."""
+        """Release the resources that the slice holds."""
 
 
 class LazyDownConversion(SendPart):
     """The records of one partition of a response, in magic 0 or 1.
 
-    `size` is Spre, `first_size` that of the first batch after conversion, 0 in case D: then `passed_offset` is the first one
-    behind what was looked at. `source` is owned: `close` closes it. Belongs to the loop.
+    `size` is Spre. `first_size` is the size of the first batch after conversion; it is 0 in case D, and
+    `passed_offset` is then the first offset after the batches that were examined. The object owns `source`: `close`
+    closes it. Belongs to the loop.
     """
 
     makes_bytes: ClassVar[bool] = True
@@ -104,18 +114,19 @@ class LazyDownConversion(SendPart):
     ) -> None:
         """Measure the first batch of `source` that has anything for such a client.
 
-        `first_offset` is the offset that was asked for, which may lie inside the first batch. `overflow_message_size` is what the
-        size field of the padding says; None for what Kafka's brokers send: one byte more than there is, and at least a header.
+        `first_offset` is the requested offset, which may lie inside the first batch. `overflow_message_size` is the
+        value of the padding's size field; None for what Kafka's brokers send: one byte more than there is, and at
+        least a header.
 
         Raises:
-            UnsupportedCompressionError: it is in zstd; the partition is answered UNSUPPORTED_COMPRESSION_TYPE.
-            CorruptRecordError: it is damaged; CORRUPT_MESSAGE.
+            UnsupportedCompressionError: the batch is in zstd; the partition gets UNSUPPORTED_COMPRESSION_TYPE.
+            CorruptRecordError: the batch is damaged; the partition gets CORRUPT_MESSAGE.
         """
         self._source = source
         self._to_magic = to_magic
         self._first_offset = first_offset
         self._chunk_bytes = chunk_bytes
-        self._position = 0  # in the source, of the next batch to convert
+        self._position = 0  # where the next batch to convert is in the source
         self._first: bytes | memoryview | None = None
         self._padded = False
         self._overflow_message_size = overflow_message_size
@@ -131,7 +142,7 @@ class LazyDownConversion(SendPart):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the first batch that are held until it is sent, for the caller's sum over a response."""
+        """The bytes of the first batch that are held until it is sent; the caller adds them up over a response."""
         return 0 if self._first is None else len(self._first)
 
     def drop_first(self) -> None:
@@ -139,13 +150,13 @@ class LazyDownConversion(SendPart):
         self._first = None
 
     def cold(self) -> Callable[[], None] | None:
-        """What the next chunk would have to wait for, for a thread to read."""
+        """Return the read that the next chunk would have to wait for, to be done in a thread; None if there is none."""
         if not self._left or self._first is not None or self._position >= self._source.size:
             return None
         return self._source.slice(self._position, self._chunk_bytes).cold()
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
-        """The next chunk, whole, however small `bytes_max` is; then padding, at most about `bytes_max` at once."""
+        """Return the next chunk, whole, even if `bytes_max` is smaller; then padding, at most about `bytes_max` at once."""
         if not self._left:
             return ()
         parts: Sequence[bytes | memoryview] = self._next_chunk() or self._padding(bytes_max)
@@ -153,13 +164,15 @@ class LazyDownConversion(SendPart):
         return parts
 
     def close(self) -> None:
-        """Let go of the source and the first batch."""
+        """Release the source and the first batch."""
         self._first = None
         self._left = 0
         self._source.close()
 
     def _measure_first(self) -> int:
-        """Size of the first batch that conversion leaves anything of, which `_position` then points at; 0 if there is none."""
+        """Return the converted size of the first batch of which anything is left, and move `_position` there; 0 if there
+        is none.
+        """
         while (entry := self._read_entry(self._position)) is not None:
             size = len(entry)
             if entry[MAGIC_AT] == MAGIC and (codec := convertible_codec(batch := BatchView(entry))) is not None and not codec:
@@ -177,7 +190,7 @@ class LazyDownConversion(SendPart):
         return 0
 
     def _read_entry(self, position: int) -> memoryview | None:
-        """The batch or message at `position` of the source; None when it is not all there."""
+        """Return the batch or message at `position` of the source; None if it is not complete."""
         size = claimed_size(self._source.read(position, HEADER_SIZE))
         if size is None or size > self._source.size - position:
             return None
@@ -185,7 +198,9 @@ class LazyDownConversion(SendPart):
         return entry if len(entry) == size else None
 
     def _next_chunk(self) -> list[bytes | memoryview]:
-        """Convert on until something is there to send; empty at the end of what can be sent, and from then on."""
+        """Convert batches until there is something to send. Returns an empty list at the end of what can be sent, and
+        from then on.
+        """
         parts: list[bytes | memoryview] = []
         while not parts and self._position < self._source.size:
             try:
@@ -225,7 +240,7 @@ class LazyDownConversion(SendPart):
                 parts.append(data)
 
     def _may_fit(self, chunk: memoryview, position: int, size: int, room: int) -> bool:
-        """False when the batch is known not to fit, so that the last one of a response is not converted in vain."""
+        """Return False if the batch is known not to fit, so that the last batch of a response is not converted in vain."""
         if size * 2 <= room or chunk[position + MAGIC_AT] != MAGIC:
             return True
         batch = BatchView(chunk, position)
@@ -254,10 +269,10 @@ class LazyDownConversion(SendPart):
 
 
 def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: int) -> bytes:
-    """What KIP-283 replaced: the whole slice converted at once, in memory. Only to measure against."""
+    """Convert the whole slice at once, in memory, as brokers did before KIP-283. Used only for comparison in benchmarks."""
     return down_convert(source.read(0, source.size), to_magic=to_magic, first_offset=first_offset).data
 
 
 def _next_offset(entry: memoryview) -> int:
-    """The first offset after a batch or message."""
+    """Return the first offset after a batch or message."""
     return BatchView(entry).next_offset if entry[MAGIC_AT] == MAGIC else int.from_bytes(entry[:8], signed=True) + 1

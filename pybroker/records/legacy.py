@@ -1,24 +1,32 @@
-"""Messages of magic 0 and 1: what clients before 0.11 send and fetch.
+"""Messages of magic 0 and 1: the formats that clients before 0.11 send and fetch.
 
-A message, big-endian; a message set is messages one after the other, the last maybe cut:
+A message, big-endian; a message set is a sequence of messages, of which the last may be cut:
 
-| at | field      | type   | why                                                                                               |
+| at | field      | type   | why
+|
 |----|------------|--------|---------------------------------------------------------------------------------------------------|
-| 0  | offset     | int64  | written by the broker, therefore outside the checksum                                             |
-| 8  | size       | int32  | of everything after this field                                                                    |
-| 12 | crc        | uint32 | CRC-32 (IEEE) of everything after this field                                                      |
-| 16 | magic      | int8   | 0 or 1; at the same place as in magic 2                                                           |
-| 17 | attributes | int8   | bits 0-2 codec, 3 log append time (magic 1)                                                       |
-| 18 | timestamp  | int64  | ms; magic 1 only                                                                                  |
+| 0  | offset     | int64  | written by the broker, therefore outside the checksum
+|
+| 8  | size       | int32  | of everything after this field
+|
+| 12 | crc        | uint32 | CRC-32 (IEEE) of everything after this field
+|
+| 16 | magic      | int8   | 0 or 1; at the same place as in magic 2
+|
+| 17 | attributes | int8   | bits 0-2 codec, 3 log append time (magic 1)
+|
+| 18 | timestamp  | int64  | ms; magic 1 only
+|
 |    | key        | int32+ | size, -1 for null, and the bytes                                                                  |
 |    | value      | int32+ | size, -1 for null, and the bytes                                                                  |
 
-Compressed messages stand, as one message set, in the value of a wrapper message that has the codec in its attributes:
+Compressed messages are, as one message set, the value of a wrapper message that has the codec in its attributes:
 
-- Its offset is that of the last message inside, so that a broker finds the end without decompressing.
-- Magic 0: the offsets inside are the real ones. Magic 1: they count from 0, so the broker need not recompress to assign them;
-  the first is the wrapper's offset minus the last one's. Some clients send a wrapper offset of 0: then they are real.
-- With log append time in a magic 1 wrapper its timestamp holds for all messages inside.
+- The wrapper's offset is that of the last message inside, so that a broker finds the end without decompressing.
+- In magic 0 the offsets inside are the real ones. In magic 1 they count from 0, so that the broker need not
+  recompress to assign offsets; the first real offset is the wrapper's offset minus the last inner offset. Some
+  clients send a wrapper offset of 0: then the offsets inside are real.
+- If a magic 1 wrapper has log append time, its timestamp holds for all messages inside.
 
 Source: KIP-31, KIP-32; `LegacyRecord`, `AbstractLegacyRecordBatch`.
 """
@@ -50,7 +58,9 @@ _INT32: Final = struct.Struct(">i")
 
 
 class MessageView:
-    """One message, plain or wrapper, over a borrowed buffer. `size` is that of the whole message; the rest are its fields."""
+    """One message, plain or wrapper, over a borrowed buffer. `size` is the size of the whole message; the rest are its
+    fields.
+    """
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size", "timestamp")
 
@@ -75,15 +85,17 @@ class MessageView:
 
     @property
     def compression(self) -> CompressionType:
-        """Raises InvalidRecordError for an id that no codec has; zstd came later than these messages."""
+        """The codec. Raises InvalidRecordError for an id that no codec has, that of zstd included, which is newer than
+        these messages.
+        """
         codec = self.attributes & COMPRESSION_MASK
         if codec > CompressionType.LZ4:
-            raise InvalidRecordError(f"no codec of messages of magic {self.magic} has the id {codec}")
+            raise InvalidRecordError(f"no codec for messages of magic {self.magic} has the id {codec}")
         return CompressionType(codec)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp; magic 0 has none, and counts as the producer's."""
+        """Whether the producer or the broker set the timestamp; magic 0 has no timestamp, and counts as the producer's."""
         return TimestampType(bool(self.magic and self.attributes & LOG_APPEND_TIME_BIT))
 
     @property
@@ -92,13 +104,13 @@ class MessageView:
         return self.buffer[self.position : self.position + self.size]
 
     def ensure_valid(self) -> None:
-        """Raises CorruptRecordError when the checksum is wrong."""
+        """Raise CorruptRecordError if the checksum is wrong."""
         computed = kernels.crc32(self.data[CHECKED_FROM:])
         if self.crc != computed:
             raise CorruptRecordError(f"the message at offset {self.offset} has the checksum {self.crc:#x}, not {computed:#x}")
 
     def key_and_value(self) -> tuple[memoryview | None, memoryview | None]:
-        """Both borrowed from the buffer. Raises InvalidRecordError when they do not fill the message."""
+        """Return key and value, borrowed from the buffer. Raises InvalidRecordError if they do not fill the message."""
         position = self.position + HEAD.size + (_TIMESTAMP.size if self.magic else 0)
         end = self.position + self.size
         key, position = self._field(position, end)
@@ -108,14 +120,14 @@ class MessageView:
         return key, value
 
     def inner_messages(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
-        """The message set inside a wrapper, uncompressed.
+        """Return the message set inside a wrapper, uncompressed.
 
         Raises:
             CorruptRecordError: the compressed data is damaged, or there is none.
         """
         value = self.key_and_value()[1]
         if value is None:
-            raise InvalidRecordError("a compressed message without a value")
+            raise InvalidRecordError("a compressed message has no value")
         return decompress(self.compression, value, bytes_max=bytes_max, magic=self.magic)
 
     def _field(self, position: int, end: int) -> tuple[memoryview | None, int]:
@@ -124,31 +136,32 @@ class MessageView:
         (size,) = _INT32.unpack_from(self.buffer, position)
         position += _INT32.size
         if size > end - position:
-            raise InvalidRecordError(f"a field of {size} bytes where the message has {end - position} left")
+            raise InvalidRecordError(f"a field claims {size} bytes, but the message has {end - position} left")
         if size < 0:
             return None, position
         return self.buffer[position : position + size], position + size
 
 
 def messages(buffer: bytes | bytearray | memoryview) -> Iterator[MessageView]:
-    """The whole messages of a message set, wrappers unopened; a partial one at the end is left out. Checksums are not looked
-    at.
+    """Yield the whole messages of a message set, with wrappers unopened; a partial message at the end is left out.
 
-    Raises CorruptRecordError for a size or magic that cannot be, magic 2 included.
+    Checksums are not checked. Raises CorruptRecordError for a size that is impossible or a magic other than 0 and 1,
+    2 included.
     """
     view = memoryview(buffer)
     position = 0
     while (size := entry_size(view, position)) is not None:
         if view[position + CHECKED_FROM] > 1:
-            raise CorruptRecordError("a batch of magic 2 among messages of magic 0 and 1")
+            raise CorruptRecordError("a batch of magic 2 is among messages of magic 0 and 1")
         yield MessageView(view, position)
         position += size
 
 
 def records(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of a message set with real offsets and timestamps, those inside wrappers too. For rare paths and tests.
+    """Yield the records of a message set, also those inside wrappers, with real offsets and timestamps. For rare paths
+    and tests.
 
-    Raises CorruptRecordError: a wrong checksum, damaged compressed data, or a wrapper that contradicts its inside.
+    Raises CorruptRecordError for a wrong checksum, damaged compressed data, or a wrapper that contradicts its inside.
     """
     for message in messages(buffer):
         message.ensure_valid()
@@ -166,15 +179,15 @@ def _record(message: MessageView, offset: int, timestamp: int) -> Record:
 def _inner_records(wrapper: MessageView, bytes_max: int) -> Iterator[Record]:
     inner = list(messages(wrapper.inner_messages(bytes_max=bytes_max)))
     if not inner:
-        raise InvalidRecordError("a compressed message with nothing in it")
+        raise InvalidRecordError("a compressed message holds no messages")
     base_offset = 0
     if wrapper.magic and wrapper.offset:
         base_offset = wrapper.offset - inner[-1].offset
         if base_offset < 0:
-            raise InvalidRecordError(f"a wrapper of offset {wrapper.offset} around one of {inner[-1].offset}")
+            raise InvalidRecordError(f"a wrapper has the offset {wrapper.offset}, but its last message has {inner[-1].offset}")
     for message in inner:
         message.ensure_valid()
         if message.compression:
-            raise InvalidRecordError("a compressed message stands inside a compressed message")
+            raise InvalidRecordError("a compressed message is inside a compressed message")
         timestamp = wrapper.timestamp if message.magic and wrapper.timestamp_type else message.timestamp
         yield _record(message, base_offset + message.offset, timestamp)

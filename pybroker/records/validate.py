@@ -1,21 +1,29 @@
-"""What must hold for records from outside before they get offsets, and the giving of offsets.
+"""Validates the records of a produce request and assigns their offsets.
 
-One call takes what stands in a produce request for one partition and gives one magic 2 batch, ready to be written. In the
-usual case, magic 2 in the codec that the topic wants, the batch is only looked through and its header patched where it lies,
-without copying: base offset and leader epoch, which its checksum does not cover, and, where the producer's max timestamp does
-not stand, that with a new checksum. Compressed records are uncompressed to be looked through, and thrown away. Everything
-else is built anew: old formats, another codec, and offsets inside the batch that do not count 0, 1, 2... (Kafka mends those
-too, where there is a codec.)
+One call takes the records of one partition of a produce request and returns one magic 2 batch, ready to be written.
+In the usual case, magic 2 in the codec that the topic wants, the batch is only checked and its header is patched in
+place, without copying: base offset and leader epoch, which the checksum does not cover, and, if the producer's max
+timestamp is wrong, the max timestamp with a new checksum. Compressed records are uncompressed for the check, and the
+result is thrown away. Everything else is rebuilt: old formats, another codec, and offsets inside the batch that do
+not count 0, 1, 2... (Kafka mends those too, if there is a codec.)
 
-| what is wrong                                                                         | answer                       |
+| what is wrong                                                                         | error code
+|
 |---------------------------------------------------------------------------------------|------------------------------|
-| checksum, size, magic, compressed data                                                | CORRUPT_MESSAGE              |
-| records that are none; header's count and range; several batches; base offset not 0;  | INVALID_RECORD               |
-| control records or a producer id without sequence from a client; wrappers mixed       |                              |
-| no key in a compacted topic                                                           | INVALID_RECORD, per record   |
-| timestamp too far from now; log append time set by a producer                         | INVALID_TIMESTAMP, per record|
-| zstd before Produce v7                                                                | UNSUPPORTED_COMPRESSION_TYPE |
-| larger than `max.message.bytes`, as sent or as rebuilt                                | MESSAGE_TOO_LARGE            |
+| checksum, size, magic, compressed data                                                | CORRUPT_MESSAGE
+|
+| invalid records; header's count and range; several batches; base offset not 0;        | INVALID_RECORD
+|
+| control records or a producer id without sequence from a client; wrappers mixed       |
+|
+| no key in a compacted topic                                                           | INVALID_RECORD, per record
+|
+| timestamp too far from now; log append time set by a producer                         | INVALID_TIMESTAMP, per
+record|
+| zstd before Produce v7                                                                | UNSUPPORTED_COMPRESSION_TYPE
+|
+| larger than `max.message.bytes`, as sent or as rebuilt                                | MESSAGE_TOO_LARGE
+|
 
 Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.validateRecords`.
 """
@@ -57,15 +65,15 @@ from pybroker.records.errors import (
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
 
-_MAGIC_2_SINCE: Final = 3  # of Produce: exactly one batch, of magic 2
+_MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
 _ZSTD_SINCE: Final = 7
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ValidationRules:
-    """What of a topic's configuration the validation needs; made once per configuration. Times in ms.
+    """The part of a topic's configuration that the validation needs; made once per configuration. Times are in ms.
 
-    `compression` None keeps the producer's codec; `level` is that codec's, None for its default.
+    If `compression` is None, the producer's codec is kept; `level` is that codec's, None for its default.
     """
 
     max_message_bytes: int
@@ -86,7 +94,7 @@ class ValidationRules:
 
     @classmethod
     def of(cls, config: TopicConfig) -> ValidationRules:
-        """The rules of a topic with this configuration."""
+        """Return the rules of a topic with this configuration."""
         compression = CompressionType.of_config(config.compression_type)
         levels = {
             CompressionType.GZIP: config.compression_gzip_level,
@@ -105,15 +113,15 @@ class ValidationRules:
 
 
 class ValidationResult:
-    """One batch with its final offsets, ready to be written, or none at all.
+    """One batch with its final offsets, ready to be written, or no batch at all.
 
     Attributes:
-        data: the batch: a slice of the buffer that was given (borrowed, patched), or a new one.
-        batches: its header as it is now, over `data`; empty when there was no batch.
-        log_append_time: ms; -1 when the producer's timestamps stay.
-        is_rebuilt: the batch is a new one, and its size may have changed.
-        records_converted: records that came in magic 0 or 1.
-        conversion_ns: time that this took.
+        data: the batch: a slice of the buffer that was given (borrowed, patched), or a new buffer.
+        batches: the batch's present header, over `data`; empty if there was no batch.
+        log_append_time: in ms; -1 if the producer's timestamps are kept.
+        is_rebuilt: whether the batch is a new one, whose size may differ.
+        records_converted: the number of records that came in magic 0 or 1.
+        conversion_ns: the time that their conversion took.
     """
 
     __slots__ = ("batches", "conversion_ns", "data", "is_rebuilt", "log_append_time", "records_converted")
@@ -130,27 +138,27 @@ class ValidationResult:
 
     @property
     def first_offset(self) -> int:
-        """Offset of the first record; -1 without a batch."""
+        """The offset of the first record; -1 without a batch."""
         return self.batches[0].base_offset if self.batches else -1
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record; -1 without a batch."""
+        """The offset of the last record; -1 without a batch."""
         return self.batches[0].last_offset if self.batches else -1
 
     @property
     def max_timestamp(self) -> int:
-        """The greatest timestamp, ms; -1 without any."""
+        """The greatest timestamp, ms; -1 if there is none."""
         return self.batches[0].max_timestamp if self.batches else NO_TIMESTAMP
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """For the time index, as Kafka has it: the batch's last offset; -1 without any timestamp."""
+        """The offset for the time index, as in Kafka: the batch's last offset; -1 if there is no timestamp."""
         return -1 if self.max_timestamp == NO_TIMESTAMP else self.last_offset
 
     @property
     def record_count(self) -> int:
-        """Number of records."""
+        """The number of records."""
         return self.batches[0].record_count if self.batches else 0
 
 
@@ -164,23 +172,24 @@ def validate_and_assign(
     from_client: bool = True,
     produce_version: int | None = None,
 ) -> ValidationResult:
-    """Check `records` and give them the offsets from `first_offset` on.
+    """Check `records` and assign them the offsets from `first_offset` on.
 
     Args:
-        records: what one partition of a produce request holds, of any magic; a partial batch at its end is ignored. Borrowed
-            until return, but `ValidationResult.data` may be a slice of it. A writable one is patched in place; one that is
-            not is copied.
+        records: the records of one partition of a produce request, of any magic; a partial batch at its end is
+        ignored. The buffer is borrowed until return, but `ValidationResult.data` may be a slice of it. A writable
+        buffer is patched in place; a read-only one is copied.
         first_offset: the log's end offset.
         now_ms: the time of the append.
-        leader_epoch: the partition's.
-        rules: the topic's.
-        from_client: False for what a coordinator writes, which may be control records.
-        produce_version: of the request, for what old versions may not send; None outside of requests.
+        leader_epoch: the partition's leader epoch.
+        rules: the topic's rules.
+        from_client: False for a coordinator's records, which may be control records.
+        produce_version: the version of the request, because old versions may not send everything; None outside of
+        requests.
 
     Raises:
         CorruptRecordError, InvalidRecordError, RecordValidationError (with `record_errors`), RecordTooLargeError,
-        UnsupportedCompressionError: all are KafkaError, with the codes of the table above. `records` may have been patched by
-        then; the request is over in any case.
+        UnsupportedCompressionError: all are KafkaError, with the codes of the table above. `records` may have been
+        patched by then, which does no harm because the request has failed.
     """
     batch = _only_batch(records, produce_version)
     if batch is None:
@@ -211,7 +220,7 @@ def validate_and_assign(
 
 
 def _lifted(records: memoryview, first_offset: int, now_ms: int, leader_epoch: int, rules: ValidationRules) -> ValidationResult:
-    """What an old producer sent, as a batch of magic 2."""
+    """Return what an old producer sent, as a batch of magic 2."""
     started_ns = perf_counter_ns()
     converted = _converted(records, now_ms, rules)
     if converted is None:
@@ -224,7 +233,7 @@ def _lifted(records: memoryview, first_offset: int, now_ms: int, leader_epoch: i
 
 
 def _only_batch(records: memoryview, produce_version: int | None) -> BatchView | None:
-    """The magic 2 batch that `records` are; None for messages of older magic, and for nothing at all."""
+    """Return the magic 2 batch in `records`; None if they are messages of older magic, or empty."""
     if len(records) >= HEADER_SIZE:
         batch = BatchView(records)
         if batch.batch_length == len(records) and batch.magic == MAGIC:  # nearly always
@@ -233,7 +242,7 @@ def _only_batch(records: memoryview, produce_version: int | None) -> BatchView |
     size = entry_size(records)
     is_current = size is not None and records[MAGIC_AT] == MAGIC
     if not is_current and produce_version is not None and produce_version >= _MAGIC_2_SINCE:
-        raise InvalidRecordError(f"no batch of magic 2 in a produce request of version {produce_version}")
+        raise InvalidRecordError(f"a produce request of version {produce_version} has no batch of magic 2")
     if not is_current or size is None:
         return None
     if entry_size(records, size) is not None:
@@ -245,7 +254,7 @@ def _only_batch(records: memoryview, produce_version: int | None) -> BatchView |
 
 def _check_version(batch: BatchView, produce_version: int | None) -> None:
     if produce_version is not None and produce_version < _ZSTD_SINCE and batch.compression is CompressionType.ZSTD:
-        raise UnsupportedCompressionError(f"batches in zstd in a produce request of version {produce_version}")
+        raise UnsupportedCompressionError(f"a produce request of version {produce_version} may not have batches in zstd")
 
 
 def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool) -> None:
@@ -258,7 +267,7 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
         return
     count = batch.record_count
     if count <= 0 or batch.last_offset_delta != count - 1:
-        raise InvalidRecordError(f"a batch of {count} records for the offsets 0 to {batch.last_offset_delta}")
+        raise InvalidRecordError(f"a batch has {count} records for the offsets 0 to {batch.last_offset_delta}")
     if batch.attributes & CONTROL_BIT:
         raise InvalidRecordError("clients are not allowed to write control records")
     if batch.base_sequence < 0 and batch.has_producer_id:
@@ -268,7 +277,7 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
 def _check_records(
     batch: BatchView, rules: ValidationRules, now_ms: int, *, max_timestamp: int, min_timestamp: int, keyless: int
 ) -> None:
-    """Refuse the batch if any of its records is to be refused; only then are they looked at one by one."""
+    """Refuse the batch if any of its records must be refused; only then are the records checked one by one."""
     if rules.is_compacted and keyless:
         _refuse(batch, rules, now_ms)
     if rules.is_log_append_time:
@@ -301,7 +310,7 @@ def _refuse(batch: BatchView, rules: ValidationRules, now_ms: int) -> NoReturn:
 
 
 def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: int, leader_epoch: int) -> BatchView:
-    """Write what is the broker's into the batch where it lies; into a copy if that cannot be."""
+    """Write the broker's fields into the batch in place, or into a copy if the buffer is read-only."""
     if batch.buffer.readonly:
         batch = BatchView(memoryview(bytearray(batch.buffer)))
     is_overridden = batch.attributes & LOG_APPEND_TIME_BIT != 0
@@ -316,7 +325,7 @@ def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_o
 
 
 def _renumbered(batch: BatchView, rules: ValidationRules) -> tuple[BatchView, memoryview]:
-    """The batch with offsets 0, 1, 2... and every record's own timestamp, and its records, uncompressed."""
+    """Return the batch with offsets 0, 1, 2... and every record's own timestamp, and its records, uncompressed."""
     found = batch.records(bytes_max=rules.decompressed_bytes_max)
     records = [record._replace(offset=index) for index, record in enumerate(found)]
     renumbered = BatchView(batch.buffer)
@@ -327,7 +336,7 @@ def _renumbered(batch: BatchView, rules: ValidationRules) -> tuple[BatchView, me
 def _in_codec(
     batch: BatchView, section: bytes | memoryview, codec: CompressionType, rules: ValidationRules, max_timestamp: int
 ) -> bytearray:
-    """A new batch with the header of `batch` and the records of `section`."""
+    """Build a new batch with the header of `batch` and the records of `section`."""
     kept = batch.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_BIT)
     return assemble_batch(
         compress(codec, section, level=_level(codec, rules)),
@@ -348,7 +357,7 @@ def _log_append_time(batch: BatchView, rules: ValidationRules) -> int:
 
 
 def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> BatchView | None:
-    """Messages of magic 0 or 1, several without a codec or one wrapper, as a batch; None if there is not one."""
+    """Return messages of magic 0 or 1, several without a codec or one wrapper, as a batch; None if there is no message."""
     size = entry_size(records)
     if size is None:
         return None
@@ -360,7 +369,7 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> Batc
         raise _too_large(largest, rules)
     if first.compression:
         (lifted,) = lift(records[:size], bytes_max=rules.decompressed_bytes_max)
-    else:  # as `lift` does, but in one go: mixed magics and codecs are refused here
+    else:  # as `lift` does, but in one call: mixed magics and codecs are refused here
         section, *rest = kernels.up_convert_messages(records, first.magic, False, 0)
         lifted = Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
     if lifted.min_timestamp < 0:
@@ -410,7 +419,7 @@ def _level(codec: CompressionType, rules: ValidationRules) -> int | None:
 
 
 def _too_large(size: int, rules: ValidationRules) -> RecordTooLargeError:
-    return RecordTooLargeError(f"a batch of {size} bytes, {rules.max_message_bytes} are allowed")
+    return RecordTooLargeError(f"a batch has {size} bytes, but max.message.bytes is {rules.max_message_bytes}")
 
 
 def _checked_size(batch: bytearray, rules: ValidationRules) -> memoryview:

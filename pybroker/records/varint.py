@@ -1,6 +1,6 @@
 """Zigzag varints, as Protocol Buffers have them: small numbers of either sign in few bytes.
 
-Groups of seven bits, lowest first; the top bit of a byte says that more follow. 32 bits take at most 5 bytes, 64 bits 10.
+Groups of seven bits, lowest first; the top bit of a byte means that more follow. 32 bits take at most 5 bytes, 64 bits 10.
 
 Source: `org.apache.kafka.common.utils.ByteUtils`.
 """
@@ -27,14 +27,14 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """The int32 at `position` and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    """Read the int32 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
     raw, position = _read(buffer, position, end, VARINT_BYTES_MAX)
     raw &= _INT32_MASK
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def read_varlong(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """The int64 at `position` and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    """Read the int64 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
     raw, position = _read(buffer, position, end, VARLONG_BYTES_MAX)
     raw &= _INT64_MASK
     return (raw >> 1) ^ -(raw & 1), position

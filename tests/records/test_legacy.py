@@ -104,7 +104,7 @@ def test_offsets_inside_count_back_from_the_wrapper() -> None:
     wrapper = build_message(1002, 12, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1)
     assert [record.offset for record in legacy.records(wrapper)] == [1000, 1002]
     wrapper = build_message(1, 12, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1)
-    with pytest.raises(InvalidRecordError, match="wrapper of offset 1"):
+    with pytest.raises(InvalidRecordError, match="wrapper has the offset 1"):
         list(legacy.records(wrapper))
 
 
