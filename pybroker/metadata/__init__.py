@@ -1,1 +1,13 @@
-"""The immutable image of the cluster, the store that keeps it, and the controller that changes it."""
+"""The immutable image of the cluster, the store that keeps it, and the controller that changes it.
+
+controller           the only place that changes the cluster
+image, entries       the cluster's state; the same as entries of the store
+store/               where the entries are kept: in memory, or in a SQLite file
+plan                 what an operation wants to change in the store
+new_topic, more_partitions, placement    the plans of topics and partitions, and which brokers get the replicas
+config_changes, features                 the plans of settings and of feature levels
+internal_topics, names   the settings of the coordinators' topics; which topic names are valid
+leader_epochs, producer_ids    the numbers that must never be used twice
+directories          the log directories that a broker has used
+uninterrupted        work that continues when the request that waits for it is cancelled
+"""

@@ -1,13 +1,15 @@
-"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them: what the settings will be, and whether they may.
+"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs request them: the new settings, and whether they are
+allowed.
 
-Each resource of a request stands for itself: one that is refused changes nothing, the others are changed in one commit.
+Each resource of a request is independent: a refused resource is unchanged, and the others are changed in one commit.
 
-A list is changed by its elements: from what was set for the resource, or from the setting's default if nothing was. An element
-that is there already is not added, one that is not there is not missed.
+A list is changed by its elements, starting from the value that was set for the resource, or from the setting's
+default if there was none. Adding an element that is already in the list, or removing an element that is not, changes
+nothing.
 
 Errors
-    INVALID_CONFIG for a topic's unknown setting or bad value, and for lists that are none; INVALID_REQUEST for what cannot be set
-    of a broker; UNKNOWN_TOPIC_OR_PARTITION.
+    INVALID_CONFIG for a topic's unknown setting or bad value, and for list operations on a setting that is not a
+    list; INVALID_REQUEST for a setting that a broker cannot have; UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager; KIP-133, KIP-339.
 """
@@ -55,7 +57,7 @@ class Operation(IntEnum):
 
 
 class Edit(NamedTuple):
-    """A change of one setting; `text` is not used by DELETE."""
+    """A change of one setting; DELETE does not use `text`."""
 
     name: str
     operation: Operation
@@ -64,7 +66,7 @@ class Edit(NamedTuple):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConfigChange:
-    """All edits of one resource. With `replaces_all`, settings that no edit names go back to their defaults."""
+    """All edits of one resource. With `replaces_all`, settings that no edit names return to their defaults."""
 
     resource: ConfigResource
     edits: Sequence[Edit]
@@ -74,9 +76,9 @@ class ConfigChange:
 def plan_config_changes(
     image: ClusterImage, static: BrokerConfig, current: BrokerConfig, changes: Sequence[ConfigChange]
 ) -> Plan:
-    """A plan with an error or None for each of `changes`, whose resources must be distinct.
+    """Return a plan with an error or None for each of `changes`, whose resources must be distinct.
 
-    `static` is what the broker was started with, `current` what is in force for it.
+    `static` is the configuration that the broker was started with, `current` the one in force.
     """
     plan = Plan()
     for change in changes:
@@ -169,7 +171,7 @@ def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: 
         if _CONNECTION_LIMITS in values:
             connection_limits(config)
         for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
-            TopicConfig.resolve(config, configs)  # the broker's defaults must go together with what topics say
+            TopicConfig.resolve(config, configs)  # the broker's defaults must be valid together with each topic's settings
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
 

@@ -1,23 +1,26 @@
-"""The one place that changes the cluster: brokers come and go, topics, settings and features are created, changed and deleted.
+"""The only place that changes the cluster: brokers register; topics, settings and features are created, changed and
+deleted.
 
 Idea
-    An operation plans its changes from the current image, commits them to the store with the revisions that it saw, and plans
-    again if something else was faster. The image follows the store only through the watch, and listeners are called from there,
-    synchronously, before the operation answers. So when a client reads that its topic exists, the logs exist.
+    An operation plans its changes from the current image, commits them to the store with the revisions that it saw,
+    and plans again if another commit was faster. The image follows the store only through the watch, which calls the
+    listeners synchronously, before the operation returns. So when a client reads that its topic exists, the logs
+    exist.
 
 Crash order
-    The store first, then the logs. After a crash in between, the broker starts with the store's topics and makes the logs that
-    are missing; a directory whose topic the store does not have, or has under another id, is a stray.
+    The store changes first, then the logs. After a crash in between, the broker starts with the store's topics and
+    makes the logs that are missing. A directory whose topic the store does not have, or has under another id, is a
+    stray.
 
 A listener that fails
-    When it fails on new topics (a broken log directory), they are taken out of the store again and the request fails; every
-    listener sees them removed, also the one that did not take all of them. When it fails on a deletion, the topic is deleted all
-    the same: the rest of its directory is a stray at the next start. When it fails on new partitions or settings, the entries of
-    before are put back.
+    If a listener fails on new topics (a broken log directory), the topics are removed from the store again and the
+    request fails; every listener sees them removed, including the listener that took only some of them. If it fails
+    on a deletion, the topic is deleted nevertheless: the rest of its directory is a stray at the next start. If it
+    fails on new partitions or settings, the previous entries are put back.
 
 Settings
-    `config` is what is in force for this broker: what it was started with and the dynamic settings of the image. It is another
-    object after a change of these, and is current when the listeners are called.
+    `config` is the configuration in force for this broker: the one it was started with and the dynamic settings of
+    the image. A change of these replaces the object before the listeners are called.
 
 Source: ReplicationControlManager, ControllerApis.deleteTopics, AutoTopicCreationManager.
 """
@@ -72,12 +75,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Listener = Callable[[ClusterImage, ClusterImage, ImageDelta], None]
-"""Called with the image before, the image after, and what differs. Raising takes back the topics that the change added."""
+"""A function of the image before, the image after, and their difference. Raising takes back the topics that the change
+added.
+"""
 
 
 @dataclass(slots=True, frozen=True)
 class TopicOutcome:
-    """What became of one topic of a request: its image (planned, created or deleted), or the error."""
+    """The result for one topic of a request: its image (planned, created or deleted), or the error."""
 
     topic: TopicImage | None = None
     error: KafkaError | None = None
@@ -93,12 +98,12 @@ class Controller:
         self.image: ClusterImage = empty_image(controller_id=broker_id)
         self.producer_ids = ProducerIds(store)
         self._listeners: list[Listener] = []
-        self._listener_failures: list[Exception] = []  # of the commit in work
+        self._listener_failures: list[Exception] = []  # of the commit that is running
         self._one_change = asyncio.Lock()
         self._uninterrupted = Uninterrupted()
 
     async def start(self, cluster_id: str | None = None) -> None:
-        """Read the store, and follow it. A new store gets `cluster_id`, or a random one. Raises StoreError."""
+        """Read the store, and follow it. A new store gets `cluster_id`, or a random id. Raises StoreError."""
         new_id = topic_id_text(names.random_topic_id()) if cluster_id is None else cluster_id
         await self._store.commit(puts={CLUSTER_ID_KEY: new_id.encode()}, compare={CLUSTER_ID_KEY: ABSENT})
         self._store.watch("", self._follow)
@@ -108,11 +113,13 @@ class Controller:
         log.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
 
     def subscribe(self, listener: Listener) -> None:
-        """Call `listener` at every later change, after the image was replaced and before the change's operation returns."""
+        """Call `listener` at every later change, after the image is replaced and before the operation that made the
+        change returns.
+        """
         self._listeners.append(listener)
 
     async def register_broker(self, registration: BrokerRegistration) -> None:
-        """Make the broker part of the cluster, or change how it is reached. Raises StoreError."""
+        """Make the broker part of the cluster, or change its addresses. Raises StoreError."""
         if self.image.brokers.get(registration.broker_id) == registration:
             return
         key = broker_key(registration.broker_id)
@@ -120,11 +127,13 @@ class Controller:
         log.info("Broker %d registered", registration.broker_id)
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
-        """Create what can be created, all of it in one commit; an outcome for each of `topics`, whose names must be distinct."""
+        """Create all valid topics in one commit. Returns an outcome for each of `topics`, whose names must be distinct."""
         return await self._uninterrupted.run(self._create_topics(topics, validate_only=validate_only))
 
     async def create_missing_topics(self, missing: Sequence[str]) -> dict[str, TopicOutcome]:
-        """Create topics that a client asked about, with the broker's defaults; one that somebody else just created is fine."""
+        """Create topics that a client asked about, with the broker's defaults; a topic that another client just created
+        is fine.
+        """
         outcomes = await self.create_topics([automatic_topic(name, self.config) for name in missing])
         return {
             name: TopicOutcome(topic=self.image.topics[name]) if name in self.image.topics else outcome
@@ -132,11 +141,13 @@ class Controller:
         }
 
     async def delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
-        """Delete topics in one commit; an outcome for each of `topic_ids`, which must be distinct."""
+        """Delete topics in one commit. Returns an outcome for each of `topic_ids`, which must be distinct."""
         return await self._uninterrupted.run(self._delete_topics(topic_ids))
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> Sequence[KafkaError | None]:
-        """Change settings of distinct resources, all that can be in one commit; an error or None for each of `changes`."""
+        """Change settings of distinct resources, all valid ones in one commit. Returns an error or None for each of
+        `changes`.
+        """
         return await self._uninterrupted.run(
             self._carry_out(
                 lambda: plan_config_changes(self.image, self.static_config, self.config, changes), validate_only=validate_only
@@ -146,7 +157,7 @@ class Controller:
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """Let distinct topics grow, all that can in one commit; an error or None for each of `wanted`."""
+        """Add partitions to distinct topics, all valid ones in one commit. Returns an error or None for each of `wanted`."""
         return await self._uninterrupted.run(
             self._carry_out(lambda: plan_more_partitions(self.image, self._random, wanted), validate_only=validate_only)
         )
@@ -154,7 +165,7 @@ class Controller:
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, all_or_none: bool, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """Set the levels of distinct features in one commit; an error or None for each of `updates`."""
+        """Set the levels of distinct features in one commit. Returns an error or None for each of `updates`."""
         return await self._uninterrupted.run(
             self._carry_out(
                 lambda: plan_feature_updates(self.image, updates, all_or_none=all_or_none), validate_only=validate_only
@@ -162,9 +173,10 @@ class Controller:
         )
 
     async def raise_leader_epochs(self, above: int = -1) -> int:
-        """Give every partition that this broker leads a leader epoch that none has had, above `above`. Returns the least of them.
+        """Give every partition that this broker leads a leader epoch that was never used, above `above`. Returns the
+        least of them.
 
-        One commit, whatever the number of partitions. Raises StoreError.
+        This is one commit, whatever the number of partitions. Raises StoreError.
         """
         return await self._uninterrupted.run(self._raise_leader_epochs(above))
 
@@ -189,7 +201,7 @@ class Controller:
                 if isinstance(failure, Conflict):
                     continue
                 if failure is not None:
-                    if self._listener_failures:  # the store has it; otherwise nothing has changed
+                    if self._listener_failures:  # the store has the change; otherwise nothing has changed
                         await self._commit_entries(plan.before, {})
                     return [failure if error is None else error for error in plan.errors]
                 for note in plan.notes:
@@ -253,12 +265,12 @@ class Controller:
     async def _commit(
         self, *, compare: dict[str, int], puts: dict[str, bytes] | None = None, deletes: Sequence[str] = ()
     ) -> Conflict | KafkaError | None:
-        """None when it is done and every listener has taken it; KafkaError when the store or a listener failed."""
+        """Return None if the commit is done and every listener took it; KafkaError if the store or a listener failed."""
         self._listener_failures.clear()
         try:
             outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
         except StoreError as error:
-            log.exception("The metadata store refused a change")
+            log.exception("The metadata store could not write a change; the operation fails")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if isinstance(outcome, Conflict):
             return outcome
@@ -271,16 +283,16 @@ class Controller:
         return KafkaError(code, str(failure))
 
     async def _take_back(self, created: Sequence[TopicImage]) -> None:
-        """Delete what a listener could not take. After a failure of the store there is nothing to delete."""
+        """Delete the topics that a listener could not take. After a failure of the store there is nothing to delete."""
         standing = [topic for topic in created if topic.topic_id in self.image.topics_by_id]
         await self._commit(deletes=[topic_key(topic.name) for topic in standing], compare={})
 
     def _follow(self, changes: Sequence[Change]) -> None:
-        """The store's watch: replace the image and tell the listeners."""
+        """Replace the image and call the listeners; this is the store's watch."""
         old = self.image
         revision = changes[0].revision
         if revision <= old.revision:
-            return  # the listing at the start had it already
+            return  # the listing at the start already had this change
         self.image, delta = apply_changes(old, changes, revision)
         if not delta:
             return
@@ -290,19 +302,21 @@ class Controller:
             try:
                 listener(old, self.image, delta)
             except Exception as error:
-                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk's own line says more
-                    log.warning("A change of the cluster could not be taken over: %s", error.message)
+                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk's line says why
+                    log.warning("This broker could not apply a change of the cluster: %s", error.message)
                 else:
-                    log.exception("A change of the cluster could not be taken over")
+                    log.exception("This broker could not apply a change of the cluster")
                 self._listener_failures.append(error)
 
     def _take_over_settings(self) -> None:
-        """Resolve the settings in force. What cannot be, because another version wrote it, leaves those that were in force."""
+        """Resolve the settings in force. If another version wrote values that are invalid here, the previous settings
+        remain in force.
+        """
         of_all, of_this = (self.image.configs_of(BROKER_KIND, name) for name in ("", str(self.broker_id)))
         try:
             self.config = in_force(self.static_config, of_all, of_this)
         except ConfigError as error:
-            log.error("A dynamic setting of the broker cannot be used: %s", error)  # noqa: TRY400 - a value, not a bug
+            log.error("A dynamic setting of the broker is invalid, the old ones stay: %s", error)  # noqa: TRY400 - a value, not a bug
 
 
 def _described(topic: TopicImage) -> tuple[str, str, int]:

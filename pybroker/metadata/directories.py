@@ -18,12 +18,12 @@ DIRECTORIES_PREFIX: Final = "directories/"
 
 
 def directories_key(broker_id: int) -> str:
-    """Where the broker's directories are kept."""
+    """Return the key of the entry with the broker's directories."""
     return f"{DIRECTORIES_PREFIX}{broker_id}"
 
 
 def encode_directories(known: Iterable[KnownDirectory]) -> bytes:
-    """The value of `directories_key`."""
+    """Return the value of `directories_key`."""
     fields = {
         one.directory_id: {"path": one.path, "is_away": one.is_away, "is_forgotten": one.is_forgotten}
         for one in sorted(known, key=lambda one: one.directory_id)
@@ -32,7 +32,7 @@ def encode_directories(known: Iterable[KnownDirectory]) -> bytes:
 
 
 def decode_directories(key: str, value: bytes) -> list[KnownDirectory]:
-    """The inverse of `encode_directories`. Raises StoreError when the entry cannot be one of ours."""
+    """Decode what `encode_directories` returns. Raises StoreError if the value has another form."""
     try:
         return [
             KnownDirectory(
@@ -48,7 +48,7 @@ def decode_directories(key: str, value: bytes) -> list[KnownDirectory]:
 
 
 async def read_directories(store: Store, broker_id: int) -> list[KnownDirectory]:
-    """The directories that the broker has used. Raises StoreError."""
+    """Read the directories that the broker has used. Raises StoreError."""
     key = directories_key(broker_id)
     entry = await store.get(key)
     return [] if entry is None else decode_directories(key, entry.value)

@@ -1,4 +1,4 @@
-"""The image as entries of the store: which keys there are, and what is in them.
+"""The image as entries of the store: the keys, and the values behind them.
 
     cluster/id           the cluster's id, text
     brokers/<id>         JSON: endpoints {listener: [host, port]}, rack
@@ -6,13 +6,13 @@
     configs/<kind>/<name>
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features
-    directories/<id>     JSON: the log directories that broker <id> has used; see `directories`
+    directories/<id>     JSON: the log directories that broker <id> has used; `directories` describes them
     producer-ids/next    the first producer id that no broker has been given, decimal
-    leader-epochs/last   the largest leader epoch that was ever given, decimal; not there: 0
+    leader-epochs/last   the largest leader epoch that was ever given, decimal; 0 if there is no such entry
     leader-epochs/broker/<id>
                          the least leader epoch of every partition that the broker leads, decimal
 
-JSON, because a person who repairs a cluster can read it, and because an old broker can skip what a newer one added.
+JSON, because a person can read it to repair a cluster, and because an old broker can skip what a newer one added.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ CONFIG_PREFIX: Final = "configs/"
 
 
 def topic_key(name: str) -> str:
-    """Where the topic is kept."""
+    """Return the key of a topic's entry."""
     return TOPIC_PREFIX + name
 
 
 def broker_key(broker_id: int) -> str:
-    """Where the broker's registration is kept."""
+    """Return the key of a broker's registration."""
     return f"{BROKER_PREFIX}{broker_id}"
 
 
 def leader_epoch_floor_key(broker_id: int) -> str:
-    """Where the least leader epoch of what the broker leads is kept."""
+    """Return the key of the least leader epoch of all partitions that the broker leads."""
     return f"{LEADER_EPOCH_FLOOR_PREFIX}{broker_id}"
 
 
 def encode_leader_epoch(epoch: int) -> bytes:
-    """The value of LEADER_EPOCH_KEY, and of a broker's floor."""
+    """Return the value of LEADER_EPOCH_KEY, and of a broker's floor."""
     return b"%d" % epoch
 
 
 def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revision: int) -> LeaderEpochs:
-    """`epochs` after one of their entries was put or, by somebody else, taken away, which lowers nothing.
+    """Return `epochs` after one of their entries was put, or was deleted from outside, which lowers nothing.
 
-    Raises StoreError when it cannot be one of ours.
+    Raises StoreError if the value has another form.
     """
     try:
         if key == LEADER_EPOCH_KEY:
@@ -82,17 +82,17 @@ def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revis
 
 
 def configs_key(resource: ConfigResource) -> str:
-    """Where the settings of a resource other than a topic are kept."""
+    """Return the key of the settings of a resource other than a topic."""
     return f"{CONFIG_PREFIX}{resource.kind}/{resource.name}"
 
 
 def encode_configs(values: Mapping[str, str]) -> bytes:
-    """The value of `configs_key`."""
+    """Return the value of `configs_key`."""
     return _dump(dict(values))
 
 
 def decode_configs(key: str, value: bytes, revision: int) -> ConfigsImage:
-    """The inverse of `encode_configs`. Raises StoreError when the entry cannot be one of ours."""
+    """Decode what `encode_configs` returns. Raises StoreError if the value has another form."""
     try:
         return ConfigsImage(values={str(name): str(text) for name, text in json.loads(value).items()}, revision=revision)
     except (ValueError, AttributeError) as error:
@@ -100,7 +100,7 @@ def decode_configs(key: str, value: bytes, revision: int) -> ConfigsImage:
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """The value of `topic_key(topic.name)`."""
+    """Return the value of `topic_key(topic.name)`."""
     partitions = [
         {
             "replicas": partition.replicas,
@@ -115,7 +115,7 @@ def encode_topic(topic: TopicImage) -> bytes:
 
 
 def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
-    """The inverse of `encode_topic`. Raises StoreError when the entry cannot be one of ours."""
+    """Decode what `encode_topic` returns. Raises StoreError if the value has another form."""
     try:
         fields = json.loads(value)
         return TopicImage(
@@ -139,12 +139,12 @@ def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """The value of `broker_key(broker.broker_id)`."""
+    """Return the value of `broker_key(broker.broker_id)`."""
     return _dump({"endpoints": broker.endpoints, "rack": broker.rack})
 
 
 def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
-    """The inverse of `encode_broker`. Raises StoreError when the entry cannot be one of ours."""
+    """Decode what `encode_broker` returns. Raises StoreError if the value has another form."""
     try:
         fields = json.loads(value)
         endpoints = {listener: Endpoint(host, port) for listener, (host, port) in fields["endpoints"].items()}
@@ -154,7 +154,8 @@ def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
 
 
 def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int) -> tuple[ClusterImage, ImageDelta]:
-    """The image after `changes`, the only way in which an image follows the store: at the start and in each commit.
+    """Return the image after `changes`; an image follows the store only through this function, at the start and in each
+    commit.
 
     Keys that this version does not know are skipped. Raises StoreError for an entry that cannot be read.
     """

@@ -1,10 +1,12 @@
-"""Features of the cluster and their levels (KIP-584): what is supported, what is in force, and changing that.
+"""Features of the cluster and their levels (KIP-584): the supported levels, the levels in force, and changes of them.
 
     group.version      0: groups of the classic protocol only; 1: those of KIP-848 too
-    metadata.version   the level of Kafka's release whose behaviour this is. It says so to tools, and changes nothing: no
-                       metadata is kept in Kafka's form. Going down is refused where Kafka would lose something by it.
+    metadata.version   the level of the Kafka release whose behaviour this broker has. Tools can read it, and it changes
+                       nothing, because no metadata is kept in Kafka's form. A downgrade is refused if Kafka would
+                       lose
+                       something by it.
 
-A new cluster has the highest level of each. Levels that were changed are kept in the store, all of them in one entry.
+A new cluster has the highest level of each feature. The store keeps all levels that were changed in one entry.
 
 Source: FeatureControlManager, QuorumFeatures, MetadataVersion, GroupVersion; KIP-584, KIP-778, KIP-1022.
 """
@@ -40,7 +42,7 @@ class Levels(NamedTuple):
 SUPPORTED: Final[Mapping[str, Levels]] = {GROUP_VERSION: Levels(0, 1), METADATA_VERSION: Levels(7, 30)}
 """metadata.version: 7 is 3.3-IV3, the lowest of Kafka 4; 30 is 4.3-IV0."""
 _WITH_OTHER_RECORDS: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
-"""The levels of metadata.version with which Kafka began to keep something else than with the one before."""
+"""The levels of metadata.version with which Kafka began to keep other metadata than with the level before."""
 
 
 class FeatureUpdate(NamedTuple):
@@ -52,21 +54,21 @@ class FeatureUpdate(NamedTuple):
 
 
 def levels_in_force(image: ClusterImage) -> dict[str, int]:
-    """The level of each feature that is supported."""
+    """Return the level of each feature that is supported."""
     changed = image.configs_of(*_FEATURES)
     return {name: int(changed.get(name, levels.highest)) for name, levels in SUPPORTED.items()}
 
 
 def serves_consumer_groups(image: ClusterImage) -> bool:
-    """Whether groups of KIP-848 may be used."""
+    """Return whether groups of KIP-848 may be used."""
     return levels_in_force(image)[GROUP_VERSION] > 0
 
 
 def plan_feature_updates(image: ClusterImage, updates: Sequence[FeatureUpdate], *, all_or_none: bool) -> Plan:
-    """A plan with an error or None for each of `updates`, whose features must be distinct.
+    """Return a plan with an error or None for each of `updates`, whose features must be distinct.
 
-    `all_or_none`: an error of one keeps all from being changed, and a feature that is not known cannot even be level 0, which is
-    what it has. That is how Kafka 4 answers; 3.9 changed what could be.
+    With `all_or_none` one error keeps all features unchanged, and setting an unknown feature to level 0, which is the
+    level it has, is an error too. That is how Kafka 4 responds; Kafka 3.9 changed the features that it could change.
     """
     plan = Plan()
     levels = levels_in_force(image)

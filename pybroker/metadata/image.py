@@ -1,9 +1,11 @@
-"""The cluster as this broker knows it: immutable, so that whoever took it sees one moment for as long as it likes.
+"""The cluster as this broker knows it: immutable, so that code that holds an image sees one moment for as long as it
+holds it.
 
-A change makes a new image that shares every unchanged topic with the old one, and a delta that says what differs.
+A change makes a new image, which shares every unchanged topic with the old one, and a delta of their differences.
 
 Cost
-    Lookup by name or id: one dictionary access. A change copies the two dictionaries of topics: 25 us per 1,000 topics.
+    Lookup by name or id: one dictionary access. A change copies the two dictionaries of topics: 25 us per 1,000
+    topics.
 
 Source: MetadataImage, TopicsImage, ClusterImage, PartitionRegistration.
 """
@@ -26,9 +28,9 @@ NO_LEADER: Final = -1
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PartitionImage:
-    """Who has one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0.
+    """The brokers of one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0.
 
-    In a ClusterImage `leader_epoch` is the effective one: see `leader_epochs`.
+    In a ClusterImage `leader_epoch` is the effective epoch, which `leader_epochs` explains.
     """
 
     leader: int
@@ -40,9 +42,9 @@ class PartitionImage:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TopicImage:
-    """One topic. Partition n is `partitions[n]`; `configs` has what was set for the topic itself, nothing inherited.
+    """One topic. Partition n is `partitions[n]`; `configs` holds only the values that were set for the topic itself.
 
-    `revision` is the store's for the topic's entry: a commit that depends on the topic compares it.
+    `revision` is that of the topic's entry in the store: a commit that depends on the topic compares it.
     """
 
     name: str
@@ -58,7 +60,7 @@ class TopicImage:
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker through one listener."""
+    """The address at which clients reach a broker through one listener."""
 
     host: str
     port: int
@@ -66,7 +68,9 @@ class Endpoint(NamedTuple):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BrokerRegistration:
-    """A live broker. `endpoints` by listener name; one that is missing has no fixed address (see `api.nodes`)."""
+    """A live broker. `endpoints` are by listener name; a listener that is missing has no fixed address (`api.nodes`
+    explains that).
+    """
 
     broker_id: int
     endpoints: Mapping[str, Endpoint]
@@ -74,7 +78,7 @@ class BrokerRegistration:
 
 
 class ConfigResource(NamedTuple):
-    """Something other than a topic that has settings of its own. `kind` is one of those below."""
+    """A resource other than a topic that has settings of its own. `kind` is one of those below."""
 
     kind: str
     name: str
@@ -88,7 +92,7 @@ CLIENT_METRICS_KIND: Final = "client-metrics"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConfigsImage:
-    """What was set for one resource, never nothing; `revision` as of a topic."""
+    """The values that were set for one resource, at least one; `revision` is as for a topic."""
 
     values: Mapping[str, str]
     revision: int = 0
@@ -96,7 +100,9 @@ class ConfigsImage:
 
 @dataclass(slots=True, frozen=True)
 class ImageDelta:
-    """What one change did. A topic that was deleted and created again is in `removed` and in `added`: its id differs."""
+    """The effect of one change. A topic that was deleted and created again is in `removed` and in `added`, because its
+    id differs.
+    """
 
     added: tuple[TopicImage, ...] = ()
     removed: tuple[TopicImage, ...] = ()
@@ -112,7 +118,7 @@ class ImageDelta:
 class ClusterImage:
     """The whole cluster after the store's commit number `revision`.
 
-    `derived` is for answers that are made from the image alone: whoever reads may fill it, and it dies with the image.
+    `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image.
     """
 
     cluster_id: str
@@ -126,7 +132,7 @@ class ClusterImage:
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
-        """What was set for a resource other than a topic; nothing for one that is not known."""
+        """Return the values that were set for a resource other than a topic; nothing for an unknown resource."""
         found = self.configs.get(ConfigResource(kind, name))
         return MappingProxyType({}) if found is None else found.values
 
@@ -142,10 +148,11 @@ class ClusterImage:
         configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
         leader_epochs: LeaderEpochs | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
-        """The image with `topics` and `brokers` put in place of those of the same name or id, others removed.
+        """Return the image with `topics` and `brokers` in place of those of the same name or id, and with others
+        removed.
 
-        `configs` has the resources whose settings are other ones now, None for no settings left. Removing what is not there
-        changes nothing. No partition has a leader epoch below its leader's floor afterwards.
+        `configs` has the resources whose settings differ now; None means that no settings are left. Removing what
+        does not exist changes nothing. No partition of the new image has a leader epoch below its leader's floor.
         """
         epochs = self.leader_epochs if leader_epochs is None else leader_epochs
         topics, gone = [epochs.raised(topic) for topic in topics], list(removed_topics)
@@ -174,7 +181,7 @@ class ClusterImage:
     def _topics_after(
         self, topics: Iterable[TopicImage], removed_topics: Iterable[str]
     ) -> tuple[dict[str, TopicImage], dict[TopicId, TopicImage], ImageDelta]:
-        """The topics by name and by id after the change, and what became of which."""
+        """Return the topics by name and by id after the change, and the delta."""
         by_name, by_id = dict(self.topics), dict(self.topics_by_id)
         added: list[TopicImage] = []
         removed: list[TopicImage] = []
@@ -197,13 +204,13 @@ class ClusterImage:
         return by_name, by_id, ImageDelta(tuple(added), tuple(removed), tuple(altered))
 
     def _raised_by(self, epochs: LeaderEpochs, others: set[str]) -> list[TopicImage]:
-        """The topics that `epochs` makes different, but for `others`."""
+        """Return the topics that `epochs` changes, without `others`."""
         raised = [(topic, epochs.raised(topic)) for name, topic in self.topics.items() if name not in others]
         return [new for old, new in raised if new is not old]
 
 
 def empty_image(controller_id: int) -> ClusterImage:
-    """A cluster without an id, brokers or topics."""
+    """Return a cluster without an id, brokers or topics."""
     nothing: MappingProxyType[Any, Any] = MappingProxyType({})
     return ClusterImage(
         cluster_id="", controller_id=controller_id, brokers=nothing, topics=nothing, topics_by_id=nothing, revision=0

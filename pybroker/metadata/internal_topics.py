@@ -1,4 +1,4 @@
-"""The settings with which a topic is created when nobody gave any: the coordinators' topics have their own.
+"""The settings of a topic that the broker creates itself: the coordinators' topics have settings of their own.
 
 Source: AutoTopicCreationManager, GroupCoordinatorService, TransactionStateManager.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """The topic `name` as the broker itself would create it."""
+    """Return the topic `name` as the broker itself would create it."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,

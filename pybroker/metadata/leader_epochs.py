@@ -1,20 +1,23 @@
 """Leader epochs: one counter of the cluster that only grows, and for each broker the least epoch of all that it leads.
 
 Why
-    Clients tell by the leader epoch whether the records that they have read are still what the log has (KIP-101, KIP-320). After
-    a stop that may have cost records the same epoch must not be given to others: a client at offset 1000 of a log that came back
-    with 500 records would go on in silence with what is written there next.
+    By the leader epoch a client knows whether the log still has the records that the client has read (KIP-101,
+    KIP-320). After a stop that may have lost records, the same epoch must not be used for other records: a client at
+    offset 1000 of a log that now ends at offset 500 would otherwise silently continue with the records that are
+    written there next.
 
 Idea
-    Kafka counts up in each partition's registration when its leader changes. Here the counter is one for all, and a
-    broker that starts after such a stop takes its next value as the floor of everything that it leads: two small entries in one
-    commit, whatever the number of partitions. The epoch of a partition is the larger of what its topic's entry says and its
-    leader's floor; it is computed where the image is made, so nobody can see the one without the other. New topics and partitions
-    begin at the counter, so a topic that is made again never has a smaller epoch than the one of that name before it.
+    Kafka counts up in each partition's registration when its leader changes. Here one counter serves all partitions,
+    and a broker that starts after such a stop takes the counter's next value as the floor of everything that it
+    leads: two small entries in one commit, whatever the number of partitions. The epoch of a partition is the larger
+    of its topic's entry and its leader's floor. It is computed where the image is made, so no reader can see one
+    without the other. New topics and partitions begin at the counter, so a topic that is created again never has a
+    smaller epoch than its predecessor of that name.
 
 Example
-    Counter 0, topic a has epoch 0. A raise: counter 1, floor of broker 1 is 1, a has 1. Topic b is made, with 1. Another raise,
-    above 7, which a log was found to have: counter 8, a and b have 8.
+    The counter is 0, and topic a has epoch 0. A raise makes the counter 1 and the floor of broker 1 1, so a has 1.
+    Topic b is created, with 1. Another raise, above 7, which a log was found to have, makes the counter 8, so a and b
+    have 8.
 
 Source: PartitionRegistration.merge, ReplicationControlManager.handleBrokerUnfenced, generateLeaderAndIsrUpdates.
 """
@@ -41,20 +44,22 @@ class LeaderEpochs:
     floors: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def counted(self, counter: int, *, revision: int) -> LeaderEpochs:
-        """After the counter's entry was put; a smaller number in it changes nothing."""
+        """Return the epochs after the counter's entry was put; a smaller number in it changes nothing."""
         return replace(self, counter=max(self.counter, counter), revision=revision)
 
     def with_floor(self, broker_id: int, *, floor: int) -> LeaderEpochs:
-        """After a broker's entry was put; as above. The counter is never below a floor."""
+        """Return the epochs after a broker's entry was put; a smaller floor changes nothing. The counter is never below
+        a floor.
+        """
         floors = {**self.floors, broker_id: max(self.floors.get(broker_id, 0), floor)}
         return replace(self, counter=max(self.counter, floor), floors=MappingProxyType(floors))
 
     def next_after(self, above: int) -> int:
-        """The value that the counter takes to be above `above` too; EPOCH_MAX at most, which a protocol's int32 can hold."""
+        """Return the counter's next value, which is above `above` too; at most EPOCH_MAX, which a protocol's int32 can hold."""
         return min(max(self.counter, above) + 1, EPOCH_MAX)
 
     def raised(self, topic: TopicImage) -> TopicImage:
-        """`topic` with no epoch below its leader's floor; the same object where that is so already."""
+        """Return `topic` with no epoch below its leader's floor; the same object if that is already so."""
         floors = self.floors
         if not floors or all(one.leader_epoch >= floors.get(one.leader, 0) for one in topic.partitions):
             return topic
@@ -66,4 +71,4 @@ class LeaderEpochs:
 
 
 NO_LEADER_EPOCHS: Final = LeaderEpochs()
-"""Of a new store."""
+"""The epochs of a new store."""

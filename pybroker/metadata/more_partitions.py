@@ -1,6 +1,6 @@
-"""Partitions added to topics that exist, as CreatePartitions asks for them.
+"""Partitions added to existing topics, as CreatePartitions requests them.
 
-Each topic of a request stands for itself: one that is refused is left as it is, the others grow in one commit.
+Each topic of a request is independent: a refused topic is unchanged, and the others grow in one commit.
 
 Errors
     UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless the number grows; INVALID_REPLICA_ASSIGNMENT.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MorePartitions:
-    """A topic that shall have `count` partitions in all; `assignments` are the brokers of the new ones, None to place them."""
+    """A topic that is to have `count` partitions in all; `assignments` are the brokers of the new ones, None to place them."""
 
     name: str
     count: int
@@ -36,7 +36,7 @@ class MorePartitions:
 
 
 def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Plan:
-    """A plan with an error or None for each of `wanted`, whose names must be distinct."""
+    """Return a plan with an error or None for each of `wanted`, whose names must be distinct."""
     plan = Plan()
     room = PARTITIONS_PER_REQUEST_MAX
     for one in wanted:

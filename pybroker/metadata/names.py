@@ -1,4 +1,4 @@
-"""Which topic names are valid, which two collide, and which topics are the broker's own.
+"""The rules of topic names: which names are valid, which names collide, and which topics are the broker's own.
 
 Source: Topic, Uuid (Kafka's clients).
 """
@@ -25,7 +25,7 @@ _CLUSTER_METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
 
 
 def invalid_name_reason(name: str) -> str | None:
-    """Why `name` cannot be a topic's; None when it can."""
+    """Return why `name` cannot be a topic's; None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
@@ -38,22 +38,24 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether `name` may collide with another: metric names cannot tell '.' from '_'."""
+    """Return whether `name` may collide with another: metric names do not distinguish '.' from '_'."""
     return "." in name or "_" in name
 
 
 def collision_key(name: str) -> str:
-    """Two topics with the same key may not exist together."""
+    """Return a key that colliding names share; two topics with the same key may not exist together."""
     return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic is one of the coordinators'."""
+    """Return whether the topic is one of the coordinators'."""
     return name in INTERNAL_TOPICS
 
 
 def random_topic_id() -> TopicId:
-    """A version 4 UUID that Kafka would make: not a reserved one, and its text does not begin like a command line option."""
+    """Return a version 4 UUID that Kafka would make: not a reserved id, and its text does not begin like a command line
+    option.
+    """
     while True:
         candidate = TopicId(uuid.uuid4().bytes)
         if candidate not in {ZERO_TOPIC_ID, _CLUSTER_METADATA_TOPIC_ID} and candidate[0] >> 2 != 62:  # 62 is "-" in base64

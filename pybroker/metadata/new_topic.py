@@ -1,7 +1,7 @@
-"""From what a client asks for to the image of the topic that it gets, or the code and text of Kafka's refusal.
+"""Makes the image of a topic from a client's request, or the code and text of Kafka's refusal.
 
-Pure: a decision from one image. The order of the checks is Kafka's, since a request with two faults gets one code.
-
+The module is pure: it decides from one image. The order of the checks is Kafka's, because a request with two faults
+gets one code.
 Source: ReplicationControlManager.createTopic, validateNewTopicNames, validateManualPartitionAssignment.
 """
 
@@ -40,26 +40,26 @@ class NewTopic:
 
 
 class TopicPlanner:
-    """Plans the topics of one request; a topic it has planned collides with a later one as an existing one does."""
+    """Plans the topics of one request; a later topic collides with a planned topic as it does with an existing one."""
 
     def __init__(self, image: ClusterImage, config: BrokerConfig, random: Random) -> None:
         self._image, self._config, self._random = image, config, random
         self._collisions = {names.collision_key(name): name for name in image.topics if names.has_collision_characters(name)}
 
     def partition_count(self, topic: NewTopic) -> int:
-        """How many partitions `topic` asks for, before any check."""
+        """Return how many partitions `topic` requests, before any check."""
         if topic.assignments:
             return len(topic.assignments)
         return self._config.num_partitions if topic.partition_count == BROKER_DEFAULT else max(topic.partition_count, 0)
 
     def plan(self, topic: NewTopic) -> TopicImage:
-        """The image of the topic, with a new id. Raises KafkaError."""
+        """Return the image of the topic, with a new id. Raises KafkaError."""
         self._check_name(topic.name)
         configs = self._checked_configs(topic.configs)
         replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
         if names.has_collision_characters(topic.name):
             self._collisions[names.collision_key(topic.name)] = topic.name
-        epoch = self._image.leader_epochs.counter  # not below that of a topic that had the name before
+        epoch = self._image.leader_epochs.counter  # not below the epoch of an earlier topic of this name
         partitions = tuple(
             PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
             for brokers in replicas
@@ -124,7 +124,7 @@ class TopicPlanner:
 
 
 def check_assignment(image: ClusterImage, brokers: tuple[int, ...], factor: int) -> None:
-    """Whether a partition can be on these brokers, in a topic with `factor` replicas. Raises INVALID_REPLICA_ASSIGNMENT."""
+    """Check that a partition can be on these brokers, in a topic with `factor` replicas. Raises INVALID_REPLICA_ASSIGNMENT."""
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     for before, broker in zip((None, *sorted(brokers)), sorted(brokers), strict=False):

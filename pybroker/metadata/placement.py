@@ -1,8 +1,8 @@
-"""Which brokers get the replicas of a new topic.
+"""Chooses the brokers of the replicas of a new topic.
 
 Idea
-    Leaders go around the brokers in turn, from a random start, so that topics with one partition do not all land on the first
-    broker. Replica r of a partition is r steps further. A broker never has two replicas of one partition.
+    Leaders are on the brokers in turn, from a random start, so that topics with one partition are not all on the
+    first broker. Replica r of a partition is r brokers further. A broker never has two replicas of one partition.
 
 Example
     Brokers 1, 2, 3, start 1, 4 partitions, 2 replicas: [2, 3], [3, 1], [1, 2], [2, 3].
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def place_replicas(
     broker_ids: Iterable[int], *, partition_count: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first. Raises INVALID_REPLICATION_FACTOR with too few brokers."""
+    """Return the replicas of each partition, the preferred leader first. Raises INVALID_REPLICATION_FACTOR with too few
+    brokers.
+    """
     brokers = sorted(broker_ids)
     if replication_factor > len(brokers):
         raise KafkaError(

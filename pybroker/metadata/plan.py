@@ -1,4 +1,4 @@
-"""What an operation wants to change in the store, computed from one image: checked and committed as a whole by the controller."""
+"""The changes of the store that an operation computes from one image; the controller checks and commits them as a whole."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Plan:
-    """Entries to put or to delete (None), the revisions they were computed from, and what is there now, to take it back.
+    """Entries to put or to delete (None), the revisions they were computed from, and the present entries, to restore
+    them.
 
-    `errors` has one element for each thing that was asked for, None for one that can be done; `notes` are lines for the log.
+    `errors` has one element for each requested change, None for a change that can be made; `notes` are lines for the
+    log.
     """
 
     errors: list[KafkaError | None] = field(default_factory=list)
@@ -34,7 +36,7 @@ class Plan:
         self.entries[key], self.before[key], self.compare[key] = encode_topic(new), encode_topic(old), old.revision
 
     def change_configs(self, image: ClusterImage, resource: ConfigResource, values: Mapping[str, str]) -> None:
-        """Let `values` be all the settings of a resource other than a topic."""
+        """Replace all settings of a resource other than a topic by `values`."""
         key, old = configs_key(resource), image.configs.get(resource)
         self.entries[key] = encode_configs(values) if values else None
         self.before[key] = None if old is None else encode_configs(old.values)

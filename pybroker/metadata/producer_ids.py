@@ -1,8 +1,8 @@
 """Producer ids that never repeat.
 
 Idea
-    A broker takes blocks of 1,000 ids: the store's counter moves past a block, durably, before the first id of it is given out. A
-    broker that dies loses the rest of its block, which costs nothing: there are 2**63 ids.
+    A broker takes blocks of 1,000 ids: the store's counter durably moves past a block before the first id of the
+    block is used. A broker that dies loses the rest of its block, which costs nothing: there are 2**63 ids.
 
 Source: ProducerIdManager, ProducerIdControlManager; KIP-730.
 """
@@ -21,7 +21,7 @@ BLOCK_SIZE: Final = 1000
 
 
 class ProducerIds:
-    """The ids that this broker gives out."""
+    """The producer ids that this broker gives to clients."""
 
     __slots__ = ("_block", "_one_refill", "_store")
 
@@ -31,10 +31,10 @@ class ProducerIds:
         self._one_refill = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """An id that nobody ever had. Waits for the store once in 1,000 calls.
+        """Return an id that was never used. Waits for the store once in 1,000 calls.
 
-        Raises COORDINATOR_LOAD_IN_PROGRESS, which clients retry, when the store cannot be written; Kafka answers so when its
-        controller does not give it a block.
+        Raises COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if the store cannot be written; Kafka's brokers send
+        this code if their controller does not give them a block.
         """
         producer_id = next(self._block, None)
         while producer_id is None:

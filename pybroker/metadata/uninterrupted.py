@@ -1,4 +1,4 @@
-"""Work that has begun ends, also when the request that waits for it is cancelled."""
+"""Work that runs to its end, even if the request that waits for it is cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ Result = TypeVar("Result")
 
 
 class Uninterrupted:
-    """Runs each coroutine in a task of its own. Who waits may be cancelled; the task is not, and its effects are complete."""
+    """Runs each coroutine in a task of its own. A caller that waits may be cancelled; the task is not, so its effects
+    are complete.
+    """
 
     __slots__ = ("_tasks",)
 
@@ -18,7 +20,7 @@ class Uninterrupted:
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks weakly
 
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for `work`, or, cancelled, leave it running. Raises what `work` raises."""
+        """Wait for `work`; a cancelled caller leaves it running. Raises what `work` raises."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

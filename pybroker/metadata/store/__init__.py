@@ -1,4 +1,10 @@
-"""Where the cluster's metadata is kept: in memory or in a durable file."""
+"""Where the cluster's metadata is kept: in memory or in a durable file.
+
+base              the interface: revisions, conditional commits, watches
+memory            keeps the entries as long as the process lives; the base of the durable store
+sqlite            keeps the entries in an SQLite file
+sqlite_reserve    the room that the SQLite file holds for a full volume
+"""
 
 from __future__ import annotations
 
@@ -12,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | None = None) -> Store:
-    """Open `memory:` or `sqlite:PATH`. `run` is where a durable store's blocking writes go (`asyncio.to_thread`); None: inline.
+    """Open `memory:` or `sqlite:PATH`.
 
-    Only the chosen kind is imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
+    `run` runs a durable store's blocking writes (`asyncio.to_thread`); None runs them inline. Only the chosen kind is
+    imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
     """
     if url == "memory:":
         from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415

@@ -1,14 +1,16 @@
-"""What a metadata store promises, so that memory, a file or a consensus service can stand behind the same controller.
+"""The promises of a metadata store, so that memory, a file or a consensus service can be behind the same controller.
 
 Idea
-    Keys are text, values bytes. Every commit that changes something has a revision, one higher than the one before, and every
-    entry carries the revision of the commit that last put it. A commit names the revisions it was computed from: if one of them
-    is not current, nothing happens and the caller computes again. This is etcd's model, cut down to what the controller needs.
+    Keys are text, values bytes. Every commit that changes something has a revision, one higher than the commit
+    before, and every entry carries the revision of the commit that last put it. A commit names the revisions it was
+    computed from: if one of them is not current, nothing happens and the caller computes again. This is etcd's model,
+    reduced to what the controller needs.
 
 Order of events
-    A commit is durable first. Then every watcher whose prefix matches is called, in the order of revisions, on the loop's thread.
-    Only then `commit` returns: a caller sees its own change in everything that watches. The same holds for a Conflict: the
-    watchers have seen what it conflicts with, so computing again is never from an older state.
+    A commit becomes durable first. Then every watcher whose prefix matches is called, in the order of revisions, on
+    the loop's thread. Only then does `commit` return: a caller sees its own change in everything that watches. The
+    same holds for a Conflict: the watchers have seen the commit that it conflicts with, so the caller never computes
+    again from an older state.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Entries in the order of their keys, all as of the commit `revision`."""
+    """All entries of a prefix in the order of their keys, as of the commit `revision`."""
 
     entries: tuple[Entry, ...]
     revision: int
@@ -57,7 +59,7 @@ class Conflict(NamedTuple):
 
 
 WatchCallback = Callable[[Sequence[Change]], None]
-"""Called once per commit with the matching changes, in the order of their keys. It must not raise and must not commit."""
+"""A function that each commit calls once with the matching changes, in the order of their keys. It must not raise or commit."""
 
 
 class Watch(abc.ABC):
@@ -65,19 +67,19 @@ class Watch(abc.ABC):
 
     @abc.abstractmethod
     def cancel(self) -> None:
-        """Stop it; idempotent."""
+        """Stop the watch; idempotent."""
 
 
 class Store(abc.ABC):
-    """See the module. All methods are called on the loop's thread; commits may be started while another one runs."""
+    """A metadata store. All methods are called on the loop's thread; commits may be started while another commit runs."""
 
     @abc.abstractmethod
     async def get(self, key: str) -> Entry | None:
-        """The entry of `key`, or None."""
+        """Return the entry of `key`, or None."""
 
     @abc.abstractmethod
     async def list(self, prefix: str = "") -> Listing:
-        """All entries whose key starts with `prefix`."""
+        """Return all entries whose key starts with `prefix`."""
 
     @abc.abstractmethod
     async def commit(
@@ -87,10 +89,11 @@ class Store(abc.ABC):
         deletes: Collection[str] = (),
         compare: Mapping[str, int] | None = None,
     ) -> int | Conflict:
-        """All of it or nothing, and durable: put and delete keys if every key of `compare` has that revision (ABSENT: none).
+        """Put and delete keys durably, all or none, if every key of `compare` has that revision (ABSENT: the key does
+        not exist).
 
-        Deleting a key that does not exist is no change. Returns the revision after it: the one before when nothing changed.
-        Raises StoreError; ValueError when a key is both put and deleted.
+        Deleting a key that does not exist is no change. Returns the store's revision after the commit, which is the
+        previous revision if nothing changed. Raises StoreError; ValueError if a key is both put and deleted.
         """
 
     @abc.abstractmethod
@@ -99,4 +102,4 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """Wait for the commit in work and release everything; idempotent."""
+        """Wait for the commit that is running and release everything; idempotent."""

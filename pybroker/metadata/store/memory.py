@@ -1,8 +1,8 @@
 """A store that lives as long as the process; also the readable half of the file store.
 
-Reads and comparisons are answered from dictionaries. A subclass makes a commit durable in `_persist`, which is the only
-place where a commit waits: others queue behind it, so revisions are in the order of durability. A commit that has begun ends,
-also when the task that waits for it is cancelled.
+Reads and comparisons use dictionaries. A subclass makes a commit durable in `_persist`, which is the only place where
+a commit waits: other commits queue behind it, so revisions are in the order of durability. A commit that has begun
+runs to its end, even if the task that waits for it is cancelled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _PrefixWatch(Watch):
 
 
 class MemoryStore(Store):
-    """Not durable: everything is gone with the process."""
+    """A store that is not durable: its entries are gone with the process."""
 
     def __init__(self, entries: Sequence[Entry] = (), revision: int = 0) -> None:
         self._entries = {entry.key: entry for entry in entries}
@@ -38,11 +38,11 @@ class MemoryStore(Store):
         self._is_closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """See Store."""
+        """Return the entry of `key`, or None."""
         return self._entries.get(key)
 
     async def list(self, prefix: str = "") -> Listing:
-        """See Store."""
+        """Return all entries whose key starts with `prefix`."""
         return Listing(tuple(sorted(entry for key, entry in self._entries.items() if key.startswith(prefix))), self._revision)
 
     async def commit(
@@ -52,7 +52,7 @@ class MemoryStore(Store):
         deletes: Collection[str] = (),
         compare: Mapping[str, int] | None = None,
     ) -> int | Conflict:
-        """See Store."""
+        """Put and delete keys, all or none, if every key of `compare` has that revision."""
         puts = {} if puts is None else puts
         if not puts.keys().isdisjoint(deletes):
             raise ValueError("a key is both put and deleted")
@@ -77,21 +77,21 @@ class MemoryStore(Store):
             return self._revision
 
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
-        """See Store."""
+        """Call `callback` for every later commit that changes a key which starts with `prefix`."""
         return _PrefixWatch(prefix, callback, self._watches)
 
     async def close(self) -> None:
-        """See Store."""
+        """Wait for the commit that is running and release everything; idempotent."""
         async with self._one_commit:
             if not self._is_closed:
                 self._is_closed = True
                 await self._release()
 
     async def _persist(self, changes: Sequence[Change], revision: int) -> None:
-        """Make a commit durable. Raises StoreError, and then nothing of it may be found after a restart."""
+        """Make a commit durable. Raises StoreError, and then nothing of the commit may be found after a restart."""
 
     async def _release(self) -> None:
-        """Give back what `_persist` uses."""
+        """Release the resources that `_persist` uses."""
 
     def _apply(self, changes: Sequence[Change], revision: int) -> None:
         self._revision = revision

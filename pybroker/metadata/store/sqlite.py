@@ -1,17 +1,17 @@
 """A durable store in one SQLite file, for a broker that is a cluster by itself.
 
 Durability
-    Write-ahead log with synchronous=FULL: a commit returns after its fsync, and after kill -9 or a power failure at any point the
-    file has every commit that returned and no half of another. The file is `PATH`, with `PATH-wal` beside it while it is open.
-    What may be written while the volume is full is in `sqlite_reserve`.
+    The write-ahead log is used with synchronous=FULL: a commit returns after its fsync. After kill -9 or a power
+    failure at any point, the file has every commit that returned and no half of another. The file is `PATH`, with
+    `PATH-wal` beside it while it is open. `sqlite_reserve` explains what may be written while the volume is full.
 
 Ownership
-    One process at a time (SQLite's exclusive lock, gone with the process). All entries are in memory too, and reads never
-    touch the file. Opening is done in place; a commit takes one to ten milliseconds of fsync and runs through `run`, by which
-    the composition root sends it to a thread.
+    One process at a time has the file (by SQLite's exclusive lock, which ends with the process). All entries are in
+    memory too, and reads never touch the file. The file is opened in the calling thread. A commit takes one to ten
+    milliseconds of fsync and runs through `run`, by which the composition root sends it to a thread.
 
 Layout
-    application_id  0x7062726b, "pbrk": tells our file from any other
+    application_id  0x7062726b, "pbrk": distinguishes our file from any other
     user_version    1, this layout
     entries         key (text, primary), value (blob), revision (integer)
     counter         one row: the revision of the last commit, which no entry may carry any more
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x7062726B
 LAYOUT_VERSION: Final = 1
-LOCK_WAIT_S: Final = 1.0  # a predecessor that was told to stop may still be closing the file
+LOCK_WAIT_S: Final = 1.0  # a predecessor that is stopping may still be closing the file
 
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
-"""Runs a blocking function somewhere and waits for it; `asyncio.to_thread` fits."""
+"""A function that runs a blocking function somewhere and waits for it; `asyncio.to_thread` fits."""
 
 
 async def run_inline(function: Callable[[], None]) -> None:
-    """Run it here, blocking the loop: for tests and command line tools."""
+    """Run `function` here, which blocks the loop: for tests and command line tools."""
     function()
 
 
 class SqliteStore(MemoryStore):
-    """See the module. Make it with `open`."""
+    """A store in an SQLite file. Make it with `open`."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, entries: Sequence[Entry], revision: int, run: RunBlocking
@@ -57,7 +57,8 @@ class SqliteStore(MemoryStore):
     def open(cls, path: Path, run: RunBlocking = run_inline) -> Self:
         """Open the store at `path`, or create it and the directories above it.
 
-        Raises StoreError when the file is damaged, is another program's, is of a newer layout, is in use, or cannot be written.
+        Raises StoreError if the file is damaged, belongs to another program, has a newer layout, is in use, or cannot
+        be written.
         """
         connection: sqlite3.Connection | None = None
         try:
@@ -95,7 +96,7 @@ class SqliteStore(MemoryStore):
         await self._run(write)
 
     def _growth_bytes(self, change: Change) -> int:
-        """What a change adds to the bytes of all entries; less than 0 when it takes some away."""
+        """Return how many bytes a change adds to all entries; below 0 if it removes some."""
         before, after = self._entries.get(change.key), change.value
         grown = 0 if after is None else len(change.key) + len(after)
         return grown if before is None else grown - len(before.key) - len(before.value)
@@ -106,11 +107,11 @@ class SqliteStore(MemoryStore):
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # after which the log begins again
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # after this, the log begins again
             self._write(puts, deletes, revision)
 
     def _write(self, puts: Sequence[tuple[str, bytes, int]], deletes: Sequence[tuple[str]], revision: int) -> None:
-        """One transaction. Raises sqlite3.Error, and then nothing of it is there."""
+        """Write one transaction. Raises sqlite3.Error, and then the file has nothing of it."""
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -129,7 +130,7 @@ class SqliteStore(MemoryStore):
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Take the file for this process, check that it is ours and whole, and lay it out if it is new."""
+    """Lock the file for this process, check that it is ours and whole, and lay it out if it is new."""
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -140,7 +141,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} has layout {layout}; this version reads layout {LAYOUT_VERSION}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")  # takes the write lock, which locking_mode keeps until the end
+    connection.execute("BEGIN IMMEDIATE")  # takes the write lock, which locking_mode keeps until the file is closed
     if not tables:
         connection.execute(
             "CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID"
