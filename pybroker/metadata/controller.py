@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.plan import Plan
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Listener = Callable[[ClusterImage, ClusterImage, ImageDelta], None]
 """A function of the image before, the image after, and their difference. Raising takes back the topics that the change
@@ -110,7 +110,7 @@ class Controller:
         entries, revision = await self._store.list()
         self.image, _ = apply_changes(self.image, [Change(*entry) for entry in entries], revision)
         self._take_over_settings()
-        log.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
+        logger.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener` at every later change, after the image is replaced and before the operation that made the
@@ -124,7 +124,7 @@ class Controller:
             return
         key = broker_key(registration.broker_id)
         await self._store.commit(puts={key: encode_broker(registration)})
-        log.info("Broker %d registered", registration.broker_id)
+        logger.info("Broker %d registered", registration.broker_id)
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
         """Create all valid topics in one commit. Returns an outcome for each of `topics`, whose names must be distinct."""
@@ -205,7 +205,7 @@ class Controller:
                         await self._commit_entries(plan.before, {})
                     return [failure if error is None else error for error in plan.errors]
                 for note in plan.notes:
-                    log.info("%s", note)
+                    logger.info("%s", note)
                 return plan.errors
 
     async def _commit_entries(self, entries: Mapping[str, bytes | None], compare: dict[str, int]) -> Conflict | KafkaError | None:
@@ -229,7 +229,7 @@ class Controller:
                     await self._take_back(created)
                     return [outcome if outcome.topic is None else TopicOutcome(error=failure) for outcome in planned]
                 for topic in created:
-                    log.info("Created topic %s with id %s and %d partitions", *_described(topic))
+                    logger.info("Created topic %s with id %s and %d partitions", *_described(topic))
                 return planned
 
     def _plan(self, topics: Sequence[NewTopic]) -> list[TopicOutcome]:
@@ -259,7 +259,7 @@ class Controller:
                 if failure is not None and any(topic.topic_id in self.image.topics_by_id for topic in deleted):
                     return [TopicOutcome(error=failure) if topic is not None else _unknown_id() for topic in found]
                 for topic in deleted:
-                    log.info("Deleted topic %s with id %s and %d partitions", *_described(topic))
+                    logger.info("Deleted topic %s with id %s and %d partitions", *_described(topic))
                 return [TopicOutcome(topic=topic) if topic is not None else _unknown_id() for topic in found]
 
     async def _commit(
@@ -270,7 +270,7 @@ class Controller:
         try:
             outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
         except StoreError as error:
-            log.exception("The metadata store could not write a change; the operation fails")
+            logger.exception("The metadata store could not write a change; the operation fails")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if isinstance(outcome, Conflict):
             return outcome
@@ -303,9 +303,9 @@ class Controller:
                 listener(old, self.image, delta)
             except Exception as error:
                 if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk's line says why
-                    log.warning("This broker could not apply a change of the cluster: %s", error.message)
+                    logger.warning("This broker could not apply a change of the cluster: %s", error.message)
                 else:
-                    log.exception("This broker could not apply a change of the cluster")
+                    logger.exception("This broker could not apply a change of the cluster")
                 self._listener_failures.append(error)
 
     def _take_over_settings(self) -> None:
@@ -316,7 +316,7 @@ class Controller:
         try:
             self.config = in_force(self.static_config, of_all, of_this)
         except ConfigError as error:
-            log.error("A dynamic setting of the broker is invalid, the old ones stay: %s", error)  # noqa: TRY400 - a value, not a bug
+            logger.error("A dynamic setting of the broker is invalid, the old ones stay: %s", error)  # noqa: TRY400 - no bug
 
 
 def _described(topic: TopicImage) -> tuple[str, str, int]:

@@ -79,8 +79,8 @@ class SqliteReserve:
             reason = str(error)
         if self.is_whole and reason is not None:
             logger.warning(
-                "The metadata store %s has no room for its reserve (%s); changes that free space are still possible; make room on "
-                "its volume",
+                "The metadata store %s has no room for its reserve (%s); changes that free space are still possible; make room "
+                "on its volume",
                 self._path,
                 reason,
             )
