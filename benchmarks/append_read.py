@@ -23,7 +23,7 @@ from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
@@ -47,7 +47,9 @@ def best_us(work: Callable[[], int]) -> float:
 def batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
     records = [Record(i, now_ms + i, b"key", bytes(VALUE_BYTES)) for i in range(RECORDS)]
     epoch = 0 if producer_id >= 0 else -1
-    return memoryview(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+    return memoryview(
+        build_batch(records, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(epoch), base_sequence=sequence)
+    )
 
 
 def main() -> None:
@@ -115,7 +117,7 @@ def append(log: Log, buffers: list[memoryview]) -> float:
     now_ms = int(time.time() * 1000)
     started = time.thread_time()
     for one in buffers:
-        log.append_as_leader(one, leader_epoch=0, now_ms=now_ms)
+        log.append_as_leader(one, leader_epoch=LeaderEpoch(0), now_ms=now_ms)
     return (time.thread_time() - started) / len(buffers) * 1e6
 
 

@@ -21,7 +21,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 
@@ -55,7 +55,7 @@ def fill(path: Path, config: TopicConfig, *, partitions: int, batches: int, data
     for number in range(partitions):
         log = logs.create(TopicPartition("t", number), TOPIC_ID, config)
         for _ in range(batches):
-            log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, now_ms=1_700_000_000_000)
+            log.append_as_leader(memoryview(bytearray(data)), leader_epoch=LeaderEpoch(0), now_ms=1_700_000_000_000)
     logs.stop()
 
 

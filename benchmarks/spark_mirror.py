@@ -30,6 +30,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import peers
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.mirror import outgoing
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.wire.client import LATEST, WireClient
@@ -77,8 +78,8 @@ def recompressed(source: str, target: str, topic: str, name: str, codec: str) ->
             attributes=batch.attributes,
             base_timestamp=batch.base_timestamp,
             max_timestamp=batch.max_timestamp,
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.epoch,
+            producer_id=ProducerId(self.producer.producer_id),
+            producer_epoch=ProducerEpoch(self.producer.epoch),
             base_sequence=self.target & SEQUENCE_MAX,
             record_count=batch.record_count,
         )

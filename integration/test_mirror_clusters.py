@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.offset_map import OffsetMap, read_arrived
@@ -76,8 +77,8 @@ def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 
                 batch = build_batch(
                     records,
                     compression=CODECS[number % len(CODECS)],
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
+                    producer_id=ProducerId(producer_id),
+                    producer_epoch=ProducerEpoch(epoch),
                     base_sequence=number * count,
                 )
                 writer.write(memoryview(batch), offset)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode, decode_response, encode, encode_request, response_class
 from pybroker.protocol.error_codes import ErrorCode
@@ -203,7 +204,11 @@ def batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -
     made = [expected(first + number)._replace(offset=number) for number in range(count)]
     producer_id, epoch = producer
     data = build_batch(
-        made, compression=CompressionType.LZ4, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        made,
+        compression=CompressionType.LZ4,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(epoch),
+        base_sequence=sequence,
     )
     return bytes(data)
 

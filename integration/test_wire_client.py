@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
 from pybroker.pipeline.wire.connection import Connection
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
 def batch(sequence: int, *, producer_id: int = -1, count: int = 2, codec: CompressionType = CompressionType.LZ4) -> bytes:
     records = [Record(n, 1_700_000_000_000 + n, b"k%d" % n, b"v" * 100, (("h", None),)) for n in range(count)]
     epoch = 0 if producer_id >= 0 else -1
-    return bytes(build_batch(records, compression=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+    return bytes(
+        build_batch(
+            records,
+            compression=codec,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(epoch),
+            base_sequence=sequence,
+        )
+    )
 
 
 def test_batches_come_back_as_they_were_written(bootstrap: str) -> None:

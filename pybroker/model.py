@@ -16,10 +16,19 @@ MemberId = NewType("MemberId", str)
 """The id of a group's member; empty while the member has none."""
 
 ProducerId = NewType("ProducerId", int)
+"""The number of an idempotent producer. KIP-98."""
+
+ProducerEpoch = NewType("ProducerEpoch", int)
+"""The generation of a producer with its id, which fences older ones. KIP-98."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""The generation of a partition's leader. KIP-101."""
 
 NO_MEMBER_ID: Final = MemberId("")
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 
 new_tuple: Final = tuple.__new__
 """`new_tuple(TopicPartition, (topic, partition))` costs half of calling the class. For the hot path."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.records.batch import LOG_APPEND_TIME_BIT, NO_LEADER_EPOCH
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
+from pybroker.records.batch import LOG_APPEND_TIME_BIT
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, compress
 from pybroker.records.convert import lift
@@ -12,7 +13,7 @@ def up_convert(
     buffer: bytes | bytearray | memoryview,
     *,
     base_offset: int,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytearray:
     """The message set as magic 2 batches with offsets from `base_offset` on; codecs, timestamps and their type stay.

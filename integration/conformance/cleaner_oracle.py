@@ -25,6 +25,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
 from pybroker.log.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -210,8 +211,8 @@ class Case:
         return build_batch(
             records,
             compression=codec,
-            producer_id=producer_id,
-            producer_epoch=0,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0),
             base_sequence=sequence,
             is_transactional=is_transactional,
         )
@@ -221,9 +222,9 @@ class Case:
         now_ms = log.services.clock.time_ms()
         kind = self._random.choice([ControlType.COMMIT, ControlType.ABORT])
         marker = build_transaction_marker(
-            TransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=now_ms
+            TransactionMarker(kind, 0), producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=now_ms
         )
-        log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        log.append_as_leader(memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     def passes(self, kafka: KafkaCleaner) -> Iterator[Pass]:
         """Have both clean up to a high watermark that grows, at times between which tombstones may come of age."""

@@ -13,7 +13,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -76,7 +76,11 @@ def fill(log: Log) -> None:
     def append(data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, version: int | None = None) -> None:
         now_ms = START_MS + log.log_end_offset
         log.append_as_leader(
-            memoryview(data), leader_epoch=log.log_end_offset // 200, now_ms=now_ms, origin=origin, request_version=version
+            memoryview(data),
+            leader_epoch=LeaderEpoch(log.log_end_offset // 200),
+            now_ms=now_ms,
+            origin=origin,
+            request_version=version,
         )
 
     sequence = 0
@@ -84,10 +88,23 @@ def fill(log: Log) -> None:
         for codec in CompressionType:
             append(build_batch(records(20, START_MS + log.log_end_offset), compression=codec))
             found = records(5, START_MS + log.log_end_offset)
-            append(build_batch(found, compression=codec, producer_id=4000, producer_epoch=2, base_sequence=sequence))
             append(
                 build_batch(
-                    found, producer_id=4001, producer_epoch=0, base_sequence=sequence, is_transactional=True, compression=codec
+                    found,
+                    compression=codec,
+                    producer_id=ProducerId(4000),
+                    producer_epoch=ProducerEpoch(2),
+                    base_sequence=sequence,
+                )
+            )
+            append(
+                build_batch(
+                    found,
+                    producer_id=ProducerId(4001),
+                    producer_epoch=ProducerEpoch(0),
+                    base_sequence=sequence,
+                    is_transactional=True,
+                    compression=codec,
                 )
             )
             sequence += 5
@@ -95,7 +112,9 @@ def fill(log: Log) -> None:
         append(bytearray(build_message_set(records(3, START_MS), magic=0, compression=CompressionType.GZIP)), version=0)
         marker = TransactionMarker(ControlType.ABORT if turn % 2 else ControlType.COMMIT, 7)
         append(
-            build_transaction_marker(marker, producer_id=4001, producer_epoch=0, timestamp_ms=START_MS + log.log_end_offset),
+            build_transaction_marker(
+                marker, producer_id=ProducerId(4001), producer_epoch=ProducerEpoch(0), timestamp_ms=START_MS + log.log_end_offset
+            ),
             AppendOrigin.COORDINATOR,
         )
 

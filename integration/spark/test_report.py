@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
@@ -150,7 +151,9 @@ def test_gaps_transactions_and_producers() -> None:
 
     def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
         said = TransactionMarker(kind, 0)
-        return build_transaction_marker(said, producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW, offset=offset)
+        return build_transaction_marker(
+            said, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=offset
+        )
 
     log = b"".join(
         [

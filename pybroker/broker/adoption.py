@@ -45,7 +45,7 @@ from pybroker.metadata.entries import (
 from pybroker.metadata.image import PartitionImage, TopicImage
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.store.base import ABSENT, Conflict, Store
-from pybroker.model import TopicId, TopicPartition, topic_id_text
+from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, ProducerId, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -79,8 +79,8 @@ class Survey:
     known: list[KnownDirectory] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)  # directories without meta.properties, beside some that have one
     topics: dict[str, Holding] = field(default_factory=dict)
-    largest_producer_id: int = -1
-    largest_epoch: int = -1
+    largest_producer_id: ProducerId = NO_PRODUCER_ID
+    largest_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
         holding.unnamed.append((filesystem, path))
     try:
         epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
-        found.largest_epoch = max([found.largest_epoch, *(int(epoch) for epoch, _ in epochs)])
+        found.largest_epoch = max([found.largest_epoch, *(LeaderEpoch(int(epoch)) for epoch, _ in epochs)])
     except (checkpoint.CorruptCheckpointError, ValueError) as error:
         logger.warning("ignoring leader epochs, the batches have them too: %s", error)
     for offset in producer_snapshot.list_offsets(filesystem, path):
@@ -209,7 +209,7 @@ def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], 
                 partitions=tuple(
                     PartitionImage(
                         leader=config.node_id,
-                        leader_epoch=found.largest_epoch + 1,
+                        leader_epoch=LeaderEpoch(found.largest_epoch + 1),
                         replicas=(config.node_id,),
                         isr=(config.node_id,),
                         partition_epoch=0,
@@ -252,7 +252,7 @@ async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Seque
         puts[PRODUCER_IDS_KEY] = b"%d" % (found.largest_producer_id + 1)
     if found.known:
         puts[directories_key(config.node_id)] = encode_directories(found.known)
-    epoch = encode_leader_epoch(found.largest_epoch + 1)
+    epoch = encode_leader_epoch(LeaderEpoch(found.largest_epoch + 1))
     puts |= {LEADER_EPOCH_KEY: epoch, leader_epoch_floor_key(config.node_id): epoch}
     for topic in topics:
         for filesystem, path in found.topics[topic.name].unnamed:

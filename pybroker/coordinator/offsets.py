@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.records import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
+from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from pybroker.model import GroupId, MemberId, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, GroupId, LeaderEpoch, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class NewOffset(NamedTuple):
     """The offset to commit for one partition. `commit_ms` is -1, for "now", unless the client names a time (v1)."""
 
     offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     metadata: str | None
     commit_ms: int = NO_TIMESTAMP
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
-from pybroker.model import GroupId
+from pybroker.model import GroupId, LeaderEpoch
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pybroker.model import MemberId
 
 NO_TIMESTAMP: Final = -1
-NO_LEADER_EPOCH: Final = -1
 
 _OFFSET_COMMIT: Final = RecordType.OFFSET_COMMIT
 _OFFSET_TYPES: Final = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
@@ -64,7 +63,7 @@ class CommittedOffset(NamedTuple):
     """
 
     offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     metadata: str
     commit_ms: int
     expire_ms: int = NO_TIMESTAMP
@@ -208,7 +207,7 @@ def _offset_from_message(value: bytes) -> CommittedOffset:
     (version,) = _INT16.unpack_from(value)
     message = decode(OffsetCommitValue, version, memoryview(value), _INT16.size)
     return CommittedOffset(
-        message.offset, message.leader_epoch, message.metadata, message.commit_timestamp, message.expire_timestamp
+        message.offset, LeaderEpoch(message.leader_epoch), message.metadata, message.commit_timestamp, message.expire_timestamp
     )
 
 

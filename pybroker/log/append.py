@@ -16,7 +16,7 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
-from pybroker.model import new_tuple
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
 
-Accepted = tuple[int, int, int, int, int]
+Accepted = tuple[int, int, ProducerId, ProducerEpoch, int]
 """What `kernels.accept_batch` says: last offset delta, max timestamp, producer id, producer epoch, base sequence."""
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
@@ -42,7 +42,7 @@ def append_as_leader(
     log: Log,
     records: memoryview,
     *,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     request_version: int | None = None,
@@ -101,7 +101,7 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch: LeaderEpoch, now_ms: int) -> LogAppendInfo:
     """Write a client's batch that `accept_batch` gave the log end offset. Raises what `append_as_leader` does."""
     last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
     continued = None

@@ -23,7 +23,7 @@ from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
-from pybroker.model import new_tuple
+from pybroker.model import LeaderEpoch, new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +222,7 @@ class Log:
         return self.segments.size
 
     @property
-    def leader_epoch(self) -> int:
+    def leader_epoch(self) -> LeaderEpoch:
         """The epoch of the last record; -1 when none is known."""
         return self.epochs.latest_epoch
 
@@ -380,15 +380,15 @@ class Log:
         """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
         return timestamp_lookup.legacy_offsets_before(self, timestamp, count)
 
-    def lead(self, leader_epoch: int, start_offset: int) -> None:
+    def lead(self, leader_epoch: LeaderEpoch, start_offset: int) -> None:
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""
         self.epochs.lead(leader_epoch, start_offset)
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """The largest epoch up to `epoch` and where it ends; both -1 when unknown. A leader's own needs no record to be known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def epoch_for_offset(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: int) -> LeaderEpoch:
         """The leader epoch of the record at `offset`, also of the one that a leader writes there next; -1 when unknown."""
         return self.epochs.epoch_for_offset(offset)
 

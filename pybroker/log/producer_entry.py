@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from pybroker.model import new_tuple
+from pybroker.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, new_tuple
 
 BATCHES_RETAINED: Final = 5
-NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 SEQUENCE_MAX: Final = 2**31 - 1
 
@@ -48,8 +47,8 @@ class BatchMetadata(NamedTuple):
 class ProducerBatch(NamedTuple):
     """What the rules look at; a control batch has its marker in `marker` and `coordinator_epoch`."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     base_sequence: int
     base_offset: int
     last_offset: int
@@ -69,9 +68,9 @@ class ProducerEntry:
 
     __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "producer_id", "transaction_first_offset")
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: ProducerId) -> None:
         self.producer_id = producer_id
-        self.producer_epoch = NO_EPOCH
+        self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.transaction_first_offset = -1
@@ -98,7 +97,7 @@ class ProducerEntry:
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX
         self.batches.append(new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp)))
 
-    def set_epoch(self, producer_epoch: int) -> None:
+    def set_epoch(self, producer_epoch: ProducerEpoch) -> None:
         """A new epoch forgets the batches of the old one."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()

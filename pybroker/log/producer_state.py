@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import producer_snapshot
 from pybroker.log.producer_entry import (
-    NO_EPOCH,
     NO_SEQUENCE,
     SEQUENCE_MAX,
     BatchMetadata,
@@ -26,6 +25,7 @@ from pybroker.log.producer_entry import (
     ProducerEntry,
     increment_sequence,
 )
+from pybroker.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ABORT_MARKER: Final = 0
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker has just ended."""
 
-    producer_id: int
+    producer_id: ProducerId
     first_offset: int
     last_offset: int
     is_aborted: bool
@@ -82,7 +82,7 @@ class ProducerState:
         entry = self.producers.get(batch.producer_id)
         return entry.find_duplicate(batch) if entry is not None else None
 
-    def find_continued(self, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerEntry | None:
+    def find_continued(self, producer_id: ProducerId, producer_epoch: ProducerEpoch, base_sequence: int) -> ProducerEntry | None:
         """The producer that a data batch outside of transactions simply continues; None if the other rules need a look.
 
         Nearly every batch of an idempotent producer is such a one.
@@ -277,7 +277,7 @@ class ProducerState:
 
 def _check_sequence(entry: ProducerEntry, batch: ProducerBatch) -> None:
     if batch.producer_epoch != entry.producer_epoch:
-        if batch.base_sequence == 0 or entry.producer_epoch == NO_EPOCH:
+        if batch.base_sequence == 0 or entry.producer_epoch == NO_PRODUCER_EPOCH:
             return
         expected = 0
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
     from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.model import LeaderEpoch
 
 
 class AppendOrigin(IntEnum):
@@ -76,7 +77,7 @@ class TimestampedOffset(NamedTuple):
 
     offset: int
     timestamp: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 AbortedTransactions = list["AbortedTransaction"]

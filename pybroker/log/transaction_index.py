@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import ProducerId
 
 ENTRY: Final = struct.Struct(">hqqqq")
 assert ENTRY.size == 34
@@ -34,7 +35,7 @@ VERSION: Final = 0
 class AbortedTransaction(NamedTuple):
     """One entry, without its version."""
 
-    producer_id: int
+    producer_id: ProducerId
     first_offset: int
     last_offset: int
     last_stable_offset: int

@@ -65,7 +65,7 @@ from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, To
 from pybroker.metadata.producer_ids import ProducerIds
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
-from pybroker.model import TopicId, topic_id_text
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Controller:
             )
         )
 
-    async def raise_leader_epochs(self, above: int = -1) -> int:
+    async def raise_leader_epochs(self, above: LeaderEpoch = NO_LEADER_EPOCH) -> LeaderEpoch:
         """Give every partition that this broker leads a leader epoch that was never used, above `above`. Returns the
         least of them.
 
@@ -180,7 +180,7 @@ class Controller:
         """
         return await self._uninterrupted.run(self._raise_leader_epochs(above))
 
-    async def _raise_leader_epochs(self, above: int) -> int:
+    async def _raise_leader_epochs(self, above: LeaderEpoch) -> LeaderEpoch:
         async with self._one_change:
             while True:
                 epochs = self.image.leader_epochs

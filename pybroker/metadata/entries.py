@@ -32,7 +32,7 @@ from pybroker.metadata.image import (
     TopicImage,
 )
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
-from pybroker.model import topic_id_parse, topic_id_text
+from pybroker.model import LeaderEpoch, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
@@ -61,7 +61,7 @@ def leader_epoch_floor_key(broker_id: int) -> str:
     return f"{LEADER_EPOCH_FLOOR_PREFIX}{broker_id}"
 
 
-def encode_leader_epoch(epoch: int) -> bytes:
+def encode_leader_epoch(epoch: LeaderEpoch) -> bytes:
     """Return the value of LEADER_EPOCH_KEY, and of a broker's floor."""
     return b"%d" % epoch
 
@@ -73,10 +73,14 @@ def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revis
     """
     try:
         if key == LEADER_EPOCH_KEY:
-            return epochs.counted(0, revision=ABSENT) if value is None else epochs.counted(int(value), revision=revision)
+            return (
+                epochs.counted(LeaderEpoch(0), revision=ABSENT)
+                if value is None
+                else epochs.counted(LeaderEpoch(int(value)), revision=revision)
+            )
         if value is None:
             return epochs
-        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), floor=int(value))
+        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), floor=LeaderEpoch(int(value)))
     except ValueError as error:
         raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 

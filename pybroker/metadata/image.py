@@ -21,7 +21,7 @@ from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.names import is_internal
 
 if TYPE_CHECKING:
-    from pybroker.model import TopicId
+    from pybroker.model import LeaderEpoch, TopicId
 
 NO_LEADER: Final = -1
 
@@ -34,7 +34,7 @@ class PartitionImage:
     """
 
     leader: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int

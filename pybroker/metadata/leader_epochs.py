@@ -29,42 +29,45 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import LeaderEpoch
+
 if TYPE_CHECKING:
     from pybroker.metadata.image import TopicImage
 
-EPOCH_MAX: Final = (1 << 31) - 1
+FIRST_EPOCH: Final = LeaderEpoch(0)
+EPOCH_MAX: Final = LeaderEpoch((1 << 31) - 1)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LeaderEpochs:
     """The counter, which is the largest epoch that was ever given, the revision of its entry, and the floors by broker id."""
 
-    counter: int = 0
+    counter: LeaderEpoch = FIRST_EPOCH
     revision: int = 0
-    floors: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    floors: Mapping[int, LeaderEpoch] = field(default_factory=lambda: MappingProxyType({}))
 
-    def counted(self, counter: int, *, revision: int) -> LeaderEpochs:
+    def counted(self, counter: LeaderEpoch, *, revision: int) -> LeaderEpochs:
         """Return the epochs after the counter's entry was put; a smaller number in it changes nothing."""
         return replace(self, counter=max(self.counter, counter), revision=revision)
 
-    def with_floor(self, broker_id: int, *, floor: int) -> LeaderEpochs:
+    def with_floor(self, broker_id: int, *, floor: LeaderEpoch) -> LeaderEpochs:
         """Return the epochs after a broker's entry was put; a smaller floor changes nothing. The counter is never below
         a floor.
         """
-        floors = {**self.floors, broker_id: max(self.floors.get(broker_id, 0), floor)}
+        floors = {**self.floors, broker_id: max(self.floors.get(broker_id, FIRST_EPOCH), floor)}
         return replace(self, counter=max(self.counter, floor), floors=MappingProxyType(floors))
 
-    def next_after(self, above: int) -> int:
+    def next_after(self, above: LeaderEpoch) -> LeaderEpoch:
         """Return the counter's next value, which is above `above` too; at most EPOCH_MAX, which a protocol's int32 can hold."""
-        return min(max(self.counter, above) + 1, EPOCH_MAX)
+        return LeaderEpoch(min(max(self.counter, above) + 1, EPOCH_MAX))
 
     def raised(self, topic: TopicImage) -> TopicImage:
         """Return `topic` with no epoch below its leader's floor; the same object if that is already so."""
         floors = self.floors
-        if not floors or all(one.leader_epoch >= floors.get(one.leader, 0) for one in topic.partitions):
+        if not floors or all(one.leader_epoch >= floors.get(one.leader, FIRST_EPOCH) for one in topic.partitions):
             return topic
         partitions = tuple(
-            replace(one, leader_epoch=floor) if one.leader_epoch < (floor := floors.get(one.leader, 0)) else one
+            replace(one, leader_epoch=floor) if one.leader_epoch < (floor := floors.get(one.leader, FIRST_EPOCH)) else one
             for one in topic.partitions
         )
         return replace(topic, partitions=partitions)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -29,6 +29,9 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
+
+if TYPE_CHECKING:
+    from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 
 __all__ = [
     "accept_batch",
@@ -164,13 +167,13 @@ def scan_records(section: bytes | bytearray | memoryview, record_count: int, bas
 def accept_batch(  # noqa: PLR0917
     records: bytes | bytearray | memoryview,
     first_offset: int,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     now_ms: int,
     bytes_max: int,
     before_max_ms: int,
     after_max_ms: int,
     is_compacted: bool,
-) -> tuple[int, int, int, int, int] | None:
+) -> tuple[int, int, ProducerId, ProducerEpoch, int] | None:
     """Validate an ordinary producer batch and write its base offset and leader epoch into it in place.
 
     An ordinary batch is a single batch of magic 2 that starts at offset 0, in a writable buffer, not compressed. Its

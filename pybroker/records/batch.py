@@ -35,6 +35,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.varint import read_varint, read_varlong
@@ -67,10 +68,7 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
-NO_LEADER_EPOCH: Final = -1
 SEQUENCE_MAX: Final = 0x7FFF_FFFF
 
 _OFFSET_AND_SIZE: Final = struct.Struct(">qi")
@@ -129,15 +127,15 @@ class BatchView:
     )
 
     base_offset: int
-    partition_leader_epoch: int
+    partition_leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
     last_offset_delta: int
     base_timestamp: int
     max_timestamp: int
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
     batch_length: int
@@ -325,7 +323,9 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & SEQUENCE_MAX
 
 
-def set_offset_and_epoch(batch: memoryview | bytearray, *, base_offset: int, leader_epoch: int, position: int = 0) -> None:
+def set_offset_and_epoch(
+    batch: memoryview | bytearray, *, base_offset: int, leader_epoch: LeaderEpoch, position: int = 0
+) -> None:
     """Write the two fields that the broker owns; the checksum does not cover them."""
     _INT64.pack_into(batch, position + BASE_OFFSET_AT, base_offset)
     _INT32.pack_into(batch, position + LEADER_EPOCH_AT, leader_epoch)

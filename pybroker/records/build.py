@@ -11,6 +11,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records import kernels
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
@@ -21,9 +22,6 @@ from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
@@ -50,12 +48,12 @@ def build_batch(
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time_ms: int = NO_TIMESTAMP,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytearray:
     """Build one batch with `records`, which keep their offsets.
 
@@ -95,10 +93,10 @@ def assemble_batch(
     base_timestamp: int,
     max_timestamp: int,
     record_count: int,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytearray:
     """Put a header with its checksum before a record section that is already in the codec of `attributes`. The batch is
     the caller's.

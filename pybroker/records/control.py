@@ -21,6 +21,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.errors import InvalidRecordError
@@ -86,11 +87,11 @@ def transaction_marker(record: Record) -> TransactionMarker:
 def build_transaction_marker(
     marker: TransactionMarker,
     *,
-    producer_id: int,
-    producer_epoch: int,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
     timestamp_ms: int,
     offset: int = 0,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytearray:
     """Build the control batch that ends a transaction. The bytes are the caller's."""
     key = _KEY.pack(0, marker.control_type)

@@ -64,6 +64,7 @@ from pybroker.records.errors import (
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
+    from pybroker.model import LeaderEpoch
 
 _MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
 _ZSTD_SINCE: Final = 7
@@ -167,7 +168,7 @@ def validate_and_assign(
     *,
     first_offset: int,
     now_ms: int,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     rules: ValidationRules,
     from_client: bool = True,
     produce_version: int | None = None,
@@ -219,7 +220,9 @@ def validate_and_assign(
     return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True)
 
 
-def _lifted(records: memoryview, first_offset: int, now_ms: int, leader_epoch: int, rules: ValidationRules) -> ValidationResult:
+def _lifted(
+    records: memoryview, first_offset: int, now_ms: int, leader_epoch: LeaderEpoch, rules: ValidationRules
+) -> ValidationResult:
     """Return what an old producer sent, as a batch of magic 2."""
     started_ns = perf_counter_ns()
     converted = _converted(records, now_ms, rules)
@@ -309,7 +312,9 @@ def _refuse(batch: BatchView, rules: ValidationRules, now_ms: int) -> NoReturn:
     raise RecordValidationError(errors, code)
 
 
-def _patch(batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: int, leader_epoch: int) -> BatchView:
+def _patch(
+    batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: int, leader_epoch: LeaderEpoch
+) -> BatchView:
     """Write the broker's fields into the batch in place, or into a copy if the buffer is read-only."""
     if batch.buffer.readonly:
         batch = BatchView(memoryview(bytearray(batch.buffer)))

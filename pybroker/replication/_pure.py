@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 from pybroker.replication.fetch_data import FetchPartition, FetchResults
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], s
                     fetch_offset=asked.fetch_offset,
                     max_bytes=asked.partition_max_bytes,
                     log_start_offset=asked.log_start_offset,
-                    current_leader_epoch=asked.current_leader_epoch,
-                    last_fetched_epoch=asked.last_fetched_epoch,
+                    current_leader_epoch=LeaderEpoch(asked.current_leader_epoch),
+                    last_fetched_epoch=LeaderEpoch(asked.last_fetched_epoch),
                 )
             )
     return found

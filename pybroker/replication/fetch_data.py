@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
+from pybroker.model import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pybroker.records.errors import RecordError
 
 CONSUMER_REPLICA_ID: Final = -1
-NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1
 
@@ -137,8 +136,8 @@ class FetchPartition:
         fetch_offset: int,
         max_bytes: int,
         log_start_offset: int = NO_OFFSET,
-        current_leader_epoch: int = NO_EPOCH,
-        last_fetched_epoch: int = NO_EPOCH,
+        current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id

@@ -21,9 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import AppendOrigin
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
-    NO_EPOCH,
     NO_OFFSET,
     FetchIsolation,
     FetchParams,
@@ -136,12 +136,12 @@ class Partition:
         """In-sync replicas that acks=all needs: the topic's setting, but never more than there are replicas."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    def refusal(self, current_leader_epoch: int, *, require_leader: bool) -> ErrorCode | None:
+    def refusal(self, current_leader_epoch: LeaderEpoch, *, require_leader: bool) -> ErrorCode | None:
         """Why a request with this idea of the leader's epoch (-1: none) is not for this replica, or None if it is.
 
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
-        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             is_older = current_leader_epoch < self.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
         if require_leader and not self.is_leader:
@@ -260,7 +260,7 @@ class Partition:
         Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and else left out.
         Raises what the module's text lists.
         """
-        if not self.is_leader or wanted.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+        if not self.is_leader or wanted.current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             refusal = self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)
             if refusal is not None:
                 raise KafkaError(refusal)

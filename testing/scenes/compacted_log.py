@@ -11,7 +11,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -88,7 +88,7 @@ class CompactedLog:
 
     def append(self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
         now_ms = self.disk.clock.time_ms()
-        return self.log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=now_ms, origin=origin).first_offset
+        return self.log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=origin).first_offset
 
     def append_without_a_key(self, *more: Record) -> None:
         """As it was before the topic was compacted."""
@@ -99,8 +99,8 @@ class CompactedLog:
     def end_transaction(self, producer: Producer, kind: ControlType) -> int:
         marker = build_transaction_marker(
             TransactionMarker(kind, 0),
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
+            producer_id=ProducerId(producer.producer_id),
+            producer_epoch=ProducerEpoch(producer.epoch),
             timestamp_ms=self.disk.clock.time_ms(),
         )
         return self.append(marker, AppendOrigin.COORDINATOR)

@@ -14,7 +14,7 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.pipeline.datasource import options as options_of
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange, plan_batch
@@ -67,11 +67,13 @@ class DataDirectory:
 
     def append_bytes(self, data: bytearray, *, tp: TopicPartition = TP, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         log = self.log(tp)
-        log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=START_MS, origin=origin)
+        log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=START_MS, origin=origin)
 
     def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0, tp: TopicPartition = TP) -> None:
         marker = TransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
-        data = build_transaction_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=START_MS)
+        data = build_transaction_marker(
+            marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(epoch), timestamp_ms=START_MS
+        )
         self.append_bytes(data, tp=tp, origin=AppendOrigin.COORDINATOR)
 
     def flush(self) -> None:

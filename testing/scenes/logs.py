@@ -20,7 +20,7 @@ from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import FetchedRecords
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
@@ -64,7 +64,7 @@ def batch(
 def append(log: Log, data: bytearray, *, leader_epoch: int = 0, now_ms: int | None = None) -> int:
     """Append as the leader; the offset of the first record."""
     now_ms = log.services.clock.time_ms() if now_ms is None else now_ms
-    return log.append_as_leader(memoryview(data), leader_epoch=leader_epoch, now_ms=now_ms).first_offset
+    return log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(leader_epoch), now_ms=now_ms).first_offset
 
 
 def read_batches(log: Log, offset: int = -1, *, bytes_max: int = 1 << 20) -> list[BatchView]:

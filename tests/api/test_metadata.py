@@ -10,7 +10,7 @@ from pybroker.api.handlers import metadata
 from pybroker.metadata.entries import encode_topic, topic_key
 from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -174,7 +174,7 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
     """Broker 2 has no address for the listener, broker 3 is gone."""
     store = MemoryStore()
     cluster = await Cluster(store).start(BrokerRegistration(broker_id=2, endpoints={}))
-    partition = PartitionImage(leader=leader, leader_epoch=4, replicas=(1, 2, 3), isr=(1, 2), partition_epoch=0)
+    partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(4), replicas=(1, 2, 3), isr=(1, 2), partition_epoch=0)
     topic = TopicImage(name="t", topic_id=TopicId(b"t" * 16), partitions=(partition,), configs={})
     await store.commit(puts={topic_key("t"): encode_topic(topic)})
     (answer,) = (await ask(cluster, version, names("t"))).topics[0].partitions

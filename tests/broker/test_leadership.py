@@ -21,7 +21,7 @@ from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.leader_epochs import EPOCH_MAX
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, TopicPartition
 from testing.scenes.logs import START_MS, append, batch
 from tests.metadata.test_controller import Failing
 
@@ -114,8 +114,8 @@ async def test_an_unclean_one_raises_all_in_one_commit(node: Node, caplog: pytes
         assert await node.restart(was_clean=False) == (1, 1)
     assert f"{node.path}/a with 3 logs was not stopped cleanly; {node.path}/b with 3 logs" in caplog.text
     assert await node.restart(was_clean=True) == (1, 0)
-    assert node.log(0).end_offset_for_epoch(0) == (0, 3)
-    assert node.log(0).end_offset_for_epoch(1) == (1, 3)
+    assert node.log(0).end_offset_for_epoch(LeaderEpoch(0)) == (0, 3)
+    assert node.log(0).end_offset_for_epoch(LeaderEpoch(1)) == (1, 3)
     assert await node.restart(was_clean=False) == (2, 1)
 
 
@@ -162,8 +162,8 @@ async def test_a_log_that_is_gone(node: Node, caplog: pytest.LogCaptureFixture) 
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 partitions (t-2) without a log" in caplog.text
-    assert node.log(2).end_offset_for_epoch(0) == (0, 0), "a consumer at 3 sees that nothing is left"
-    assert node.log(3).end_offset_for_epoch(0) == (0, 3), "and others that nothing is missing"
+    assert node.log(2).end_offset_for_epoch(LeaderEpoch(0)) == (0, 0), "a consumer at 3 sees that nothing is left"
+    assert node.log(3).end_offset_for_epoch(LeaderEpoch(0)) == (0, 3), "and others that nothing is missing"
 
 
 @pytest.mark.parametrize("line", ["7 0", "7 3"], ids=["of its records", "of records that it does not have"])
@@ -184,7 +184,7 @@ async def test_a_log_that_lost_records_although_the_stop_was_clean(node: Node, c
         await node.start()
     assert (node.epoch, node.commits) == (1, 1)
     assert "1 partitions (t-1) gave up records" in caplog.text
-    assert node.log(1).end_offset_for_epoch(0) == (0, 0)
+    assert node.log(1).end_offset_for_epoch(LeaderEpoch(0)) == (0, 0)
 
 
 async def test_a_directory_that_is_away_and_comes_back(node: Node, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -172,7 +172,7 @@ def _check_epochs(partition: Partition, promise: Promise, *, has_hole: bool) -> 
         require(epoch > lost.leader_epoch, f"{tp} lost {lost} and goes on with epoch {epoch}")
         if has_hole or lost.end_offset <= partition.log.log_start_offset:
             continue  # where an epoch began may be what is lost; who reads before the start is told that
-        answer = partition.log.end_offset_for_epoch(lost.leader_epoch)
+        answer = partition.log.end_offset_for_epoch(LeaderEpoch(lost.leader_epoch))
         is_told = answer.epoch < lost.leader_epoch or answer.end_offset < lost.end_offset
         require(is_told, f"{tp} lost {lost}, and a consumer that asks is told {answer}")
 

@@ -19,7 +19,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.native import extension
 from pybroker.protocol import _codec_python
 from pybroker.protocol.codec import DecodeError, decode_request_header, request_class
@@ -138,7 +138,12 @@ def record_batches(data: bytes) -> None:
     _kernels(bytes(sent), choices >> 3)
     try:
         result = validate_and_assign(
-            memoryview(bytearray(sent)), first_offset=choices, now_ms=NOW_MS, leader_epoch=3, rules=rules, produce_version=9
+            memoryview(bytearray(sent)),
+            first_offset=choices,
+            now_ms=NOW_MS,
+            leader_epoch=LeaderEpoch(3),
+            rules=rules,
+            produce_version=9,
         )
     except KafkaError:
         return
@@ -324,8 +329,14 @@ def _files() -> dict[str, bytes]:
             for number in range(12):
                 records = [Record(n, NOW_MS + number, b"key-%d" % n, b"value" * 10) for n in range(3)]
                 codec = CompressionType.GZIP if number % 3 == 2 else CompressionType.NONE
-                batch = build_batch(records, producer_id=7, producer_epoch=0, base_sequence=3 * number, compression=codec)
-                log.append_as_leader(memoryview(batch), leader_epoch=number // 4, now_ms=NOW_MS)
+                batch = build_batch(
+                    records,
+                    producer_id=ProducerId(7),
+                    producer_epoch=ProducerEpoch(0),
+                    base_sequence=3 * number,
+                    compression=codec,
+                )
+                log.append_as_leader(memoryview(batch), leader_epoch=LeaderEpoch(number // 4), now_ms=NOW_MS)
             log.close()
             for one in (Path(folder) / str(TP)).iterdir():
                 _template[one.name] = one.read_bytes()
@@ -347,7 +358,9 @@ def _use(log: Log) -> None:
             offset = max(following)
         log.offset_for_timestamp(NOW_MS + 5)
         end = log.log_end_offset
-        info = log.append_as_leader(memoryview(build_batch([Record(0, NOW_MS, b"k", b"v")])), leader_epoch=1 << 20, now_ms=NOW_MS)
+        info = log.append_as_leader(
+            memoryview(build_batch([Record(0, NOW_MS, b"k", b"v")])), leader_epoch=LeaderEpoch(1 << 20), now_ms=NOW_MS
+        )
         if info.first_offset != end:
             raise FoundError(f"appended at {info.first_offset}, and not at {end}")
     except KafkaError:

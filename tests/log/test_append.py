@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
@@ -29,7 +30,7 @@ def test_the_answer_names_offsets_times_and_sizes(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     append(log, batch(3))
     data = batch(2, timestamps=[START_MS + 5, START_MS + 1])
-    info = log.append_as_leader(memoryview(data), leader_epoch=4, now_ms=START_MS)
+    info = log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(4), now_ms=START_MS)
     assert (info.first_offset, info.last_offset, info.record_count) == (3, 4, 2)
     assert (info.max_timestamp, info.log_append_time, info.log_start_offset) == (START_MS + 5, -1, 0)
     assert info.size == len(data)
@@ -40,7 +41,7 @@ def test_the_answer_names_offsets_times_and_sizes(tmp_path: Path) -> None:
 
 def test_log_append_time_is_the_broker_s(tmp_path: Path) -> None:
     log = Disk(tmp_path, message_timestamp_type="LogAppendTime").create()
-    info = log.append_as_leader(memoryview(batch(2)), leader_epoch=0, now_ms=START_MS + 77)
+    info = log.append_as_leader(memoryview(batch(2)), leader_epoch=LeaderEpoch(0), now_ms=START_MS + 77)
     assert (info.log_append_time, info.max_timestamp) == (START_MS + 77, START_MS + 77)
     (read,) = read_batches(log)
     assert read.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -71,7 +72,10 @@ def test_old_messages_lie_on_the_disk_in_the_new_format(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     records = [Record(i, START_MS + i, b"k", b"value") for i in range(3)]
     info = log.append_as_leader(
-        memoryview(bytearray(build_message_set(records, magic=1))), leader_epoch=0, now_ms=START_MS, request_version=2
+        memoryview(bytearray(build_message_set(records, magic=1))),
+        leader_epoch=LeaderEpoch(0),
+        now_ms=START_MS,
+        request_version=2,
     )
     assert (info.first_offset, info.last_offset, info.records_converted) == (0, 2, 3)
     assert [list(one.records()) for one in read_batches(log)] == [records]
@@ -139,7 +143,7 @@ def test_a_full_index_rolls(tmp_path: Path) -> None:
 def test_offsets_that_do_not_fit_in_four_bytes_roll(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     append(log, batch())
-    far = build_batch([Record(2**31, START_MS, None, b"v")], leader_epoch=0)
+    far = build_batch([Record(2**31, START_MS, None, b"v")], leader_epoch=LeaderEpoch(0))
     log.append_as_follower(memoryview(far), now_ms=START_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
     assert log.log_end_offset == 2**31 + 1
@@ -175,7 +179,9 @@ def test_a_repeated_batch_is_answered_with_its_first_offsets_and_not_written_aga
         assert append(log, batch(2, producer=producer, sequence=2 * i)) == 2 * i
     size = log.size
     for i in range(2, 7):  # five are remembered
-        info = log.append_as_leader(memoryview(batch(2, producer=producer, sequence=2 * i)), leader_epoch=0, now_ms=START_MS)
+        info = log.append_as_leader(
+            memoryview(batch(2, producer=producer, sequence=2 * i)), leader_epoch=LeaderEpoch(0), now_ms=START_MS
+        )
         assert (info.is_duplicate, info.first_offset, info.last_offset) == (True, 2 * i, 2 * i + 1)
     assert refused(log, batch(2, producer=producer, sequence=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (log.size, log.log_end_offset) == (size, 14)
@@ -191,9 +197,14 @@ def test_transactions_end_with_markers_and_aborted_ones_are_listed(tmp_path: Pat
 
     def end(producer_id: int, kind: ControlType) -> int:
         marker = build_transaction_marker(
-            TransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=START_MS
+            TransactionMarker(kind, 0),
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=START_MS,
         )
-        info = log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
+        info = log.append_as_leader(
+            memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=START_MS, origin=AppendOrigin.COORDINATOR
+        )
         return info.first_offset
 
     aborted_at, committed_at = end(1, ControlType.ABORT), end(2, ControlType.COMMIT)

@@ -20,6 +20,7 @@ from pybroker.log import _tail_python, segment
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.segment import LogSegment
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
@@ -50,8 +51,8 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
     producer = draw(st.sampled_from([-1, -1, 7]))
     data = build_batch(
         records,
-        producer_id=producer,
-        producer_epoch=0 if producer >= 0 else -1,
+        producer_id=ProducerId(producer),
+        producer_epoch=ProducerEpoch(0 if producer >= 0 else -1),
         base_sequence=draw(st.integers(0, 6)) if producer >= 0 else -1,
         compression=draw(st.sampled_from([CompressionType.NONE, CompressionType.NONE, CompressionType.GZIP])),
     )
@@ -80,7 +81,9 @@ def with_a_huge_gap() -> bytearray:
 def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOrigin) -> tuple[Any, ...]:
     data = bytearray(data)
     try:
-        info = log.append_as_leader(memoryview(data), leader_epoch=epoch, now_ms=now_ms, origin=origin, request_version=7)
+        info = log.append_as_leader(
+            memoryview(data), leader_epoch=LeaderEpoch(epoch), now_ms=now_ms, origin=origin, request_version=7
+        )
     except KafkaError as error:
         return error.code, error.message, getattr(error, "record_errors", None)
     return info, data

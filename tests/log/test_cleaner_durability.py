@@ -12,6 +12,7 @@ from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.log.offset_checkpoint import read_stored
+from pybroker.model import LeaderEpoch
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch
 from testing.simulation.disk import SimulatedDisk
@@ -54,7 +55,7 @@ def test_leader_epochs_are_durable_before_a_segment_is_replaced() -> None:
     for epoch in (1, 4):
         append(log, batch(1, size=100), leader_epoch=epoch)
     log.roll(START_MS)
-    log.epochs.assign(7, log.log_end_offset)  # written again, and not durable yet
+    log.epochs.assign(LeaderEpoch(7), log.log_end_offset)  # written again, and not durable yet
     expected = filesystem.read_file(log.epochs.path)
     first = log.segments[0]
     target = new_target(log, first.base_offset, START_MS)

@@ -14,7 +14,7 @@ from pybroker.log.leader_epoch_cache import LeaderEpochCache
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.log.time_index import TimeIndex
 from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
-from pybroker.model import TopicPartition, topic_id_parse
+from pybroker.model import LeaderEpoch, ProducerId, TopicPartition, topic_id_parse
 
 FS = Filesystem()
 
@@ -80,7 +80,11 @@ def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
     path = tmp_path / "index"
     index = TransactionIndex(FS, str(path), 100)
     assert (index.entries, path.exists()) == ([], False)
-    entries = [AbortedTransaction(1, 90, 110, 105), AbortedTransaction(2, 105, 120, 121), AbortedTransaction(1, 130, 140, 141)]
+    entries = [
+        AbortedTransaction(ProducerId(1), 90, 110, 105),
+        AbortedTransaction(ProducerId(2), 105, 120, 121),
+        AbortedTransaction(ProducerId(1), 130, 140, 141),
+    ]
     for entry in entries:
         index.append(entry)
     data = path.read_bytes()
@@ -151,9 +155,9 @@ def test_leader_epochs_have_kafka_s_text_and_contradictions_go(tmp_path: Path) -
     path = tmp_path / "leader-epoch-checkpoint"
     cache = LeaderEpochCache(FS, str(path))
     for epoch, offset in ((0, 0), (2, 10), (2, 12), (5, 30)):
-        cache.assign(epoch, offset)
+        cache.assign(LeaderEpoch(epoch), offset)
     assert path.read_text() == "0\n3\n0 0\n2 10\n5 30\n"
-    cache.assign(4, 20)
+    cache.assign(LeaderEpoch(4), 20)
     assert cache.entries == [(0, 0), (2, 10), (4, 20)]
     cache.truncate_from_end(20)
     cache.truncate_from_start(5)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
+from pybroker.model import LeaderEpoch
 from testing.scenes.logs import Disk, append, batch
 
 UNKNOWN = (-1, -1)
@@ -68,7 +69,7 @@ def test_any_history_of_one_cache_is_kafka_s(steps: list[tuple[str, int, int] | 
             getattr(cache, name)(*arguments)
             getattr(model, "assign" if name == "lead" else name)(*arguments)
             for epoch in range(-1, 10):
-                assert cache.end_offset_for(epoch, 40) == model.end_offset_for(epoch, 40)
+                assert cache.end_offset_for(LeaderEpoch(epoch), 40) == model.end_offset_for(epoch, 40)
             for offset in range(32):
                 assert cache.epoch_for_offset(offset) == model.epoch_for_offset(offset)
 
@@ -93,7 +94,7 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
     with tempfile.TemporaryDirectory() as folder:
         disk, model, epoch = Disk(folder), KafkaModel(), 0
         log = disk.create()
-        log.lead(epoch, 0)
+        log.lead(LeaderEpoch(epoch), 0)
         model.assign(epoch, 0)
         for name, number in actions:
             if name == "append":
@@ -121,10 +122,10 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
                 model.truncate_from_end(log.log_end_offset)
                 model.truncate_from_start(log.log_start_offset)
                 epoch += number
-            log.lead(epoch, log.log_end_offset)
+            log.lead(LeaderEpoch(epoch), log.log_end_offset)
             model.assign(epoch, log.log_end_offset)
             for asked in range(-1, epoch + 2):
-                assert log.end_offset_for_epoch(asked) == model.end_offset_for(asked, log.log_end_offset), asked
+                assert log.end_offset_for_epoch(LeaderEpoch(asked)) == model.end_offset_for(asked, log.log_end_offset), asked
             for at in range(log.log_start_offset, log.log_end_offset + 1):
                 assert log.epoch_for_offset(at) == model.epoch_for_offset(at), at
         log.release()
@@ -135,34 +136,34 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
 def test_an_empty_log_has_ends_for_the_epochs_of_what_was_deleted(tmp_path: Path, was_clean: bool, raised: int) -> None:
     disk = Disk(tmp_path)
     log = disk.create()
-    log.lead(4, 0)
-    assert [log.end_offset_for_epoch(epoch) for epoch in (3, 4, 5)] == [(3, 0), (4, 0), UNKNOWN], "a new partition"
+    log.lead(LeaderEpoch(4), 0)
+    assert [log.end_offset_for_epoch(LeaderEpoch(epoch)) for epoch in (3, 4, 5)] == [(3, 0), (4, 0), UNKNOWN], "a new partition"
     append(log, batch(7), leader_epoch=4)
     log.increment_log_start_offset(7, high_watermark=7)
-    assert [log.end_offset_for_epoch(epoch) for epoch in (3, 4, 5)] == [(3, 7), (4, 7), UNKNOWN], "emptied"
+    assert [log.end_offset_for_epoch(LeaderEpoch(epoch)) for epoch in (3, 4, 5)] == [(3, 7), (4, 7), UNKNOWN], "emptied"
     log.close()
     again = disk.open(was_clean=was_clean, recovery_point=7, log_start_offset=7)
     epoch = 4 + raised
-    again.lead(epoch, 7)
-    assert [again.end_offset_for_epoch(asked) for asked in (4, epoch, epoch + 1)] == [(4, 7), (epoch, 7), UNKNOWN]
+    again.lead(LeaderEpoch(epoch), 7)
+    assert [again.end_offset_for_epoch(LeaderEpoch(asked)) for asked in (4, epoch, epoch + 1)] == [(4, 7), (epoch, 7), UNKNOWN]
     assert again.epoch_for_offset(7) == epoch, "of the record that will be the first"
     append(again, batch(1), leader_epoch=epoch)
-    assert [again.end_offset_for_epoch(asked) for asked in (4, epoch)] == [(4, 8 if raised == 0 else 7), (epoch, 8)]
+    assert [again.end_offset_for_epoch(LeaderEpoch(asked)) for asked in (4, epoch)] == [(4, 8 if raised == 0 else 7), (epoch, 8)]
     again.close()
 
 
 def test_a_leader_writes_nothing_before_its_first_record(tmp_path: Path) -> None:
     path = tmp_path / "epochs"
     cache = LeaderEpochCache(Filesystem(), str(path))
-    cache.lead(3, 10)
+    cache.lead(LeaderEpoch(3), 10)
     assert not path.exists()
     assert cache.latest_epoch == -1, "no record has it"
-    cache.assign(3, 10)
+    cache.assign(LeaderEpoch(3), 10)
     assert path.read_text() == "0\n1\n3 10\n"
-    cache.lead(5, 10)
+    cache.lead(LeaderEpoch(5), 10)
     assert path.read_text() == "0\n1\n3 10\n"
-    assert [cache.end_offset_for(epoch, 12) for epoch in (3, 4, 5)] == [(3, 10), (4, 10), (5, 12)]
-    cache.assign(5, 10)
+    assert [cache.end_offset_for(LeaderEpoch(epoch), 12) for epoch in (3, 4, 5)] == [(3, 10), (4, 10), (5, 12)]
+    cache.assign(LeaderEpoch(5), 10)
     assert path.read_text() == "0\n1\n5 10\n"
 
 

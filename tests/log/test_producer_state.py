@@ -21,6 +21,7 @@ from pybroker.log.producer_entry import (
     increment_sequence,
 )
 from pybroker.log.producer_state import ProducerState
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 EXPIRATION_MS = 1000
@@ -34,11 +35,13 @@ def data(
     sequence: int, offset: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1, timestamp: int = 0, **more: object
 ) -> ProducerBatch:
     transactional = bool(more.get("transactional"))
-    return ProducerBatch(producer_id, epoch, sequence, offset, offset + count - 1, timestamp, transactional)
+    return ProducerBatch(
+        ProducerId(producer_id), ProducerEpoch(epoch), sequence, offset, offset + count - 1, timestamp, transactional
+    )
 
 
 def marker(offset: int, kind: int, *, epoch: int = 0, producer_id: int = 1, coordinator_epoch: int = 0) -> ProducerBatch:
-    return ProducerBatch(producer_id, epoch, -1, offset, offset, 0, True, kind, coordinator_epoch)
+    return ProducerBatch(ProducerId(producer_id), ProducerEpoch(epoch), -1, offset, offset, 0, True, kind, coordinator_epoch)
 
 
 def verdict(producers: ProducerState, batch: ProducerBatch) -> ErrorCode:
@@ -144,8 +147,8 @@ GOLDEN = bytes.fromhex(
 
 
 def test_a_snapshot_has_kafka_s_bytes(tmp_path: Path) -> None:
-    entry = ProducerEntry(7)
-    entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = 2, 3, 1_700_000_000_000
+    entry = ProducerEntry(ProducerId(7))
+    entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = ProducerEpoch(2), 3, 1_700_000_000_000
     entry.batches.append(BatchMetadata(11, 100, 1, 1_700_000_000_000))
     file = producer_snapshot.path(str(tmp_path), 101)
     assert Path(file).name == "00000000000000000101.snapshot"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.log import Log
+from pybroker.model import LeaderEpoch, ProducerId
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches, stored
 
 
@@ -225,7 +226,7 @@ def test_producers_survive_a_restart_with_and_without_snapshots(tmp_path: Path, 
         for producer in (Producer(7), Producer(8, 2)):
             append(log, batch(2, producer=producer, sequence=2 * i, size=50))
     expected = {p.producer_id: (p.producer_epoch, p.last_sequence, p.batches[-1]) for p in log.producers.producers.values()}
-    assert expected[7][1] == 39
+    assert expected[ProducerId(7)][1] == 39
     if clean:
         log.close()
     else:
@@ -242,7 +243,7 @@ def test_producers_survive_a_restart_with_and_without_snapshots(tmp_path: Path, 
         p.producer_id: (p.producer_epoch, p.last_sequence, p.batches[-1]) for p in log.producers.producers.values()
     } == expected
     duplicate = log.append_as_leader(
-        memoryview(batch(2, producer=Producer(7), sequence=38, size=50)), leader_epoch=0, now_ms=START_MS
+        memoryview(batch(2, producer=Producer(7), sequence=38, size=50)), leader_epoch=LeaderEpoch(0), now_ms=START_MS
     )
     assert duplicate.is_duplicate
     assert duplicate.first_offset == 76

@@ -18,6 +18,7 @@ from pybroker.log.directory import ShortageError
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -117,11 +118,14 @@ class Story:
 
     def marker(self, producer: Producer, kind: ControlType) -> None:
         data = build_transaction_marker(
-            TransactionMarker(kind, 0), producer_id=producer.producer_id, producer_epoch=0, timestamp_ms=START_MS
+            TransactionMarker(kind, 0),
+            producer_id=ProducerId(producer.producer_id),
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=START_MS,
         )
         info = self.tried(
             lambda: self.log.append_as_leader(
-                memoryview(bytearray(data)), leader_epoch=2, now_ms=START_MS, origin=AppendOrigin.COORDINATOR
+                memoryview(bytearray(data)), leader_epoch=LeaderEpoch(2), now_ms=START_MS, origin=AppendOrigin.COORDINATOR
             )
         )
         self.sent[info.first_offset] = bytes(BatchView(memoryview(data)).payload)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.log.timestamp_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pybroker.model import LeaderEpoch
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
@@ -86,8 +87,8 @@ def test_epochs_end_where_the_next_begins(tmp_path: Path) -> None:
     for epoch in (0, 0, 2, 3):
         append(log, batch(5), leader_epoch=epoch)
     expected = {-1: (-1, -1), 0: (0, 10), 1: (0, 10), 2: (2, 15), 3: (3, 20), 4: (-1, -1)}
-    assert {epoch: tuple(log.end_offset_for_epoch(epoch)) for epoch in expected} == expected
+    assert {epoch: tuple(log.end_offset_for_epoch(LeaderEpoch(epoch))) for epoch in expected} == expected
     assert [log.epoch_for_offset(offset) for offset in (0, 9, 10, 14, 15, 19)] == [0, 0, 2, 2, 3, 3]
     log.increment_log_start_offset(12, high_watermark=20)
-    assert tuple(log.end_offset_for_epoch(1)) == (1, 12)
+    assert tuple(log.end_offset_for_epoch(LeaderEpoch(1))) == (1, 12)
     assert log.epoch_for_offset(12) == 2

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pybroker.metadata.entries import apply_changes, broker_key, encode_broker, encode_topic, topic_key
 from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, PartitionImage, TopicImage, empty_image
 from pybroker.metadata.store.base import Change, StoreError
-from pybroker.model import TopicId
+from pybroker.model import LeaderEpoch, TopicId
 
 
 def topic(name: str, number: int, partitions: int = 1, revision: int = 0, **configs: str) -> TopicImage:
-    partition = PartitionImage(leader=1, leader_epoch=2, replicas=(1, 2), isr=(1,), partition_epoch=3)
+    partition = PartitionImage(leader=1, leader_epoch=LeaderEpoch(2), replicas=(1, 2), isr=(1,), partition_epoch=3)
     topic_id = TopicId(number.to_bytes(16, "big"))
     return TopicImage(name=name, topic_id=topic_id, partitions=(partition,) * partitions, configs=configs, revision=revision)
 

@@ -20,6 +20,7 @@ from pybroker.metadata.more_partitions import MorePartitions
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
+from pybroker.model import LeaderEpoch
 from tests.metadata.test_controller import Failing, Overtaken, assigned, controller, new
 
 
@@ -52,7 +53,7 @@ async def test_one_commit_raises_all_that_the_broker_leads() -> None:
 async def test_the_next_value_is_above_what_was_found() -> None:
     made = await controller()
     await made.create_topics([new("t")])
-    assert [await made.raise_leader_epochs(above=above) for above in (7, 3, -1, 9, 10)] == [8, 9, 10, 11, 12]
+    assert [await made.raise_leader_epochs(above=LeaderEpoch(above)) for above in (7, 3, -1, 9, 10)] == [8, 9, 10, 11, 12]
     assert epochs(made) == [12]
 
 
@@ -106,7 +107,7 @@ async def test_entries_that_somebody_took_away_or_lowered_lower_nothing() -> Non
     store = MemoryStore()
     made = await controller(store)
     await made.create_topics([new("t")])
-    await made.raise_leader_epochs(above=4)
+    await made.raise_leader_epochs(above=LeaderEpoch(4))
     await store.commit(deletes=[LEADER_EPOCH_KEY, leader_epoch_floor_key(1)])
     assert epochs(made) == [5]
     assert await made.raise_leader_epochs() == 6
@@ -117,7 +118,7 @@ async def test_entries_that_somebody_took_away_or_lowered_lower_nothing() -> Non
 
 async def test_a_counter_that_is_lost_is_not_below_a_floor() -> None:
     store = MemoryStore()
-    await (await controller(store)).raise_leader_epochs(above=4)
+    await (await controller(store)).raise_leader_epochs(above=LeaderEpoch(4))
     await store.commit(deletes=[LEADER_EPOCH_KEY])
     assert await (await controller(store)).raise_leader_epochs() == 6
 
@@ -186,7 +187,7 @@ async def _random_history(steps: list[tuple[str, object, int]]) -> None:
             await made.alter_configs([retention(name)])
         elif action == "raise":
             assert isinstance(what, int)
-            floor = await made.raise_leader_epochs(above=what)
+            floor = await made.raise_leader_epochs(above=LeaderEpoch(what))
             assert floor > max(ever, what)
             own = [p for t in made.image.topics.values() for p in t.partitions if p.leader == broker]
             assert all(partition.leader_epoch == floor for partition in own)

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Outgoing, Planner, Producer
 from pybroker.pipeline.wire.client import Fetched
@@ -60,7 +61,9 @@ def appended(out: Sequence[Outgoing]) -> list[Record]:
         assert header.base_sequence == one.offset & 0x7FFF_FFFF
         assert not header.is_transactional
         kept = bytes(one.data[HEADER_SIZE:])
-        result = validate_and_assign(one.data, first_offset=one.offset, now_ms=T0, leader_epoch=9, rules=RULES, produce_version=9)
+        result = validate_and_assign(
+            one.data, first_offset=one.offset, now_ms=T0, leader_epoch=LeaderEpoch(9), rules=RULES, produce_version=9
+        )
         [batch] = result.batches
         assert not result.is_rebuilt
         assert bytes(batch.payload) == kept
@@ -115,7 +118,10 @@ def test_a_batch_is_copied_unchanged_and_never_decompressed(codec: CompressionTy
 def test_the_copy_has_the_records_of_the_source(codec: CompressionType) -> None:
     wanted = records(0, 30)
     parts = [
-        build_batch(wanted[n : n + 10], compression=codec, producer_id=5, producer_epoch=1, base_sequence=n) for n in (0, 10, 20)
+        build_batch(
+            wanted[n : n + 10], compression=codec, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(1), base_sequence=n
+        )
+        for n in (0, 10, 20)
     ]
     out = list(planner().plan(fetched(*parts)))
     assert all(one.is_verbatim for one in out)
@@ -184,11 +190,21 @@ def test_control_batches_and_empty_ones_are_left_out_and_passed() -> None:
     out = list(
         plan.plan(
             fetched(
-                build_batch(records(0, 2), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True),
-                build_transaction_marker(marker, producer_id=5, producer_epoch=0, timestamp_ms=T0, offset=2),
+                build_batch(
+                    records(0, 2),
+                    producer_id=ProducerId(5),
+                    producer_epoch=ProducerEpoch(0),
+                    base_sequence=0,
+                    is_transactional=True,
+                ),
+                build_transaction_marker(
+                    marker, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=2
+                ),
                 build_batch([], base_offset=3, last_offset=8),
                 build_batch(records(9, 1)),
-                build_transaction_marker(marker, producer_id=6, producer_epoch=0, timestamp_ms=T0, offset=10),
+                build_transaction_marker(
+                    marker, producer_id=ProducerId(6), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=10
+                ),
             )
         )
     )
@@ -200,12 +216,18 @@ def test_control_batches_and_empty_ones_are_left_out_and_passed() -> None:
 def test_aborted_transactions_are_left_out_as_for_read_committed() -> None:
     def part(offset: int, producer_id: int) -> bytearray:
         return build_batch(
-            [record(offset)], producer_id=producer_id, producer_epoch=0, base_sequence=offset, is_transactional=True
+            [record(offset)],
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=offset,
+            is_transactional=True,
         )
 
     def end(offset: int, producer_id: int, how: ControlType) -> bytearray:
         marker = TransactionMarker(how, 0)
-        return build_transaction_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=T0, offset=offset)
+        return build_transaction_marker(
+            marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=offset
+        )
 
     plan = planner()
     out = list(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import COMMITTED, LATEST, parse_addresses
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
@@ -16,7 +17,9 @@ from pybroker.records.build import build_batch
 from testing.scenes.scripted_broker import ID_A, ID_B, Cluster, fetched, listed, produced, requests
 
 BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")]))
-KNOWN_BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0))
+KNOWN_BATCH = bytes(
+    build_batch([Record(0, 1, b"k", b"v")], producer_id=ProducerId(7), producer_epoch=ProducerEpoch(0), base_sequence=0)
+)
 
 
 def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records.batch import (
     HEADER_SIZE,
     NO_SEQUENCE,
@@ -60,7 +61,7 @@ def readable(buffer: bytes | bytearray) -> BatchView:
 
 def test_the_golden_batch() -> None:
     record = Record(7, 10, b"k", b"v", (("h", None),))
-    assert bytes(build_batch([record], leader_epoch=3)) == GOLDEN
+    assert bytes(build_batch([record], leader_epoch=LeaderEpoch(3))) == GOLDEN
     batch = readable(GOLDEN)
     batch.ensure_valid()
     assert list(batch.records()) == [record]
@@ -73,7 +74,9 @@ def test_the_golden_batch() -> None:
 @pytest.mark.parametrize("codec", CompressionType)
 @given(records=record_lists())
 def test_others_read_what_we_build(codec: CompressionType, records: list[Record]) -> None:
-    built = bytes(build_batch(records, compression=codec, producer_id=5, producer_epoch=1, base_sequence=9))
+    built = bytes(
+        build_batch(records, compression=codec, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(1), base_sequence=9)
+    )
     for theirs in (kp.DefaultRecordBatch(built), aio.DefaultRecordBatch(built)):
         assert theirs.validate_crc()
         assert [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == records
@@ -116,7 +119,7 @@ def test_a_batch_that_compaction_emptied_keeps_its_range() -> None:
 
 def test_the_brokers_fields_are_outside_the_checksum() -> None:
     built = build_batch(some_records(3))
-    set_offset_and_epoch(built, base_offset=1 << 40, leader_epoch=12)
+    set_offset_and_epoch(built, base_offset=1 << 40, leader_epoch=LeaderEpoch(12))
     batch = readable(built)
     batch.ensure_valid()
     assert (batch.base_offset, batch.partition_leader_epoch) == (1 << 40, 12)

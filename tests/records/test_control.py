@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka.record.control_record import COMMIT_MARKER, ControlRecord
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import (
@@ -20,7 +21,13 @@ from pybroker.records.errors import InvalidRecordError
 
 def test_a_marker_is_what_clients_expect() -> None:
     marker = TransactionMarker(ControlType.COMMIT, 17)
-    batch = BatchView(memoryview(build_transaction_marker(marker, producer_id=9, producer_epoch=2, timestamp_ms=5, offset=40)))
+    batch = BatchView(
+        memoryview(
+            build_transaction_marker(
+                marker, producer_id=ProducerId(9), producer_epoch=ProducerEpoch(2), timestamp_ms=5, offset=40
+            )
+        )
+    )
     batch.ensure_valid()
     assert batch.is_control
     assert batch.is_transactional

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import HEADER_SIZE, Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message, build_message_set
@@ -39,7 +40,7 @@ def test_down_and_up_again_loses_only_headers(
         assert list(legacy.records(converted.data)) == old(records, magic)
         if not codec:
             assert converted.data == build_message_set(records, magic=magic)
-        (batch,) = batches(up_convert(converted.data, base_offset=7, leader_epoch=3))
+        (batch,) = batches(up_convert(converted.data, base_offset=7, leader_epoch=LeaderEpoch(3)))
     batch.ensure_valid()
     assert (batch.base_offset, batch.partition_leader_epoch, batch.compression) == (7, 3, codec)
     assert list(batch.records()) == [r._replace(offset=7 + i) for i, r in enumerate(old(records, magic))]
@@ -76,7 +77,7 @@ def test_log_append_time_is_kept(codec: CompressionType) -> None:
 
 def test_control_batches_and_emptied_ones_are_left_out() -> None:
     source = (
-        build_transaction_marker(MARKER, producer_id=1, producer_epoch=0, timestamp_ms=1)
+        build_transaction_marker(MARKER, producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=1)
         + build_batch(some_records(2, base_offset=1))
         + build_batch([], base_offset=3, last_offset=9)
         + build_batch([], base_offset=10, last_offset=11, compression=CompressionType.GZIP)

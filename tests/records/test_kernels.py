@@ -16,6 +16,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set, build_record_section
@@ -210,7 +211,7 @@ ACCEPT_ALL = (BASE_MS, 1 << 20, (1 << 63) - 1, (1 << 63) - 1, False)
 
 @pytest.mark.parametrize("module", BOTH)
 def test_a_good_batch_is_accepted_and_gets_its_place(module: ModuleType) -> None:
-    data = build_batch(some_records(3), producer_id=9, producer_epoch=0, base_sequence=5)
+    data = build_batch(some_records(3), producer_id=ProducerId(9), producer_epoch=ProducerEpoch(0), base_sequence=5)
     before = bytes(data)
     assert module.accept_batch(memoryview(data), 1 << 40, 77, *ACCEPT_ALL) == (2, BASE_MS + 6, 9, 0, 5)
     batch = BatchView(memoryview(data))
@@ -280,7 +281,9 @@ def test_both_accept_the_same_batches(
         data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
     for arguments in (limits, ACCEPT_ALL):
         native, pure = bytearray(data), bytearray(data)
-        assert _kernels_native.accept_batch(native, 3, 4, *arguments) == _kernels_python.accept_batch(pure, 3, 4, *arguments)
+        assert _kernels_native.accept_batch(native, 3, 4, *arguments) == _kernels_python.accept_batch(
+            pure, 3, LeaderEpoch(4), *arguments
+        )
         assert native == pure
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import Record, claimed_size
 from pybroker.records.build import build_batch
@@ -142,7 +143,14 @@ def test_case_b_what_does_not_fit_is_left_for_the_next_fetch() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        bytes(build_transaction_marker(TransactionMarker(ControlType.ABORT, 0), producer_id=1, producer_epoch=0, timestamp_ms=1)),
+        bytes(
+            build_transaction_marker(
+                TransactionMarker(ControlType.ABORT, 0),
+                producer_id=ProducerId(1),
+                producer_epoch=ProducerEpoch(0),
+                timestamp_ms=1,
+            )
+        ),
         batch_of(5, 0)[:-1],
         batch_of(5, 0)[:40],
         batch_of(5, 0)[:5],
@@ -163,7 +171,9 @@ def test_nothing_fetched_is_nothing_sent() -> None:
 
 def test_batches_without_anything_for_old_clients_are_skipped_at_the_start_and_later() -> None:
     marker = bytes(
-        build_transaction_marker(TransactionMarker(ControlType.ABORT, 0), producer_id=1, producer_epoch=0, timestamp_ms=1)
+        build_transaction_marker(
+            TransactionMarker(ControlType.ABORT, 0), producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=1
+        )
     )
     source = marker + marker + batch_of(5, 2) + marker * 3 + batch_of(5, 10) + marker
     for chunk_bytes in (1, 500, CHUNK_BYTES):
@@ -305,7 +315,11 @@ def test_what_is_sent_is_a_prefix_of_the_whole_conversion(
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_batches_that_compaction_emptied_are_nothing_to_old_clients(module: ModuleType, magic: int) -> None:
-    emptied = bytes(build_batch([], base_offset=10, last_offset=19, producer_id=7, producer_epoch=0, base_sequence=0))
+    emptied = bytes(
+        build_batch(
+            [], base_offset=10, last_offset=19, producer_id=ProducerId(7), producer_epoch=ProducerEpoch(0), base_sequence=0
+        )
+    )
     before, after = batch_of(10, 0, value_size=1), batch_of(10, 20, value_size=1)
     with kernels_of(module):
         for data, offsets in ((before + emptied, range(10)), (emptied + after, range(20, 30))):

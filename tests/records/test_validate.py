@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.config.topic import TopicConfig
+from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import HEADER_SIZE, BatchView, Record, TimestampType, batches, set_offset_and_epoch
 from pybroker.records.build import build_batch, build_message_set
@@ -25,7 +26,9 @@ OLD_CODECS = list(CompressionType)[:4]
 
 
 def validate(records: bytes | bytearray, rules: ValidationRules = RULES, **options: Any) -> ValidationResult:
-    return validate_and_assign(memoryview(records), first_offset=1000, now_ms=NOW_MS, leader_epoch=7, rules=rules, **options)
+    return validate_and_assign(
+        memoryview(records), first_offset=1000, now_ms=NOW_MS, leader_epoch=LeaderEpoch(7), rules=rules, **options
+    )
 
 
 def rules_with(**changes: Any) -> ValidationRules:
@@ -58,7 +61,7 @@ def moved(records: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("codec", CompressionType)
 def test_a_good_batch_is_patched_where_it_lies(module: ModuleType, codec: CompressionType) -> None:
     records = some_records(20)
-    sent = build_batch(records, compression=codec, producer_id=4, producer_epoch=1, base_sequence=6)
+    sent = build_batch(records, compression=codec, producer_id=ProducerId(4), producer_epoch=ProducerEpoch(1), base_sequence=6)
     with kernels_of(module):
         result = validate(sent, produce_version=9)
     assert stored(result) == moved(records)
@@ -79,7 +82,12 @@ def test_a_buffer_that_cannot_be_written_is_copied() -> None:
 @pytest.mark.parametrize("target", CompressionType)
 def test_the_topics_codec_wins(source: CompressionType, target: CompressionType) -> None:
     sent = build_batch(
-        some_records(9), compression=source, producer_id=4, producer_epoch=1, base_sequence=6, is_transactional=True
+        some_records(9),
+        compression=source,
+        producer_id=ProducerId(4),
+        producer_epoch=ProducerEpoch(1),
+        base_sequence=6,
+        is_transactional=True,
     )
     result = validate(sent, rules_with(compression=target, level=1 if target else None))
     assert stored(result) == moved(some_records(9))
@@ -192,7 +200,7 @@ def test_offsets_that_do_not_count_are_mended(codec: CompressionType) -> None:
 
 def test_a_marker_of_the_coordinator_passes_and_stays_uncompressed() -> None:
     marker = build_transaction_marker(
-        TransactionMarker(ControlType.COMMIT, 0), producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS
+        TransactionMarker(ControlType.COMMIT, 0), producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW_MS
     )
     assert refusal(bytes(marker)) is ErrorCode.INVALID_RECORD
     result = validate(marker, rules_with(compression=CompressionType.GZIP), from_client=False)
@@ -200,7 +208,7 @@ def test_a_marker_of_the_coordinator_passes_and_stays_uncompressed() -> None:
 
 
 def patched(position: int, value: bytes) -> bytes:
-    sent = build_batch(some_records(3), producer_id=4, producer_epoch=0, base_sequence=0)
+    sent = build_batch(some_records(3), producer_id=ProducerId(4), producer_epoch=ProducerEpoch(0), base_sequence=0)
     sent[position : position + len(value)] = value
     sent[17:21] = BatchView(memoryview(sent)).computed_crc().to_bytes(4, "big")
     return bytes(sent)
@@ -311,7 +319,7 @@ def test_what_is_stored_is_what_was_sent(
     module: ModuleType, records: list[Record], source: CompressionType, target: CompressionType | None
 ) -> None:
     sent = build_batch(records, compression=source)
-    set_offset_and_epoch(sent, base_offset=0, leader_epoch=-1)
+    set_offset_and_epoch(sent, base_offset=0, leader_epoch=LeaderEpoch(-1))
     with kernels_of(module):
         assert stored(validate(sent, rules_with(compression=target))) == moved(records)
 

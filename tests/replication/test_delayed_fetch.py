@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.model import TopicPartition
+from pybroker.log.leader_epoch_cache import EpochEndOffset
+from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.replication.setting import Setting, params, wanted
 
@@ -17,7 +18,7 @@ def waiting(**more: Any) -> tuple[Setting, list[object]]:
     setting = Setting()
     setting.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
     setting.produce("t", 100)
-    setting.log("t").epochs = [(1, 1)]
+    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
     answers = setting.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
     assert answers == []
     assert setting.manager.fetch_purgatory.delayed == 1
@@ -146,7 +147,7 @@ def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
     setting, answers = waiting(last_fetched_epoch=1)
     setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert answers == []
-    setting.log("t").epochs = [(0, 1)]
+    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), 1)]
     setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     (((_, data),),) = answers  # type: ignore[misc]
     assert data.diverging_epoch == (0, 1)  # type: ignore[has-type]
@@ -192,7 +193,7 @@ def test_what_is_answered_at_once(ask: Callable[[Setting], list[object]]) -> Non
     setting = Setting()
     setting.topic("t")
     setting.produce("t", 100)
-    setting.log("t").epochs = [(1, 1)]
+    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
     assert len(ask(setting)) == 1
     assert setting.manager.fetch_purgatory.delayed == 0
 

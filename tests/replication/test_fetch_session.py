@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
-from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, session_key
 from pybroker.replication.fetch_session import (
@@ -28,9 +28,17 @@ FOO, BAR = TopicId(b"foo".rjust(16, b"-")), TopicId(b"bar".rjust(16, b"-"))
 
 
 def asks(
-    topic: str | None, partition: int, offset: int = 0, max_bytes: int = 100, topic_id: TopicId = ZERO_TOPIC_ID, **more: int
+    topic: str | None,
+    partition: int,
+    offset: int = 0,
+    max_bytes: int = 100,
+    topic_id: TopicId = ZERO_TOPIC_ID,
+    log_start_offset: int = -1,
+    **more: LeaderEpoch,
 ) -> FetchPartition:
-    return FetchPartition(topic, topic_id, partition, fetch_offset=offset, max_bytes=max_bytes, **more)
+    return FetchPartition(
+        topic, topic_id, partition, fetch_offset=offset, max_bytes=max_bytes, log_start_offset=log_start_offset, **more
+    )
 
 
 def records(size: int) -> FileRecords:
@@ -132,7 +140,7 @@ def test_an_incremental_request_names_only_changes_and_reads_everything() -> Non
         FetchPartitionData(high_watermark=10, log_start_offset=1),
         FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(1)),
         FetchPartitionData(high_watermark=10, log_start_offset=0, preferred_read_replica=2),
-        FetchPartitionData(high_watermark=10, log_start_offset=0, diverging_epoch=EpochEndOffset(1, 2)),
+        FetchPartitionData(high_watermark=10, log_start_offset=0, diverging_epoch=EpochEndOffset(LeaderEpoch(1), 2)),
         FetchPartitionData(ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=10, log_start_offset=0),
     ],
     ids=["high watermark", "log start offset", "records", "preferred replica", "diverging epoch", "error"],
@@ -176,7 +184,9 @@ def test_only_partitions_answered_with_records_go_to_the_end() -> None:
 def test_a_request_that_changes_a_partition_leaves_it_in_its_place() -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("t", 0), asks("t", 1))
-    context = fetcher.context(session, 1, asks("t", 0, 77, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=9))
+    context = fetcher.context(
+        session, 1, asks("t", 0, 77, current_leader_epoch=LeaderEpoch(3), last_fetched_epoch=LeaderEpoch(2), log_start_offset=9)
+    )
     changed = context.partitions[0]
     assert (changed.fetch_offset, changed.current_leader_epoch, changed.last_fetched_epoch, changed.log_start_offset) == (
         77,

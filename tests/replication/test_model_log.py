@@ -11,7 +11,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -41,7 +41,7 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
                 continue
             count, value_bytes = step
             batch = build_batch(Record(offset, 1_000_000, None, bytes(value_bytes), ()) for offset in range(count))
-            info = real.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=clock.time_ms())
+            info = real.append_as_leader(memoryview(batch), leader_epoch=LeaderEpoch(0), now_ms=clock.time_ms())
             model.add(len(batch), count)
             assert (info.first_offset, info.last_offset) == (model.batches[-1].base_offset, model.batches[-1].last_offset)
             assert real.end_offset_metadata == model.end_offset_metadata

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
@@ -20,7 +20,7 @@ from testing.scenes.replication.setting import BROKER, Setting, params, topic_id
 def image(
     *, leader: int = BROKER, epoch: int = 0, replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3)
 ) -> PartitionImage:
-    return PartitionImage(leader=leader, leader_epoch=epoch, replicas=replicas, isr=isr, partition_epoch=0)
+    return PartitionImage(leader=leader, leader_epoch=LeaderEpoch(epoch), replicas=replicas, isr=isr, partition_epoch=0)
 
 
 def replica(partition_image: PartitionImage, *sizes: int, high_watermark: int = 0) -> Partition:
@@ -133,7 +133,7 @@ def test_no_more_replicas_are_required_than_there_are() -> None:
 )
 def test_who_is_refused(leader: int, epoch: int, require_leader: bool, expected: ErrorCode | None) -> None:
     partition = replica(image(leader=leader, epoch=5))
-    assert partition.refusal(epoch, require_leader=require_leader) == expected
+    assert partition.refusal(LeaderEpoch(epoch), require_leader=require_leader) == expected
 
 
 def test_a_follower_does_not_take_records_from_clients() -> None:
@@ -189,13 +189,13 @@ def test_the_answer_that_there_is_nothing_new_is_shared_while_it_is_true() -> No
     [
         (1, 3, None),
         (2, 5, None),
-        (1, 4, EpochEndOffset(1, 3)),  # epoch 1 ended before that
-        (3, 5, EpochEndOffset(2, 6)),  # there never was an epoch 3
+        (1, 4, EpochEndOffset(LeaderEpoch(1), 3)),  # epoch 1 ended before that
+        (3, 5, EpochEndOffset(LeaderEpoch(2), 6)),  # there never was an epoch 3
     ],
 )
 def test_diverging_epochs(epoch: int, offset: int, expected: EpochEndOffset | None) -> None:
     partition = replica(image(replicas=(1,), isr=(1,)), *[10] * 6)
-    partition.log.epochs = [(1, 3), (2, 6)]  # type: ignore[assignment]
+    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), 3), EpochEndOffset(LeaderEpoch(2), 6)]  # type: ignore[assignment]
     asked = wanted("t", offset, last_fetched_epoch=epoch)
     data = partition.fetch_records(params(), asked, bytes_max=1000, min_one_batch=True)
     assert data.diverging_epoch == expected
@@ -206,7 +206,7 @@ def test_diverging_epochs(epoch: int, offset: int, expected: EpochEndOffset | No
 @pytest.mark.parametrize(("epoch", "offset"), [(0, 5), (2, 1)], ids=["epoch unknown", "before the log start"])
 def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offset: int) -> None:
     partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
-    partition.log.epochs = [(1, 3), (2, 6)]  # type: ignore[assignment]
+    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), 3), EpochEndOffset(LeaderEpoch(2), 6)]  # type: ignore[assignment]
     partition.log.log_start_offset = 2
     with pytest.raises(KafkaError) as caught:
         partition.fetch_records(params(), wanted("t", offset, last_fetched_epoch=epoch), bytes_max=1000, min_one_batch=True)

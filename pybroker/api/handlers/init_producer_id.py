@@ -15,16 +15,14 @@ Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pybroker.model import NO_PRODUCER_ID
+from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
-
-NO_PRODUCER_EPOCH: Final = -1
 
 
 async def handle(

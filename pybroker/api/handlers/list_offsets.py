@@ -20,7 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import TimestampedOffset
-from pybroker.model import TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -54,7 +54,7 @@ _FIRST_VERSION: Final = {
 _DEBUGGING_REPLICA_ID: Final = -2
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
-_NOT_FOUND: Final = TimestampedOffset(-1, -1, -1)
+_NOT_FOUND: Final = TimestampedOffset(-1, -1, NO_LEADER_EPOCH)
 
 
 def handle(broker: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -83,7 +83,9 @@ def _respond(
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = broker.replica_manager.partition_or_raise(TopicPartition(topic, asked.partition_index))
-        refusal = partition.refusal(asked.current_leader_epoch, require_leader=request.replica_id != _DEBUGGING_REPLICA_ID)
+        refusal = partition.refusal(
+            LeaderEpoch(asked.current_leader_epoch), require_leader=request.replica_id != _DEBUGGING_REPLICA_ID
+        )
         if refusal is not None:
             return _error(asked, refusal)
         if version == 0:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Codes, Committer, NewOffset
-from pybroker.model import GroupId, MemberId, TopicId, TopicPartition
+from pybroker.model import GroupId, LeaderEpoch, MemberId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -67,7 +67,7 @@ def handle(
             else:
                 new[topic_partition] = NewOffset(
                     partition.committed_offset,
-                    partition.committed_leader_epoch,
+                    LeaderEpoch(partition.committed_leader_epoch),
                     partition.committed_metadata,
                     partition.commit_timestamp,
                 )

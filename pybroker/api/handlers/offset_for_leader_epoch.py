@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.model import TopicPartition
+from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -50,8 +50,8 @@ def _end_offset(broker: Services, topic: str, asked: OffsetForLeaderPartition) -
     found = broker.replica_manager.partition(TopicPartition(topic, asked.partition))
     if isinstance(found, ErrorCode):
         return EpochEndOffset(partition=asked.partition, error_code=found)
-    refusal = found.refusal(asked.current_leader_epoch, require_leader=True)
+    refusal = found.refusal(LeaderEpoch(asked.current_leader_epoch), require_leader=True)
     if refusal is not None:
         return EpochEndOffset(partition=asked.partition, error_code=refusal)
-    epoch, end_offset = found.log.end_offset_for_epoch(asked.leader_epoch)
+    epoch, end_offset = found.log.end_offset_for_epoch(LeaderEpoch(asked.leader_epoch))
     return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=epoch, end_offset=end_offset)

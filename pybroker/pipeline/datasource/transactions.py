@@ -20,6 +20,7 @@ from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pybroker.log.file_records import SegmentFile
+    from pybroker.model import ProducerId
 
 AbortedRange = tuple[int, int, int]  # producer id, first offset, offset of the marker
 _NO_OFFSET: Final = -1
@@ -30,7 +31,7 @@ class TransactionState:
 
     __slots__ = ("aborted", "offset", "open")
 
-    def __init__(self, offset: int, open_: dict[int, int] | None = None) -> None:
+    def __init__(self, offset: int, open_: dict[ProducerId, int] | None = None) -> None:
         self.offset = offset
         self.open = open_ or {}  # producer id -> first offset
         self.aborted: set[AbortedRange] = set()

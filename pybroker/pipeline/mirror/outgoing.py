@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from crc32c import crc32c
 
+from pybroker.model import NO_LEADER_EPOCH, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records import legacy
 from pybroker.records.batch import (
@@ -39,7 +40,6 @@ from pybroker.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
-    NO_LEADER_EPOCH,
     SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
     BatchView,
@@ -197,8 +197,8 @@ class Planner:
         data = build_batch(
             [record._replace(offset=number) for number, record in enumerate(records)],
             compression=codec,
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.epoch,
+            producer_id=ProducerId(self.producer.producer_id),
+            producer_epoch=ProducerEpoch(self.producer.epoch),
             base_sequence=self.target & SEQUENCE_MAX,
         )
         if len(data) > self.size_max and len(records) > 1:

@@ -9,6 +9,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
+from pybroker.model import LeaderEpoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class ModelLog:
         self.producers = ModelProducers()
         self.batches: list[Batch] = []
         self.segments = [0]
-        self.epochs: list[tuple[int, int]] = []  # epoch, end offset
-        self.leads: list[tuple[int, int]] = []  # epoch, start offset
+        self.epochs: list[EpochEndOffset] = []  # epoch, end offset
+        self.leads: list[tuple[LeaderEpoch, int]] = []  # epoch, start offset
         self.reads = 0
         self.error: Exception | None = None
         self.recovery_point = self.unsettled_from = self.unsettled_upto = 0
@@ -86,7 +87,7 @@ class ModelLog:
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.segments = [segment for segment in self.segments if segment <= offset] or [offset]
 
-    def append_as_leader(self, records: memoryview, *, leader_epoch: int, now_ms: int, **_: Any) -> LogAppendInfo:
+    def append_as_leader(self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, **_: Any) -> LogAppendInfo:
         if self.error is not None:
             raise self.error
         self.add(len(records))
@@ -112,12 +113,12 @@ class ModelLog:
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
         return [(fetch_offset, upper_offset)]
 
-    def lead(self, leader_epoch: int, start_offset: int) -> None:
+    def lead(self, leader_epoch: LeaderEpoch, start_offset: int) -> None:
         self.leads.append((leader_epoch, start_offset))
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        known = [entry for entry in self.epochs if entry[0] <= epoch]
-        return EpochEndOffset(*known[-1]) if known else EpochEndOffset(-1, -1)
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        known = [entry for entry in self.epochs if entry.epoch <= epoch]
+        return known[-1] if known else EpochEndOffset(LeaderEpoch(-1), -1)
 
     def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
         self.reads += 1

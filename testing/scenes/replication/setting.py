@@ -9,7 +9,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.image import ImageDelta, PartitionImage, TopicImage, empty_image
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer, WakeUp
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
@@ -69,7 +69,7 @@ class Setting:
     ) -> None:
         """Create the topic, or change it to this."""
         image = PartitionImage(
-            leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr or replicas, partition_epoch=0
+            leader=leader, leader_epoch=LeaderEpoch(leader_epoch), replicas=replicas, isr=isr or replicas, partition_epoch=0
         )
         topic = TopicImage(
             name=name, topic_id=identity or topic_id(name), partitions=(image,) * partitions, configs=configs or {}

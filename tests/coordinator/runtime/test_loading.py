@@ -14,7 +14,7 @@ from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import GroupId, TopicPartition
+from pybroker.model import GroupId, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -57,12 +57,14 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     await whole.ask(commit_request(offset=4), 8)
     append(whole, batch_of(b"\x00\x63of a later version", b"\x00\x00"))
     marker = TransactionMarker(ControlType.COMMIT, coordinator_epoch=0)
-    append(whole, build_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS))
+    append(
+        whole, build_transaction_marker(marker, producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW_MS)
+    )
     whole.serve()
     assert await offset(whole) == 4
 
 
-OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(5, -1, "", NOW_MS)))
+OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(5, LeaderEpoch(-1), "", NOW_MS)))
 
 
 @pytest.mark.parametrize(
@@ -151,18 +153,20 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
     """Names that change within a batch, and tombstones among the offsets, as only compaction or Kafka writes them."""
     whole = await broker(tmp_path)
     records = [
-        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(1, -1, "", NOW_MS)),
-        offset_record(GroupId(GROUP), "t", 1, CommittedOffset(2, -1, "", NOW_MS)),
-        offset_record(GroupId("i"), "t", 1, CommittedOffset(30, -1, "", NOW_MS)),  # the same partition of the topic of offsets
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(1, LeaderEpoch(-1), "", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 1, CommittedOffset(2, LeaderEpoch(-1), "", NOW_MS)),
+        offset_record(
+            GroupId("i"), "t", 1, CommittedOffset(30, LeaderEpoch(-1), "", NOW_MS)
+        ),  # the same partition of the topic of offsets
         offset_tombstone(GroupId(GROUP), "t", 1),
-        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(400, 3, "text", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(400, LeaderEpoch(3), "text", NOW_MS)),
     ]
     append(whole, build_batch([Record(at, NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
     whole.serve()
     (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
     assert shard.offsets == {
-        GROUP: {"t": {0: CommittedOffset(400, 3, "text", NOW_MS)}},
-        "i": {"t": {1: CommittedOffset(30, -1, "", NOW_MS)}},
+        GROUP: {"t": {0: CommittedOffset(400, LeaderEpoch(3), "text", NOW_MS)}},
+        "i": {"t": {1: CommittedOffset(30, LeaderEpoch(-1), "", NOW_MS)}},
     }
     assert shard.classic_groups.keys() == {GROUP, "i"}
 
