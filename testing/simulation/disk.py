@@ -553,6 +553,15 @@ class SimulatedDisk(Filesystem):
         finally:
             self.close(fd)
 
+    def allocate(self, path: str, size: int) -> None:
+        fd = self._open_file(path, writable=True, create=True)
+        try:
+            present = self.size(fd)
+            if present < size:
+                self.write_fully(fd, bytes(size - present), present)
+        finally:
+            self.close(fd)
+
     def sync_path(self, path: str) -> None:
         fd = self._open_file(path, writable=False)
         try:

@@ -146,7 +146,7 @@ def coordinator(kind: int) -> Callable[[int], object]:
         asked: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
         if version >= 1:
             asked["key_type"] = kind
-        return find_coordinator.FindCoordinatorRequest(**asked, **asked)
+        return find_coordinator.FindCoordinatorRequest(**asked)
 
     return make
 

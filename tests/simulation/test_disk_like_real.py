@@ -88,6 +88,10 @@ class BothDisks(RuleBasedStateMachine):
     def truncate(self, share: float, size: int) -> None:
         self.on_file(share, lambda disk, fd: disk.truncate(fd, size))
 
+    @rule(name=PATHS, size=st.integers(1, 60))
+    def allocate(self, name: str, size: int) -> None:
+        self.same(lambda disk: disk.allocate(f"{self.root}/{name}", size))
+
     @rule(share=st.floats(0, 0.999))
     def size_and_map(self, share: float) -> None:
         self.on_file(share, lambda disk, fd: disk.size(fd))
