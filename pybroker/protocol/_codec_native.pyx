@@ -1,10 +1,10 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The codec in C: it walks through the steps of a plan. The contract is in `_codec_python.py`; the tests run on both.
 
-Bounds are checked by hand, as what comes in may be hostile. Attributes of messages are read and written in their slots, at the
-place that the class's own descriptors tell.
+Bounds are checked by hand, because the input may be hostile. Attributes of messages are read and written in their slots, at
+the place that the class's own descriptors give.
 
-What struct, indexing and missing attributes raise in Python is here IndexError for an end that comes too early, and
+The errors that struct, indexing and missing attributes raise in Python are here IndexError for an end that comes too early, and
 OverflowError, TypeError and AttributeError for values that do not fit.
 """
 
@@ -54,7 +54,7 @@ cdef extern from "Python.h":
     const char *PyBytes_AsString(object value) except NULL
 
 
-cdef enum Kind:  # checked below to be those of `plan.py`
+cdef enum Kind:  # checked below to match `plan.py`
     NUMBER
     TEXT
     BYTES
@@ -62,7 +62,7 @@ cdef enum Kind:  # checked below to be those of `plan.py`
     STRUCT
     ARRAY
 
-cdef enum Differs:  # checked below to be those of `plan.py`
+cdef enum Differs:  # checked below to match `plan.py`
     IS_SET  # a list
     IS_SET_OR_NULL  # a list, and null is not the default
     IS_NOT_NULL
@@ -71,22 +71,22 @@ cdef enum Differs:  # checked below to be those of `plan.py`
 
 cdef struct Step:
     int kind
-    int element  # kind of an array's elements
-    int code  # letter of a number, for the struct module
+    int element  # the kind of an array's elements
+    int code  # the struct module's letter for a number
     bint is_nullable
-    Py_ssize_t least  # bytes that an array's element takes at least
+    Py_ssize_t least  # the least size of an array's element in bytes
     Py_ssize_t slot
-    int number  # of the field in `Plan.names`
+    int number  # the field's index in `Plan.names`
     int differs
     uint32_t tag
-    PyObject *plan  # of a struct or of an array's structs
+    PyObject *plan  # the plan of a struct or of an array's structs
     PyObject *default
 
 cdef struct Cursor:
     const uint8_t *data
     Py_ssize_t position
     Py_ssize_t end
-    PyObject *source  # of records, which are views of it
+    PyObject *source  # the buffer of which records are views
 
 cdef enum:
     STACK_BYTES = 1024
@@ -95,13 +95,13 @@ cdef struct Output:
     uint8_t *data
     Py_ssize_t size
     Py_ssize_t capacity
-    Py_ssize_t closed_size  # bytes of the parts before
+    Py_ssize_t closed_size  # the bytes of the closed parts
     PyObject *parts  # a list once there is a large part, or NULL
     uint8_t stack[STACK_BYTES]
 
 
 if {"NUMBER": NUMBER, "TEXT": TEXT, "BYTES": BYTES, "RECORDS": RECORDS, "STRUCT": STRUCT, "ARRAY": ARRAY} != dict(plan.Kind.__members__):
-    raise ImportError("the kinds of fields are not those of plan.Kind")
+    raise ImportError("the kinds of fields differ from those in plan.Kind")
 if {
     "IS_SET": IS_SET,
     "IS_SET_OR_NULL": IS_SET_OR_NULL,
@@ -109,7 +109,7 @@ if {
     "IS_OTHER_BOOL": IS_OTHER_BOOL,
     "IS_OTHER": IS_OTHER,
 } != dict(plan.Differs.__members__):
-    raise ImportError("the ways to differ are not those of plan.Differs")
+    raise ImportError("the ways to compare differ from those in plan.Differs")
 
 cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
 
@@ -119,15 +119,15 @@ cdef class Plan:
 
     cdef object cls
     cdef tuple names
-    cdef list kept  # what the steps refer to
+    cdef list kept  # the objects that the steps refer to
     cdef bint is_flexible
-    cdef bint is_exact  # nothing may stand behind it
+    cdef bint is_exact  # nothing may follow it
     cdef int version
     cdef Py_ssize_t regular_count, preset_count, tagged_count, absent_count
     cdef Step *regular  # in the order of the wire
-    cdef Step *preset  # what decoding sets to a default
+    cdef Step *preset  # the fields that decoding sets to a default
     cdef Step *tagged
-    cdef Step *absent  # what the version has no place for, and may not be lost
+    cdef Step *absent  # the fields that the version does not have, and that must not be lost
 
     def __cinit__(self, cls, int version, bint is_flexible, bint is_exact, regular, preset, tagged, absent):
         self.cls = cls
@@ -170,7 +170,7 @@ cdef class Plan:
         return steps
 
     def decode(self, buffer, Py_ssize_t offset):
-        """A message from the bytes from `offset` on."""
+        """Return a message from the bytes from `offset` on."""
         cdef Py_buffer view
         cdef Cursor cursor
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -187,7 +187,7 @@ cdef class Plan:
             PyBuffer_Release(&view)
 
     def encode(self, message, bytes head):
-        """The parts of a message: the body alone, or, with a `head`, size, head and body. One bytes object unless records are large."""
+        """Return the parts of the body alone, or, with a `head`, of size, head and body: one bytes object unless records are large."""
         cdef Output out
         cdef Py_ssize_t start = 0, size
         cdef uint8_t *first
@@ -212,7 +212,7 @@ cdef class Plan:
                 parts.append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
             if start:
                 joined = parts[0]
-                store32(<uint8_t *>PyBytes_AS_STRING(joined), size)  # nobody else has seen it yet
+                store32(<uint8_t *>PyBytes_AS_STRING(joined), size)  # no other code has seen the object yet
             return parts
         finally:
             if out.data != out.stack:
@@ -366,14 +366,14 @@ cdef class Plan:
         cdef Py_ssize_t index, count = PySequence_Fast_GET_SIZE(elements)
         self._put_length(out, False, count)
         for index in range(count):
-            # Asked for anew each time: the size of a late part is looked up by code that could change a list.
+            # Read again each time: the size of a late part is looked up by code that could change a list.
             if index >= PySequence_Fast_GET_SIZE(elements):
                 raise TypeError("a list changed while it was written")
             self._write_value(out, step, step.element, False, <object>PySequence_Fast_ITEMS(elements)[index])
         return 0
 
     cdef int _put_length(self, Output *out, bint is_text, Py_ssize_t length) except -1:
-        """A length or count; -1 is null."""
+        """Read or write a length or count; -1 is null."""
         if self.is_flexible:
             if length > 0xFFFFFFFE:
                 raise OverflowError("a length of more than 32 bits")
@@ -437,9 +437,9 @@ cdef class Maker:
 
 
 def usual_request_header(frame, bytes layouts, header_class):
-    """The header of a request, and where its body begins; None where `decode_request_header` has to look closer.
+    """Return the header of a request, and where its body begins; None if `decode_request_header` must parse it.
 
-    `layouts` has a byte for each key and each of 64 versions: 0 not spoken, 1 a header of version 1, 2 one of version 2.
+    `layouts` has a byte for each key and each of 64 versions: 0 not supported, 1 header version 1, 2 header version 2.
     """
     cdef Py_buffer view
     cdef const uint8_t *data

@@ -1,11 +1,11 @@
 """The codec in Python: the contract of both twins, and what runs where the native part was not built.
 
 A plan is one class of messages in one version, as a table of steps that `plan.py` makes. Each step becomes two functions: one
-reads the field's value from a buffer and returns the position behind it, the other appends the value's bytes to a list. A plan
+reads the field's value from a buffer and returns the position after it, the other appends the value's bytes to a list. A plan
 calls those of its steps in turn, and the functions of a struct are those of the struct's own plan.
 
-Bounds: the struct module and indexing raise at the end of the buffer by themselves. Slices do not, so every length is compared
-with what is left before it is used, and every count with the least that this many elements take.
+Bounds: the struct module and indexing raise by themselves at the end of the buffer. Slices do not, so every length is compared
+with the bytes that are left before it is used, and every count with the least size of this many elements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Maker", "Plan", "usual_request_header"]
 
 _Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 _Writer: TypeAlias = Callable[[Any, list[Part], list[int]], None]
-"""Appends to the pieces of a message; notes the indexes of large records and late parts, which stay as they are."""
+"""Appends to the pieces of a message, and notes the indexes of large records and late parts, which are not joined."""
 _Length: TypeAlias = Callable[[int], bytes]
 
 _TEXT: Final = Kind.TEXT
@@ -50,7 +50,7 @@ _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
 
 
 class Plan:
-    """One class in one version: fields that it has, that decoding sets to defaults, that are tagged, that must not be lost."""
+    """One class in one version: its fields, those that decoding sets to defaults, the tagged, and those that must not be lost."""
 
     def __init__(  # noqa: PLR0917  (the native twin's are positional)
         self,
@@ -85,7 +85,7 @@ class Plan:
     def encode(self, message: object, head: bytes | None) -> list[Part]:
         """Return the parts of the body alone, or, with a `head`, of size, head and body; the first is bytes.
 
-        Raises EncodeError; for what does not fit also struct.error, AttributeError, OverflowError, TypeError, UnicodeEncodeError.
+        Raises EncodeError; for misfits also struct.error, AttributeError, OverflowError, TypeError, UnicodeEncodeError.
         """
         pieces: list[Part] = [] if head is None else [head]
         large: list[int] = []
@@ -96,7 +96,7 @@ class Plan:
         return parts
 
     def read(self, buffer: memoryview, position: int) -> tuple[object, int]:
-        """Return a message and the position behind it."""
+        """Return a message and the position after it."""
         message: object = object.__new__(self._cls)
         for name, default in self._defaults:
             setattr(message, name, default)
@@ -180,16 +180,16 @@ def usual_request_header(
     layouts: bytes,  # noqa: ARG001
     header_class: type[RequestHeader],  # noqa: ARG001
 ) -> tuple[RequestHeader, int] | None:
-    """Return the header of a request and where its body begins; None where `decode_request_header` has to look closer.
+    """Return the header of a request and where its body begins; None if `decode_request_header` must parse it.
 
-    `layouts` has a byte for each key and each of 64 versions: 0 not spoken, 1 a header of version 1, 2 one of version 2.
-    Always None in Python, where the closer look costs no more.
+    `layouts` has a byte for each key and each of 64 versions: 0 not supported, 1 header version 1, 2 header version 2.
+    Always None in Python, where `decode_request_header` costs no more.
     """
     return None
 
 
 def _join(pieces: list[Part], large: list[int]) -> tuple[list[Part], int]:
-    """Join what stands between the large pieces; returns the parts and the bytes of all. The first part is bytes, maybe empty."""
+    """Join the pieces between the large ones. Returns the parts and their total size; the first part is bytes, maybe empty."""
     parts: list[Part] = []
     size = start = 0
     for index in [*large, len(pieces)]:
@@ -285,7 +285,7 @@ def _nullable_reader(read_struct: _Reader) -> _Reader:
 
 
 def _length_reader(is_nullable: bool, is_flexible: bool, letters: str) -> _Reader:
-    """What reads a length or count; -1 is null."""
+    """Return the function that reads a length or count; -1 is null."""
     packed = struct.Struct(letters)
     unpack, size = packed.unpack_from, packed.size
 
@@ -373,7 +373,7 @@ def _number_writer(step: Step) -> _Writer:
         pieces.append(pack(value))
 
     def write_uuid(value: bytes, pieces: list[Part], _large: list[int]) -> None:
-        if len(value) != _UUID_BYTES:  # the struct module would cut or fill it without a word
+        if len(value) != _UUID_BYTES:  # the struct module would cut or fill it silently
             raise bad_uuid(step.name)
         pieces.append(pack(value))
 
@@ -385,5 +385,5 @@ def _compact_length(length: int) -> bytes:
 
 
 def _letters(code: int) -> str:
-    """What the struct module calls a number."""
+    """Return the struct module's letters for a number."""
     return ">16s" if code == _UUID else f">{chr(code)}"

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Every key that Kafka has given out, whether or not this broker serves it."""
+    """Every key that Kafka has assigned, whether or not this broker serves it."""
 
     PRODUCE = 0
     FETCH = 1

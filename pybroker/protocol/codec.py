@@ -1,11 +1,11 @@
-"""Messages to bytes and back: headers, bodies, and the one place where errors of the plans become ours.
+"""Encodes and decodes messages: headers and bodies. Only this module turns the errors of plans into DecodeError and EncodeError.
 
     request     size | key int16 | version int16 | correlation id int32 | client id (v1+) | tagged fields (v2) | body
     response    size | correlation id int32 | tagged fields (v1) | body
 
 Flexible messages have request header v2 and response header v1, all others v1 and v0. Two exceptions: ControlledShutdown v0 has
-request header v0, and the response to ApiVersions has header v0 always, since a client reads it before it knows what the
-broker speaks.
+request header v0, and the response to ApiVersions always has header v0, because a client reads it before it knows what the
+broker supports.
 
 Source: Kafka's `RequestHeader.json`, `ResponseHeader.json`, `ApiMessageTypeGenerator`; KIP-482, KIP-511.
 """
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 IS_NATIVE: Final = choose(_codec_python, globals())
-"""Whether C walks through the plans of messages; the contract is in `_codec_python.py`."""
+"""Whether the native twin runs the plans of messages; the contract is in `_codec_python.py`."""
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ _SPOKEN: Final[dict[tuple[int, int], bool]] = {
 
 
 def _layouts() -> bytes:
-    """The same for the native code; see `usual_request_header`."""
+    """Return the same for the native code, as `usual_request_header` takes it."""
     layouts = bytearray(64 * (max(MESSAGES) + 1))
     for (key, version), is_tagged in _SPOKEN.items():
         layouts[64 * key + version] = 1 + is_tagged
@@ -81,7 +81,7 @@ _LAYOUTS: Final = _layouts()
 
 
 class RequestHeader(NamedTuple):
-    """What every request begins with. `api_key` may be one that nobody knows; `client_id` is None also when it cannot be read."""
+    """The start of every request. `api_key` may be unknown; `client_id` is None also if it cannot be read."""
 
     api_key: int
     api_version: int
@@ -90,26 +90,26 @@ class RequestHeader(NamedTuple):
 
 
 def request_class(api_key: int) -> type[Any]:
-    """The class of an API's requests, imported on the first call. Raises KeyError for APIs without messages here."""
+    """Return the class of an API's requests, imported on the first call. Raises KeyError for APIs without messages here."""
     return message_classes(api_key)[0]
 
 
 def response_class(api_key: int) -> type[Any]:
-    """The class of an API's responses, imported on the first call. Raises KeyError for APIs without messages here."""
+    """Return the class of an API's responses, imported on the first call. Raises KeyError for APIs without messages here."""
     return message_classes(api_key)[1]
 
 
 def message_versions(api_key: int) -> tuple[int, int]:
-    """The lowest and the highest version that the codec speaks. Raises KeyError for APIs without messages here."""
+    """Return the lowest and the highest version that the codec supports. Raises KeyError for APIs without messages here."""
     lowest, highest = MESSAGES[api_key].versions
     return lowest, highest
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header of a request, and where its body begins. The frame is without its size.
+    """Return the header of a request, and where its body begins. The frame is without its size.
 
-    Of a key or version that is not spoken here, key, version and correlation id are enough, since an answer needs no more: the
-    client id is None then when it cannot be read, and the body's offset means nothing.
+    For an unsupported key or version, only key, version and correlation id are sure, and a response needs no more: the
+    client id is then None if it cannot be read, and the body's offset has no meaning.
 
     Raises DecodeError.
     """
@@ -142,7 +142,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def _foreign_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """What can be read of a header whose layout is not known for sure."""
+    """Return what can be read of a header whose layout is not known for sure."""
     key, version, correlation_id = _REQUEST_START.unpack_from(frame)
     client_id, position = None, _REQUEST_START.size
     if (key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0) and len(frame) >= _REQUEST_HEADER.size:
@@ -155,7 +155,7 @@ def _foreign_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    """The position after the tagged fields of a header; none are known."""
+    """Return the position after the tagged fields of a header; none are known."""
     count = frame[position]
     if count == 0:
         return position + 1
@@ -164,11 +164,11 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 
 
 def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T:
-    """A message from the bytes that begin at `offset` and end with the buffer.
+    """Return a message from the bytes that begin at `offset` and end with the buffer.
 
     Records fields are views into the buffer; everything else is copied out of it.
 
-    Raises DecodeError for everything that is not exactly one message of that version; only behind a request may more stand.
+    Raises DecodeError for everything that is not exactly one message of that version; only a request may have bytes after it.
     """
     try:
         decoder = cls.__schema__.decoders[version]  # type: ignore[attr-defined]
@@ -184,16 +184,16 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T
 
 
 def _damage(error: struct.error | IndexError | UnicodeDecodeError) -> str:
-    """What is wrong with bytes over which a plan stumbled, as the predicate of a sentence.
+    """Return what is wrong with bytes that a plan could not decode, as the predicate of a sentence.
 
-    It only ever takes numbers out of a buffer, so struct's error and an index out of range both mean an end that comes too early:
+    A plan only takes numbers out of a buffer, so struct's error and an index out of range both mean an end that comes too early:
     the buffer's, or that of a tagged field.
     """
     return "holds text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "ends too early"
 
 
 def encode(message: object, version: int) -> list[Part]:
-    """The body of a message; large records and late parts stand in the list as they are, all else is joined.
+    """Return the body of a message; large records and late parts are in the list as they are, all else is joined.
 
     Raises EncodeError.
     """
@@ -201,7 +201,7 @@ def encode(message: object, version: int) -> list[Part]:
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
-    """A whole response with its size and header. Without large records it is one bytes object.
+    """Return a whole response with its size and header. Without large records it is one bytes object.
 
     Raises EncodeError.
     """
@@ -216,7 +216,7 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
-    """A whole request with its size and header, for clients and tests.
+    """Return a whole request with its size and header, for clients and tests.
 
     Raises EncodeError.
     """
@@ -230,13 +230,13 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:
-    """The correlation id and the message of a response without its size, for clients and tests.
+    """Return the correlation id and the message of a response without its size, for clients and tests.
 
     Raises DecodeError.
     """
     schema = schema_of(cls)
     if len(frame) < 4:
-        raise DecodeError("a response that is shorter than its header")
+        raise DecodeError("a response is shorter than its header")
     correlation_id = int.from_bytes(frame[:4], signed=True)
     position = 4
     if schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS:
@@ -278,7 +278,7 @@ def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
 
 
 def _encoder_of(message: object, version: int) -> tuple[Encoder, Callable[[int], bytes]]:
-    """What encodes a message, and what makes the header of a response."""
+    """Return what encodes a message, and what makes the header of a response."""
     try:
         return message.__schema__.encoders[version]  # type: ignore[attr-defined, no-any-return]
     except (KeyError, AttributeError):

@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the exception by which rare paths answer with one.
+"""Kafka's error codes, and the exception by which rare paths return one.
 
-Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.4. The texts are ours: clients go
+Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.4. The texts are ours: clients decide
 by the code.
 """
 
@@ -11,10 +11,10 @@ from typing import Self
 
 
 class ErrorCode(IntEnum):
-    """A code as it stands in a response.
+    """A code of a response.
 
     Attributes:
-        is_retriable: whether Kafka's clients try again by themselves.
+        is_retriable: whether Kafka's clients retry by themselves.
         message: one sentence for people, for the fields `error_message` of responses.
     """
 
@@ -28,9 +28,9 @@ class ErrorCode(IntEnum):
         member.message = message
         return member
 
-    UNKNOWN_SERVER_ERROR = -1, False, "The broker failed in a way it did not expect."
+    UNKNOWN_SERVER_ERROR = -1, False, "The broker failed unexpectedly."
     NONE = 0, False, ""
-    OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside of what the partition holds."
+    OFFSET_OUT_OF_RANGE = 1, False, "The offset is outside of the partition's range."
     CORRUPT_MESSAGE = 2, True, "The records are damaged: a wrong checksum, size or layout, or no key where the topic needs one."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker does not have the topic or partition."
     INVALID_FETCH_SIZE = 4, False, "The fetch size is not valid."
@@ -46,7 +46,7 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14, True, "The coordinator is still loading its state."
     COORDINATOR_NOT_AVAILABLE = 15, True, "No coordinator is available."
     NOT_COORDINATOR = 16, True, "This broker is not the coordinator."
-    INVALID_TOPIC_EXCEPTION = 17, False, "The topic is not one that the operation can be done on, or its name is not valid."
+    INVALID_TOPIC_EXCEPTION = 17, False, "The operation is not allowed on this topic, or the topic's name is not valid."
     RECORD_LIST_TOO_LARGE = 18, False, "The records of one request exceed the segment size of the topic."
     NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than the topic requires; nothing was written."
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
@@ -92,7 +92,7 @@ class ErrorCode(IntEnum):
     INVALID_TXN_STATE = 48, False, "The transaction is not in a state that allows the operation."
     INVALID_PRODUCER_ID_MAPPING = 49, False, "The producer id does not belong to the transactional id."
     INVALID_TRANSACTION_TIMEOUT = 50, False, "The transaction timeout exceeds transaction.max.timeout.ms."
-    CONCURRENT_TRANSACTIONS = 51, True, "Another operation on the same transaction is going on."
+    CONCURRENT_TRANSACTIONS = 51, True, "Another operation on the same transaction is running."
     TRANSACTION_COORDINATOR_FENCED = 52, False, "A newer transaction coordinator has taken over the producer."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "Not authorized for the transactional id."
     SECURITY_DISABLED = 54, False, "Security features are disabled."
@@ -115,9 +115,9 @@ class ErrorCode(IntEnum):
     INVALID_PRINCIPAL_TYPE = 67, False, "This type of principal is not supported."
     NON_EMPTY_GROUP = 68, False, "The group has members."
     GROUP_ID_NOT_FOUND = 69, False, "The group does not exist."
-    FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session does not exist, or no longer."
+    FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session does not exist, or does not exist any more."
     INVALID_FETCH_SESSION_EPOCH = 71, True, "The epoch of the fetch session is not the expected one."
-    LISTENER_NOT_FOUND = 72, True, "The leader has no listener of the name that the request came in on."
+    LISTENER_NOT_FOUND = 72, True, "The leader has no listener with the name of the listener that received the request."
     TOPIC_DELETION_DISABLED = 73, False, "Deleting topics is disabled."
     FENCED_LEADER_EPOCH = 74, True, "The leader epoch of the request is older than the broker's."
     UNKNOWN_LEADER_EPOCH = 75, True, "The leader epoch of the request is newer than the broker's."
@@ -157,7 +157,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "The transactional id does not exist."
     FETCH_SESSION_TOPIC_ID_ERROR = 106, True, "The fetch session mixes topic ids and topic names."
     INELIGIBLE_REPLICA = 107, False, "A replica of the new ISR may not be in it."
-    NEW_LEADER_ELECTED = 108, False, "The partition was changed as asked, and its leader has changed too."
+    NEW_LEADER_ELECTED = 108, False, "The partition was changed as requested, and its leader has changed too."
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "The offset is in tiered storage."
     FENCED_MEMBER_EPOCH = 110, False, "The member's epoch is fenced; it has to give up its partitions and join again."
     UNRELEASED_INSTANCE_ID = 111, False, "The member that has the group instance id must leave first."
@@ -169,9 +169,9 @@ class ErrorCode(IntEnum):
     UNKNOWN_SUBSCRIPTION_ID = 117, False, "The telemetry subscription is not valid or out of date."
     TELEMETRY_TOO_LARGE = 118, False, "The telemetry exceeds what the broker accepts."
     INVALID_REGISTRATION = 119, False, "The broker's registration is not valid."
-    TRANSACTION_ABORTABLE = 120, False, "The transaction failed; abort it to go on with the same transactional id."
+    TRANSACTION_ABORTABLE = 120, False, "The transaction failed; abort it to continue with the same transactional id."
     INVALID_RECORD_STATE = 121, False, "The record is not in a state that can be acknowledged."
-    SHARE_SESSION_NOT_FOUND = 122, True, "The share session does not exist, or no longer."
+    SHARE_SESSION_NOT_FOUND = 122, True, "The share session does not exist, or does not exist any more."
     INVALID_SHARE_SESSION_EPOCH = 123, True, "The epoch of the share session is not the expected one."
     FENCED_STATE_EPOCH = 124, False, "The epoch of the state is not the coordinator's."
     INVALID_VOTER_KEY = 125, False, "The voter's key is not that of the replica."
@@ -183,7 +183,7 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "The epoch of the topology is not valid."
     STREAMS_TOPOLOGY_FENCED = 132, False, "The epoch of the topology is out of date."
     SHARE_SESSION_LIMIT_REACHED = 133, True, "No more share sessions can be opened."
-    GROUP_DELETION_FAILED = 134, False, "The group could not be deleted; its own result says why."
+    GROUP_DELETION_FAILED = 134, False, "The group could not be deleted; the group's own result gives the reason."
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False, "The description of the topology could not be stored."
     CONTROLLER_ID_NOT_REGISTERED = 136, False, "No controller with this id is registered."
 

@@ -1,4 +1,4 @@
-"""The pieces of a message on its way out: bytes that exist, and bytes that are made when the socket can take them."""
+"""The pieces of a message that is sent: bytes that exist, and bytes that are made when the socket can take them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class SendPart(abc.ABC):
 
     Attributes:
         size: exact number of bytes that `pull` yields in all; it never changes after creation.
-        makes_bytes: whether `pull` makes new bytes in memory, so that no more may be pulled before these are gone; else it gives
-            views of what is there anyway, such as a mapped file.
+        makes_bytes: whether `pull` makes new bytes in memory, which must be gone before the next pull; otherwise it returns
+            views of existing memory, such as a mapped file.
     """
 
     __slots__ = ()
@@ -23,26 +23,26 @@ class SendPart(abc.ABC):
 
     @abc.abstractmethod
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
-        """The next bytes: about `bytes_max` of them, at least one while any are left, nothing once all `size` bytes are out.
+        """Return the next bytes: about `bytes_max`, at least one while any are left, none after all `size` bytes were pulled.
 
         A piece that cannot be divided (a converted chunk) may be larger. The views stay valid until they are sent.
         """
 
     def cold(self) -> Callable[[], None] | None:
-        """A blocking function to run in a thread before the next pull, when its bytes are not in the page cache; else None."""
+        """Return a blocking function to run in a thread before the next pull, if its bytes are not in the page cache, or None."""
         return None
 
     def close(self) -> None:  # noqa: B027  (most parts hold nothing)
-        """Give back what the part holds, when everything was sent or the connection died. May be called again."""
+        """Release what the part holds, after everything was sent or the connection died. May be called again."""
 
 
 Part: TypeAlias = bytes | bytearray | memoryview | SendPart
 
 
 def parts_size(parts: Part | Sequence[Part]) -> int:
-    """Bytes of a part, or of all parts of a list together.
+    """Return the bytes of a part, or of all parts of a list together.
 
-    It asks for the exact type, most common first, because the isinstance of an abstract class costs as much as all the rest.
+    It compares exact types, most common first, because the isinstance of an abstract class costs as much as all the rest.
     """
     kind = type(parts)
     if kind is memoryview:
@@ -55,7 +55,7 @@ def parts_size(parts: Part | Sequence[Part]) -> int:
 
 
 def parts_bytes(parts: Sequence[Part]) -> bytes:
-    """The bytes of all parts, pulling the late ones to their end. For clients and tests, and for messages known to be small."""
+    """Return the bytes of all parts, pulling the late ones to their end: for clients, tests and messages known to be small."""
     pieces: list[bytes | bytearray | memoryview] = []
     for part in parts:
         if isinstance(part, SendPart):

@@ -1,7 +1,7 @@
 """Describes a message in one version as a table of steps, which the codec's twins walk through.
 
 A plan knows which fields the version has, which of them are tagged, what decoding sets to a default, and what a message of this
-version has no place for.
+version cannot carry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """What stands on the wire. The native codec has the same numbers, and checks that at its import."""
+    """The kind of a field's bytes on the wire. The native codec has the same numbers, and checks that at its import."""
 
     NUMBER = 0
     TEXT = 1
@@ -54,8 +54,8 @@ class Step(NamedTuple):
     Attributes:
         element: the kind of an array's elements.
         code: the struct module's letter for a number, "s" for a UUID; its code point.
-        least: bytes that an element of an array takes at least.
-        plan: of a struct, or of the structs in an array.
+        least: the least size of an element of an array in bytes.
+        plan: the plan of a struct, or of the structs in an array.
         differs: how a value is compared with the default.
     """
 
@@ -86,9 +86,9 @@ class _Builder:
         self._plans: dict[type, Plan] = {}
 
     def plan(self, schema: Schema, *, is_exact: bool = False) -> Plan:
-        """Return what a class is in this version.
+        """Return the plan of a class in this version.
 
-        Requests need not be exact: librdkafka 2.16 sends three bytes behind Metadata, and Kafka's broker does not look there.
+        Requests need not be exact: librdkafka 2.16 sends three bytes after Metadata, and Kafka's broker ignores them.
         """
         found = self._plans.get(schema.cls)
         if found is None:
@@ -133,7 +133,7 @@ class _Builder:
             max(field.tag, 0),
         )
 
-    # The least that a field takes
+    # The least size of a field
 
     def _element_size_min(self, field: Field) -> int:
         """Return the bytes that an element of an array, or a value that is not null, takes at least."""

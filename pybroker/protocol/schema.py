@@ -7,7 +7,7 @@
         topics: list[ListOffsetsTopic] = field()
 
 A decorated class has slots, a constructor by keyword in which every field has Kafka's default, equality and a repr. One class
-serves all versions. Nothing else happens at import: annotations are resolved, constructors and codecs generated on first use.
+serves all versions. Nothing else happens at import: annotations are resolved, and constructors and codecs generated at first use.
 
 Versions are "0-13", "3+" or "7"; a field without them is in every version of its message. A field whose type allows None can be
 null in all of its versions, unless `nullable` names fewer. A struct that is a field's default is shared by all messages and
@@ -30,7 +30,7 @@ if typing.TYPE_CHECKING:
     from pybroker.protocol.parts import Part
 
     Encoder = Callable[[object, bytes | None], list[Part]]
-    """The parts of a message: the body alone for None, else size, head and body."""
+    """A function that returns the parts of a message: the body alone for None, otherwise size, head and body."""
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ BYTES: Final = Wire("", "bytes")
 
 
 class Versions(NamedTuple):
-    """A range, both ends in it."""
+    """A range that includes both ends."""
 
     lowest: int
     highest: int
@@ -57,7 +57,7 @@ class Versions(NamedTuple):
         return cls(int(low), int(high) if dash else int(low))
 
     def has(self, version: int) -> bool:
-        """Whether the version is in the range."""
+        """Return whether the version is in the range."""
         return self.lowest <= version <= self.highest
 
 
@@ -72,7 +72,7 @@ MISSING: Final = _Missing()
 
 
 class FieldInfo(NamedTuple):
-    """What `field` was given, as text; `Schema.fields` holds what it means."""
+    """The arguments of `field`, as text; `Schema.fields` holds their meaning."""
 
     versions: str
     default: object
@@ -93,10 +93,10 @@ def field(
 ) -> Any:
     """Declare a field.
 
-    versions: in which versions it is.
-    default: Kafka's default, where it is not zero, empty or false.
-    nullable: in which versions it may be null, when not in all.
-    tag: its number as a tagged field; tagged: in which versions it is one, when not in all.
+    versions: the versions that have the field.
+    default: Kafka's default, if it is not zero, empty or false.
+    nullable: the versions in which it may be null, if not all.
+    tag: its number as a tagged field; tagged: the versions in which it is tagged, if not all.
     ignorable: whether a value is silently left out in a version without the field, instead of refused.
     """
     return FieldInfo(versions, default, nullable, tag, tagged, ignorable)
@@ -106,7 +106,7 @@ class Field(NamedTuple):
     """A resolved field.
 
     Attributes:
-        wire: how it, or each of its elements, stands on the wire; None for structs.
+        wire: how it, or each of its elements, is encoded on the wire; None for structs.
         struct: the class of it, or of its elements; None for others.
         tag: its number in the versions of `tagged`.
         default: a value; lists have None here unless null is their default, and `makes_list`.
@@ -154,7 +154,7 @@ class Schema:
         self.flexible = Versions.parse(flexible)
         self.decoders: dict[int, Callable[[memoryview, int], Any]] = {}
         self.encoders: dict[int, tuple[Encoder, Callable[[int], bytes]]] = {}
-        """What encodes a version, and what makes the header of a response from a correlation id."""
+        """By version: the encoder, and the function that makes a response's header from a correlation id."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -166,7 +166,7 @@ class Schema:
 
     @property
     def shared_default(self) -> object:
-        """The one instance that stands for "all defaults" wherever a field is of this struct."""
+        """The only instance that stands for "all defaults" in every field of this struct."""
         if self._shared is None:
             frozen = type(self.cls.__name__, (self.cls,), {"__slots__": (), "__setattr__": _refuse_change})
             self._shared = object.__new__(frozen)
@@ -176,7 +176,7 @@ class Schema:
 
 
 def schema_of(cls: type) -> Schema:
-    """The schema of a declared class. Raises TypeError for any other."""
+    """Return the schema of a declared class. Raises TypeError for any other class."""
     schema = getattr(cls, "__schema__", None)
     if not isinstance(schema, Schema):
         raise TypeError(f"{cls!r} is not declared as a message")
@@ -184,7 +184,7 @@ def schema_of(cls: type) -> Schema:
 
 
 class Struct:
-    """What all declared classes have."""
+    """The base of all declared classes."""
 
     __slots__ = ()
     __schema__: Schema
@@ -226,7 +226,7 @@ def message(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
 
 @dataclass_transform(kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """Declare a part of messages. Which versions are flexible is up to the message that it is in."""
+    """Declare a part of messages. The message that contains it determines which versions are flexible."""
     return _declare(cls, versions=ALWAYS, flexible="none")
 
 
@@ -251,7 +251,7 @@ def _refuse_change(self: Struct, name: str, value: object) -> None:
 
 
 def _resolve(name: str, hint: Any, info: FieldInfo) -> Field:
-    """From an annotation and `field(...)` to what the compilers need."""
+    """Resolve an annotation and `field(...)` into a field."""
     wire, element, is_array, may_be_null = _read_hint(hint)
     versions = Versions.parse(info.versions)
     tagged = NO_VERSIONS if info.tag is None else Versions.parse(info.tagged or info.versions)
@@ -265,7 +265,7 @@ def _resolve(name: str, hint: Any, info: FieldInfo) -> Field:
 
 
 def _read_hint(hint: Any) -> tuple[Wire | None, type | None, bool, bool]:
-    """(wire, struct, whether it is an array, whether it may be null)."""
+    """Return (wire, struct, whether it is an array, whether it may be null)."""
     if typing.get_origin(hint) is typing.Annotated:
         wire = hint.__metadata__[0]
         return wire, None, False, wire.kind == "records"
@@ -293,7 +293,7 @@ def _natural_default(wire: Wire | None, element: type | None) -> object:
 
 
 def _make_init(schema: Schema) -> Callable[..., None]:
-    """A constructor as fast as one written by hand."""
+    """Generate a constructor that is as fast as a hand-written one."""
     parameters, body = [], []
     namespace: dict[str, Any] = {"_new": MISSING}
     for number, one in enumerate(schema.fields):

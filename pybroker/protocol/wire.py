@@ -1,4 +1,4 @@
-"""The wire's types, and the few pieces of the encoding that both directions need.
+"""The wire's types, and the few parts of the encoding that both directions need.
 
     type                what the attribute holds        on the wire (classic; compact, in flexible versions)
     Bool                bool                            1 byte, zero is false
@@ -8,14 +8,16 @@
     Uuid                bytes, exactly 16               16 bytes
     str                 str                             int16 length, UTF-8; compact: varint of length + 1
     bytes               bytes                           int32 length, bytes; compact: varint of length + 1
-    Records             see `Records`                   as bytes
+    Records             as `Records` describes          as bytes
     list[X]             list                            int32 count, elements; compact: varint of count + 1
     a struct            the class                       its fields in order; flexible: then its tagged fields
     X | None            None for null                   length -1; compact: varint 0
     a struct | None     None for null                   1 byte: -1 for null, 1 before the struct
 
-A varint is at most 5 bytes of 7 bits, lowest first, the top bit says that more follow. Tagged fields are a varint count, then
-for each a varint tag, a varint size and so many bytes. Source: KIP-482; Kafka's protocol guide, "Protocol Primitive Types".
+A varint is at most 5 bytes of 7 bits, lowest first; the top bit means that more follow. Tagged fields are a varint count, then
+for each field a varint tag, a varint size and that number of bytes.
+
+Source: KIP-482; Kafka's protocol guide, "Protocol Primitive Types".
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ from pybroker.protocol.parts import Part, parts_size
 
 
 class DecodeError(Exception):
-    """The bytes are not a message of that kind and version. The peer breaks the protocol."""
+    """The bytes are not a message of that kind and version: the peer violates the protocol."""
 
 
 class EncodeError(Exception):
-    """The message cannot be written in that version: a value out of range, or one that the version has no place for."""
+    """The message cannot be written in that version: a value is out of range, or the version has no field for it."""
 
 
 class Wire(NamedTuple):
-    """How a type that is not a struct or an array stands on the wire.
+    """The encoding of a type that is not a struct or an array.
 
     Attributes:
-        code: its letter for the struct module, or "" when its size varies.
-        kind: what a plan has to know: "number", "bool", "uuid" or "records".
+        code: its letter for the struct module, or "" if its size varies.
+        kind: what a plan must know: "number", "bool", "uuid" or "records".
     """
 
     code: str
@@ -61,11 +63,11 @@ Records: TypeAlias = Annotated[Part | list[Part] | None, Wire("", "records")]
 ZERO_UUID: Final = bytes(16)
 VARINT_BYTES_MAX: Final = 5
 JOIN_BYTES_MAX: Final = 4096
-"""Records up to this size are copied into the bytes around them: that costs less than one more buffer for the socket."""
+"""Records up to this size are copied into the bytes around them: that costs less than another buffer for the socket."""
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -75,7 +77,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and the position after it. Raises IndexError at the buffer's end."""
+    """Return the unsigned varint at `position`, and the position after it. Raises IndexError at the buffer's end."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -92,7 +94,7 @@ def read_uvarint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged(buffer: bytes | memoryview, position: int, count: int) -> int:
-    """The position after `count` tagged fields that nobody here knows."""
+    """Return the position after `count` unknown tagged fields."""
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
@@ -103,27 +105,27 @@ def skip_tagged(buffer: bytes | memoryview, position: int, count: int) -> int:
 
 
 def too_short(wanted: int) -> DecodeError:
-    """The error for a length or a count that reaches beyond the end."""
-    return DecodeError(f"{wanted} bytes or elements do not fit into what is left")
+    """Return the error for a length or a count that reaches beyond the end."""
+    return DecodeError(f"{wanted} bytes or elements do not fit into the bytes that are left")
 
 
 def bad_length(length: int) -> DecodeError:
-    """The error for null where it is not allowed, and for other negative lengths."""
+    """Return the error for null where it is not allowed, and for other negative lengths."""
     return DecodeError("null for a field that cannot be null" if length == -1 else f"a length of {length}")
 
 
 def no_place(name: str, version: int) -> EncodeError:
-    """The error for a value that would be lost: the version has no such field and it is not one that may be left out."""
-    return EncodeError(f"version {version} has no place for {name}")
+    """Return the error for a value that would be lost: the version has no such field, and it may not be left out."""
+    return EncodeError(f"version {version} has no field {name}")
 
 
 def bad_uuid(name: str) -> EncodeError:
-    """The error for a UUID that is not 16 bytes."""
+    """Return the error for a UUID that is not 16 bytes."""
     return EncodeError(f"{name} is not 16 bytes")
 
 
 def put_records(records: Part | Sequence[Part], size: int, pieces: list[Part], large: list[int]) -> None:
-    """Append records of `size` bytes to the pieces of a message; note the indexes of what is sent as it is, not joined."""
+    """Append records of `size` bytes to the pieces of a message; note the indexes of those that are sent as they are."""
     kind = type(records)
     if kind is list or kind is tuple:
         for part in records:  # type: ignore[union-attr]

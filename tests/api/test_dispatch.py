@@ -57,7 +57,10 @@ async def test_what_is_no_request_closes_the_connection(tmp_path: Path, frame: s
         ("0003 0001 00000007 ffff", "MetadataRequest v1 ends too early"),
         ("0012 0003 00000007 ffff 00", "ApiVersionsRequest v3 ends too early"),
         ("0003 0001 00000007 ffff 00000001 0001 ff", "MetadataRequest v1 holds text that is not UTF-8"),
-        ("0003 0001 00000007 ffff 00000001 0005 61", "MetadataRequest v1: 5 bytes or elements do not fit into what is left"),
+        (
+            "0003 0001 00000007 ffff 00000001 0005 61",
+            "MetadataRequest v1: 5 bytes or elements do not fit into the bytes that are left",
+        ),
         ("0003 0001 0000", "the request header ends too early"),
     ],
 )

@@ -1,9 +1,9 @@
-"""The messages: declarations only, one module per API, imported when the API is used first.
+"""The messages: declarations only, one module per API, imported when the API is first used.
 
 Class names are those of Kafka's JSON definitions, attributes are its field names in snake_case. Fields and versions are those of
 Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/conformance/test_protocol_declarations.py` compares them.
 
-Two modules hold what is no request or response: `group_records` and `consumer_protocol`.
+Two modules hold messages that are neither requests nor responses: `group_records` and `consumer_protocol`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Spoken(NamedTuple):
-    """The versions of an API, as its declarations say them; known without importing those."""
+    """The versions of an API, as in its declarations; known without importing these."""
 
     versions: Versions
     flexible: Versions
@@ -72,17 +72,17 @@ _VERSIONS: Final = {
 MESSAGES: Final[Mapping[int, Spoken]] = MappingProxyType(
     {key: Spoken(Versions.parse(versions), Versions.parse(flexible)) for key, (versions, flexible) in _VERSIONS.items()}
 )
-"""Every API that this package can speak, in order of the keys."""
+"""Every API whose messages this package declares, in order of the keys."""
 
 
 def api_name(key: ApiKey) -> str:
-    """Kafka's own name, such as ListOffsets."""
+    """Return Kafka's own name, such as ListOffsets."""
     return key.name.title().replace("_", "")
 
 
 @functools.cache
 def message_classes(api_key: int) -> tuple[type[Any], type[Any]]:
-    """Request and response of an API, imported on the first call. Raises KeyError for APIs without messages here."""
+    """Return request and response of an API, imported on the first call. Raises KeyError for APIs without messages here."""
     if api_key not in MESSAGES:
         raise KeyError(api_key)
     key = ApiKey(api_key)

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace all settings of resources; what is not named goes back to its default."""
+"""AlterConfigs (key 33): replace all settings of resources; a setting that is not named returns to its default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """A resource with all the settings that it shall have."""
+    """A resource with all its new settings."""
 
     resource_type: Int8 = field()  # as in DescribeConfigs
     resource_name: str = field()
@@ -34,7 +34,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = field()
     error_message: str | None = field()

@@ -9,10 +9,10 @@ from pybroker.protocol.wire import Bool, Int16, Int32
 
 @struct
 class ReassignablePartition:
-    """A partition and where it shall be."""
+    """A partition and the brokers to move it to."""
 
     partition_index: Int32 = field()
-    replicas: list[Int32] | None = field(default=None)  # null: stop what is under way
+    replicas: list[Int32] | None = field(default=None)  # null: stop the move that is under way
 
 
 @struct

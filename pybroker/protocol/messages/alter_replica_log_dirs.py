@@ -17,7 +17,7 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """A directory and what shall lie in it."""
+    """A directory and the partitions to move into it."""
 
     path: str = field()  # absolute
     topics: list[AlterReplicaLogDirTopic] = field()

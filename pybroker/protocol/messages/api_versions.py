@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what the broker speaks, and who the client is."""
+"""ApiVersions (key 18): the versions that the broker supports; the request names the client's software."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FinalizedFeatureKey:
 
 @response(api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
-    """Its header is v0 in every version, so that any client can read it."""
+    """The supported versions and features. The header is v0 in every version, so that any client can read it."""
 
     error_code: Int16 = field()
     api_keys: list[ApiVersion] = field()

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 @request(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest:
-    """Asks for groups by name."""
+    """Names of the groups to describe."""
 
     group_ids: list[str] = field()
     include_authorized_operations: Bool = field()
@@ -26,7 +26,7 @@ class TopicPartitions:
 
 @struct
 class Assignment:
-    """What a member owns, or shall own."""
+    """The partitions that a member owns, or is to own."""
 
     topic_partitions: list[TopicPartitions] = field()
 
@@ -60,7 +60,7 @@ class DescribedGroup:
     assignment_epoch: Int32 = field()
     assignor_name: str = field()
     members: list[Member] = field()
-    authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not asked for
+    authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not requested
 
 
 @response(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): all that a member of a KIP-848 group has to say: it joins, lives, acknowledges, leaves."""
+"""ConsumerGroupHeartbeat (key 68): a member of a KIP-848 group joins, stays alive, acknowledges its assignment and leaves."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TopicPartitions:
 
 @request(api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
-    """From one member. What is null, or -1, did not change since its last heartbeat."""
+    """A heartbeat of one member. A field that is null or -1 has not changed since its last heartbeat."""
 
     group_id: str = field()
     member_id: str = field()  # v0: empty from a new member; v1: chosen by the member
-    member_epoch: Int32 = field()  # 0: joins, -1: leaves, -2: a static member that will come again
+    member_epoch: Int32 = field()  # 0: joins, -1: leaves, -2: a static member that will join again
     instance_id: str | None = field(default=None)
     rack_id: str | None = field(default=None)
     rebalance_timeout_ms: Int32 = field(default=-1)
@@ -33,7 +33,7 @@ class ConsumerGroupHeartbeatRequest:
 
 @struct
 class Assignment:
-    """What the member shall own."""
+    """The partitions that the member is to own."""
 
     topic_partitions: list[TopicPartitions] = field()
 

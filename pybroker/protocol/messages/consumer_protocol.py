@@ -1,4 +1,4 @@
-"""What consumers put into the opaque bytes of JoinGroup and SyncGroup; before each stands its version as an int16.
+"""The opaque bytes that consumers put into JoinGroup and SyncGroup; each begins with its version as an int16.
 
 Kafka reads a newer version as the newest of these and ignores the bytes that are left; `codec.decode` refuses them.
 
@@ -21,18 +21,18 @@ class TopicPartition:
 
 @message(versions="0-3", flexible="none")
 class ConsumerProtocolSubscription:
-    """What the member wants to read: the metadata of JoinGroup."""
+    """The topics that the member wants to read: the metadata of JoinGroup."""
 
     topics: list[str] = field()
     user_data: bytes | None = field(default=None)
     owned_partitions: list[TopicPartition] = field("1+", ignorable=True)
-    generation_id: Int32 = field("2+", default=-1, ignorable=True)  # in which it got the owned ones
+    generation_id: Int32 = field("2+", default=-1, ignorable=True)  # in which it got the owned partitions
     rack_id: str | None = field("3+", default=None, ignorable=True)
 
 
 @message(versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
-    """What the member shall read: the assignment of SyncGroup."""
+    """The partitions that the member is to read: the assignment of SyncGroup."""
 
     assigned_partitions: list[TopicPartition] = field()
     user_data: bytes | None = field(default=None)

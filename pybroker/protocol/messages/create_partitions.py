@@ -9,18 +9,18 @@ from pybroker.protocol.wire import Bool, Int16, Int32
 
 @struct
 class CreatePartitionsAssignment:
-    """The brokers that shall hold one new partition."""
+    """The brokers of one new partition."""
 
     broker_ids: list[Int32] = field()
 
 
 @struct
 class CreatePartitionsTopic:
-    """A topic that shall have more partitions."""
+    """A topic that is to have more partitions."""
 
     name: str = field()
-    count: Int32 = field()  # of all, with those that are there
-    assignments: list[CreatePartitionsAssignment] | None = field()  # of the new ones; null: the broker assigns
+    count: Int32 = field()  # of all partitions, the existing ones included
+    assignments: list[CreatePartitionsAssignment] | None = field()  # of the new partitions; null: the broker assigns
 
 
 @request(api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+")
@@ -34,7 +34,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = field()
     error_code: Int16 = field()

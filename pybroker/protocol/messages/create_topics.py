@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 @struct
 class CreatableReplicaAssignment:
-    """The brokers that shall hold one partition."""
+    """The brokers of one partition."""
 
     partition_index: Int32 = field()
     broker_ids: list[Int32] = field()
@@ -56,7 +56,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = field()
     topic_id: Uuid = field("7+", ignorable=True)

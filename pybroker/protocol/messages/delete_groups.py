@@ -16,7 +16,7 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str = field()
     error_code: Int16 = field()

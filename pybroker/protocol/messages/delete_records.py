@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): drop the beginning of partitions."""
+"""DeleteRecords (key 21): delete the first records of partitions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pybroker.protocol.wire import Int16, Int32, Int64
 
 @struct
 class DeleteRecordsPartition:
-    """A partition, and where it shall begin."""
+    """A partition, and the offset at which it is to begin."""
 
     partition_index: Int32 = field()
-    offset: Int64 = field()  # the first that stays; -1: the high watermark
+    offset: Int64 = field()  # the first offset that stays; -1: the high watermark
 
 
 @struct
@@ -33,10 +33,10 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: Int32 = field()
-    low_watermark: Int64 = field()  # where it begins now, on every replica; -1 with an error
+    low_watermark: Int64 = field()  # where the partition begins now, on every replica; -1 with an error
     error_code: Int16 = field()
 
 

@@ -26,7 +26,7 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str | None = field(nullable="6+")
     topic_id: Uuid = field("6+", ignorable=True)

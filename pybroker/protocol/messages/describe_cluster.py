@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 @request(api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """Asks for brokers or controllers."""
+    """Whether to list brokers or controllers."""
 
     include_cluster_authorized_operations: Bool = field()
     endpoint_type: Int8 = field("1+", default=1)  # 1: brokers, 2: controllers
@@ -38,4 +38,4 @@ class DescribeClusterResponse:
     cluster_id: str = field()
     controller_id: Int32 = field(default=-1)
     brokers: list[DescribeClusterBroker] = field()
-    cluster_authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not asked for
+    cluster_authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not requested

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 @struct
 class DescribeConfigsResource:
-    """A resource, and which of its settings to tell."""
+    """A resource, and which of its settings to describe."""
 
     resource_type: Int8 = field()  # 2: topic, 4: broker, 8: broker logger, 16: client metrics, 32: group
     resource_name: str = field()  # empty for broker: the defaults of all brokers
@@ -18,7 +18,7 @@ class DescribeConfigsResource:
 
 @request(api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+")
 class DescribeConfigsRequest:
-    """Asks for settings."""
+    """Resources whose settings to describe."""
 
     resources: list[DescribeConfigsResource] = field()
     include_synonyms: Bool = field("1+")
@@ -27,7 +27,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """A place that gives the setting a value; the first of them is in force."""
+    """A source that gives the setting a value; the first source is in force."""
 
     name: str = field("1+")
     value: str | None = field("1+")

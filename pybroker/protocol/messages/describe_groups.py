@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int16, Int32
 
 @request(api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
-    """Asks for groups by name."""
+    """Names of the groups to describe."""
 
     groups: list[str] = field()
     include_authorized_operations: Bool = field("3+")
@@ -38,7 +38,7 @@ class DescribedGroup:
     protocol_type: str = field()
     protocol_data: str = field()  # the protocol's name while the group is stable
     members: list[DescribedGroupMember] = field()
-    authorized_operations: Int32 = field("3+", default=-2147483648)  # a bit field; the default: was not asked for
+    authorized_operations: Int32 = field("3+", default=-2147483648)  # a bit field; the default: was not requested
 
 
 @response(api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): the data directories of this broker and what lies in them. v0 is Kafka 3.9's."""
+"""DescribeLogDirs (key 35): the data directories of this broker and the partitions in them. v0 is Kafka 3.9's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DescribableLogDirTopic:
 
 @request(api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+")
 class DescribeLogDirsRequest:
-    """Asks for some partitions or for all of them."""
+    """Some partitions, or all of them."""
 
     topics: list[DescribableLogDirTopic] | None = field()  # null: all
 
@@ -28,8 +28,8 @@ class DescribeLogDirsPartition:
 
     partition_index: Int32 = field()
     partition_size: Int64 = field()  # bytes
-    offset_lag: Int64 = field()  # how far its end is behind the high watermark or, of a future log, behind the current log
-    is_future_key: Bool = field()  # being copied by AlterReplicaLogDirs
+    offset_lag: Int64 = field()  # how far its end is behind the high watermark or, for a future log, behind the current log
+    is_future_key: Bool = field()  # AlterReplicaLogDirs is copying it
 
 
 @struct

@@ -17,7 +17,7 @@ class TopicRequest:
 
 @request(api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """Asks for the producers of partitions."""
+    """Partitions whose producers to describe."""
 
     topics: list[TopicRequest] = field()
 

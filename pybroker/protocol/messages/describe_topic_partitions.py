@@ -24,7 +24,7 @@ class Cursor:
 
 @request(api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """Asks for the next page; no topics means all of them."""
+    """A request for the next page; no topics means all of them."""
 
     topics: list[TopicRequest] = field()
     response_partition_limit: Int32 = field(default=2000)
@@ -33,7 +33,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """A partition and where its replicas are."""
+    """A partition and its replicas."""
 
     error_code: Int16 = field()
     partition_index: Int32 = field()
@@ -55,7 +55,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_id: Uuid = field()
     is_internal: Bool = field()
     partitions: list[DescribeTopicPartitionsResponsePartition] = field()
-    topic_authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not asked for
+    topic_authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not requested
 
 
 @response(api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): choose the leaders of partitions anew."""
+"""ElectLeaders (key 43): choose new leaders for partitions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class TopicPartitions:
 
 @request(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
-    """Partitions that shall have another leader."""
+    """Partitions that are to have another leader."""
 
-    election_type: Int8 = field("1+")  # 0: the preferred replica, 1: any that lives, although records get lost
+    election_type: Int8 = field("1+")  # 0: the preferred replica, 1: any live replica, even if records are lost
     topic_partitions: list[TopicPartitions] | None = field()  # null: all
     timeout_ms: Int32 = field(default=60000)
 
 
 @struct
 class PartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_id: Int32 = field()
     error_code: Int16 = field()
@@ -43,7 +43,7 @@ class ReplicaElectionResult:
 
 @response(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One result per partition; when all were asked for, only those where an election was needed."""
+    """One result per partition; if all were requested, only those that needed an election."""
 
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field("1+")

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Int8, Int16, Int32, Int64, Records, Uuid
 
 @struct
 class ReplicaState:
-    """Who the follower is, from v15 in place of `replica_id`."""
+    """The follower's id and epoch, from v15 in place of `replica_id`."""
 
     replica_id: Int32 = field("15+", default=-1)  # -1: a consumer
     replica_epoch: Int64 = field("15+", default=-1)
@@ -17,7 +17,7 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """From where and how much to read of one partition."""
+    """The offset to read from and the bytes to read of one partition."""
 
     partition: Int32 = field()
     current_leader_epoch: Int32 = field("9+", default=-1, ignorable=True)  # -1: unknown, not checked
@@ -69,7 +69,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the follower's log parted from the leader's."""
+    """The point where the follower's log diverged from the leader's."""
 
     epoch: Int32 = field("12+", default=-1)
     end_offset: Int64 = field("12+", default=-1)
@@ -77,7 +77,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Where the partition's leader went."""
+    """The partition's new leader."""
 
     leader_id: Int32 = field("12+", default=-1)
     leader_epoch: Int32 = field("12+", default=-1)
@@ -93,7 +93,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """A transaction whose records the reader has to drop."""
+    """A transaction whose records the reader must drop."""
 
     producer_id: Int64 = field("4+")
     first_offset: Int64 = field("4+")
@@ -101,12 +101,12 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """What was read of one partition."""
+    """The records of one partition."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
     high_watermark: Int64 = field()
-    last_stable_offset: Int64 = field("4+", default=-1, ignorable=True)  # below it every transaction is decided
+    last_stable_offset: Int64 = field("4+", default=-1, ignorable=True)  # every transaction below this offset has ended
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = field("12+", tag=0)
     current_leader: LeaderIdAndEpoch = field("12+", tag=1)
@@ -137,7 +137,7 @@ class NodeEndpoint:
 
 @response(api_key=ApiKey.FETCH, versions="0-18", flexible="12+")
 class FetchResponse:
-    """What was read. In an incremental fetch, partitions without news are left out."""
+    """The records. An incremental fetch leaves out partitions in which nothing changed."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which of its metrics a client shall send (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client is to send (KIP-714)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 @request(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
-    """From one instance of a client."""
+    """A request from one instance of a client."""
 
-    client_instance_id: Uuid = field()  # zero: has none yet
+    client_instance_id: Uuid = field()  # zero: the client has none yet
 
 
 @response(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsResponse:
-    """What to send, how and how often."""
+    """The metrics to send, their encoding and the interval."""
 
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()
-    client_instance_id: Uuid = field()  # a new one if the client had none, else zero
+    client_instance_id: Uuid = field()  # a new id if the client had none, otherwise zero
     subscription_id: Int32 = field()
     accepted_compression_types: list[Int8] = field()  # 1: gzip, 2: snappy, 3: lz4, 4: zstd
     push_interval_ms: Int32 = field()

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: what a group coordinator keeps of offsets, classic groups and KIP-848 groups.
+"""The records of `__consumer_offsets`: the state of offsets, classic groups and KIP-848 groups.
 
 A record's key and value each begin with an int16 that is not part of these messages: the key's says which type of record it is
 (`RecordType`), its message is always version 0; the value's is the version of its message. A null value deletes.
@@ -37,7 +37,7 @@ class RecordType(IntEnum):
 
 @message(versions="0", flexible="none")
 class LegacyOffsetCommitKey:
-    """As `OffsetCommitKey`, written before Kafka 0.9."""
+    """The form of `OffsetCommitKey` that was written before Kafka 0.9."""
 
     group: str = field()
     topic: str = field()
@@ -46,7 +46,7 @@ class LegacyOffsetCommitKey:
 
 @message(versions="0", flexible="none")
 class LegacyOffsetCommitValue:
-    """As v0 of `OffsetCommitValue`."""
+    """The form of `OffsetCommitValue` v0 that was written before Kafka 0.9."""
 
     offset: Int64 = field()
     metadata: str = field()
@@ -55,7 +55,7 @@ class LegacyOffsetCommitValue:
 
 @message(versions="0", flexible="none")
 class OffsetCommitKey:
-    """Whose offset it is."""
+    """The group, topic and partition of a committed offset."""
 
     group: str = field()
     topic: str = field()
@@ -64,13 +64,13 @@ class OffsetCommitKey:
 
 @message(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """How far the group has read."""
+    """A committed offset: how far the group has read."""
 
     offset: Int64 = field()
     leader_epoch: Int32 = field("3+", default=-1, ignorable=True)
     metadata: str = field()
     commit_timestamp: Int64 = field()  # ms
-    expire_timestamp: Int64 = field("1", default=-1, ignorable=True)  # ms; -1: as the broker's settings say
+    expire_timestamp: Int64 = field("1", default=-1, ignorable=True)  # ms; -1: by the broker's settings
     topic_id: Uuid = field("4+", tag=0, ignorable=True)
 
 
@@ -79,7 +79,7 @@ class OffsetCommitValue:
 
 @message(versions="0", flexible="none")
 class GroupMetadataKey:
-    """Which group."""
+    """The group that a record is about."""
 
     group: str = field()
 
@@ -115,7 +115,7 @@ class GroupMetadataValue:
 
 @message(versions="0", flexible="none")
 class ConsumerGroupMetadataKey:
-    """Which group."""
+    """The group that a record is about."""
 
     group_id: str = field()
 
@@ -130,7 +130,7 @@ class ConsumerGroupMetadataValue:
 
 @message(versions="0", flexible="none")
 class ConsumerGroupPartitionMetadataKey:
-    """Which group."""
+    """The group that a record is about."""
 
     group_id: str = field()
 
@@ -162,7 +162,7 @@ class ConsumerGroupPartitionMetadataValue:
 
 @message(versions="0", flexible="none")
 class ConsumerGroupMemberMetadataKey:
-    """Which member of which group."""
+    """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
@@ -178,7 +178,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What a member that speaks the classic protocol said in JoinGroup."""
+    """The fields of JoinGroup of a member that uses the classic protocol."""
 
     session_timeout_ms: Int32 = field()
     supported_protocols: list[ClassicProtocol] = field()
@@ -186,7 +186,7 @@ class ClassicMemberMetadata:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member said of itself."""
+    """The properties that a member sent in its heartbeats."""
 
     instance_id: str | None = field()
     rack_id: str | None = field()
@@ -202,14 +202,14 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(versions="0", flexible="none")
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """Which group."""
+    """The group that a record is about."""
 
     group_id: str = field()
 
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """Of which epoch the target assignments are."""
+    """The epoch of the target assignments."""
 
     assignment_epoch: Int32 = field()
     assignment_timestamp: Int64 = field(tag=0, ignorable=True)  # ms
@@ -217,7 +217,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @message(versions="0", flexible="none")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Which member of which group."""
+    """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
@@ -233,14 +233,14 @@ class TopicPartition:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What the member shall own."""
+    """The partitions that the member is to own."""
 
     topic_partitions: list[TopicPartition] = field()
 
 
 @message(versions="0", flexible="none")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Which member of which group."""
+    """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
@@ -257,11 +257,11 @@ class TopicPartitions:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What the member owns, and what it has to give up first."""
+    """The partitions that the member owns, and those that it must revoke first."""
 
     member_epoch: Int32 = field()
     previous_member_epoch: Int32 = field()
-    state: Int8 = field()  # 0: stable, 1: has partitions to give up, 2: waits for others to do so, 127: unknown
+    state: Int8 = field()  # 0: stable, 1: must revoke partitions, 2: waits for other members to do so, 127: unknown
     assigned_partitions: list[TopicPartitions] = field()
     partitions_pending_revocation: list[TopicPartitions] = field()
 
@@ -276,7 +276,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """What it matches."""
+    """The topics that the regular expression matches."""
 
     topics: list[str] = field()
     version: Int64 = field()  # of the cluster's metadata

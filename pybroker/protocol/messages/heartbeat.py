@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group lives, and learns of rebalances."""
+"""Heartbeat (key 12): a member of a classic group stays alive, and learns of rebalances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Int16, Int32
 
 @request(api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
 class HeartbeatRequest:
-    """From one member in one generation."""
+    """A heartbeat of one member in one generation."""
 
     group_id: str = field()
     generation_id: Int32 = field()
@@ -19,7 +19,7 @@ class HeartbeatRequest:
 
 @response(api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Whether the member may go on."""
+    """Whether the member may continue."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field()

@@ -12,7 +12,7 @@ class AlterableConfig:
     """A change of one setting."""
 
     name: str = field()
-    config_operation: Int8 = field()  # 0: set, 1: back to the default, 2: add to the list, 3: take from the list
+    config_operation: Int8 = field()  # 0: set, 1: return to the default, 2: add to the list, 3: take from the list
     value: str | None = field()
 
 
@@ -35,7 +35,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = field()
     error_message: str | None = field()

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 @request(api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+")
 class InitProducerIdRequest:
-    """From a new producer, or from one whose epoch has to be raised."""
+    """A request from a new producer, or from a producer whose epoch must be raised."""
 
     transactional_id: str | None = field()  # null: idempotent only
     transaction_timeout_ms: Int32 = field()

@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): enter a classic group; the answer comes when all members are there."""
+"""JoinGroup (key 11): enter a classic group; the response comes when all members have joined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JoinGroupRequestProtocol:
 
 @request(api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
 class JoinGroupRequest:
-    """A member that comes, or comes again for a rebalance."""
+    """A member that joins, or joins again for a rebalance."""
 
     group_id: str = field()
     session_timeout_ms: Int32 = field()
@@ -40,7 +40,7 @@ class JoinGroupResponseMember:
 
 @response(api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The new generation; the members only to the leader, which assigns."""
+    """The new generation; only the leader, which assigns, gets the members."""
 
     throttle_time_ms: Int32 = field("2+", ignorable=True)
     error_code: Int16 = field()
@@ -48,6 +48,6 @@ class JoinGroupResponse:
     protocol_type: str | None = field("7+", default=None, ignorable=True)
     protocol_name: str | None = field(nullable="7+")
     leader: str = field()
-    skip_assignment: Bool = field("9+")  # the leader leaves the assignment as it is (KIP-814)
+    skip_assignment: Bool = field("9+")  # the leader keeps the assignment as it is (KIP-814)
     member_id: str = field()
     members: list[JoinGroupResponseMember] = field()

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Int16, Int32
 
 @struct
 class MemberIdentity:
-    """Who leaves: a member id, or the instance id of a static member."""
+    """A member that leaves: a member id, or the instance id of a static member."""
 
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+", default=None)
@@ -27,7 +27,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """What became of one member."""
+    """The result for one member."""
 
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+")

@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Int8, Int16, Int32
 
 @request(api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """Asks for resources of some types; empty: of all."""
+    """The types of resources to list; empty: all types."""
 
     resource_types: list[Int8] = field("1+")  # as in DescribeConfigs
 

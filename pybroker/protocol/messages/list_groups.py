@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Int16, Int32
 
 @request(api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """Asks for groups in some states and of some types; empty filters let everything through."""
+    """The states and types of groups to list; an empty filter lets everything through."""
 
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): offsets by timestamp. v0 answers with a list of segment starts."""
+"""ListOffsets (key 2): offsets by timestamp. v0 returns a list of segment starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pybroker.protocol.wire import Int8, Int16, Int32, Int64
 
 @struct
 class ListOffsetsPartition:
-    """A question about one partition."""
+    """A timestamp to look up in one partition."""
 
     partition_index: Int32 = field()
     current_leader_epoch: Int32 = field("4+", default=-1, ignorable=True)  # -1: unknown, not checked
-    timestamp: Int64 = field()  # in ms; negative: a special offset, see the handler
+    timestamp: Int64 = field()  # in ms; negative: a special offset, listed in the handler
     max_num_offsets: Int32 = field("0", default=1)
 
 
@@ -27,7 +27,7 @@ class ListOffsetsTopic:
 
 @request(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
 class ListOffsetsRequest:
-    """Which offset has the first record at or after a timestamp."""
+    """Lookups of the first record at or after a timestamp."""
 
     replica_id: Int32 = field()  # -1: a consumer
     isolation_level: Int8 = field("2+")  # 0: read uncommitted, 1: read committed
@@ -37,13 +37,13 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """The answer for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
     old_style_offsets: list[Int64] = field("0")
     timestamp: Int64 = field("1+", default=-1)
-    offset: Int64 = field("1+", default=-1)  # -1: none found
+    offset: Int64 = field("1+", default=-1)  # -1: there is none
     leader_epoch: Int32 = field("4+", default=-1)
 
 

@@ -17,7 +17,7 @@ class ListPartitionReassignmentsTopics:
 
 @request(api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """Asks for some partitions or for all of them."""
+    """Some partitions, or all of them."""
 
     timeout_ms: Int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)  # null: all
@@ -28,7 +28,7 @@ class OngoingPartitionReassignment:
     """A partition that is being moved."""
 
     partition_index: Int32 = field()
-    replicas: list[Int32] = field()  # all, those to come and those to go among them
+    replicas: list[Int32] = field()  # all replicas, also those to be added and to be removed
     adding_replicas: list[Int32] = field()
     removing_replicas: list[Int32] = field()
 
@@ -43,7 +43,7 @@ class OngoingTopicReassignment:
 
 @response(api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """What is being moved, of what was asked for."""
+    """The requested partitions that are being moved."""
 
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -17,7 +17,7 @@ class MetadataRequestTopic:
 
 @request(api_key=ApiKey.METADATA, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """Asks for some topics or for all of them."""
+    """Some topics, or all of them."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")  # null, and in v0 empty: all topics
     allow_auto_topic_creation: Bool = field("4+", default=True)
@@ -27,7 +27,7 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """A live broker, by the address of the listener that was asked."""
+    """A live broker, with its address at the listener of the request."""
 
     node_id: Int32 = field()
     host: str = field()
@@ -37,7 +37,7 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """A partition and where its replicas are."""
+    """A partition and its replicas."""
 
     error_code: Int16 = field()
     partition_index: Int32 = field()
@@ -57,7 +57,7 @@ class MetadataResponseTopic:
     topic_id: Uuid = field("10+", ignorable=True)  # zero: the name is not known
     is_internal: Bool = field("1+", ignorable=True)
     partitions: list[MetadataResponsePartition] = field()
-    topic_authorized_operations: Int32 = field("8+", default=-2147483648)  # a bit field; the default: was not asked for
+    topic_authorized_operations: Int32 = field("8+", default=-2147483648)  # a bit field; the default: was not requested
 
 
 @response(api_key=ApiKey.METADATA, versions="0-13", flexible="9+")
@@ -69,5 +69,5 @@ class MetadataResponse:
     cluster_id: str | None = field("2+", default=None, ignorable=True)
     controller_id: Int32 = field("1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = field()
-    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)  # a bit field; the default: was not asked for
+    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)  # a bit field; the default: was not requested
     error_code: Int16 = field("13+", ignorable=True)

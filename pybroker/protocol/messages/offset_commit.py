@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): keep how far a group has read. v0 and v1 are Kafka 3.9's; v0 once meant ZooKeeper."""
+"""OffsetCommit (key 8): store how far a group has read. v0 and v1 are Kafka 3.9's; v0 once meant ZooKeeper."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """What became of one partition's offset."""
+    """The result for one partition's offset."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()

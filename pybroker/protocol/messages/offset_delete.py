@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget a group's offsets of topics that it does not read."""
+"""OffsetDelete (key 47): delete a group's offsets of topics that it does not read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """What became of one partition's offset."""
+    """The result for one partition's offset."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()

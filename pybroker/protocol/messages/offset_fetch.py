@@ -26,22 +26,22 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """A group, and what to tell of it."""
+    """A group, and the partitions whose offsets to return."""
 
     group_id: str = field("8+")
-    member_id: str | None = field("9+", default=None, ignorable=True)  # null: asked from outside of the group
+    member_id: str | None = field("9+", default=None, ignorable=True)  # null: the request is from outside of the group
     member_epoch: Int32 = field("9+", default=-1, ignorable=True)
     topics: list[OffsetFetchRequestTopics] | None = field("8+")  # null: all that have offsets
 
 
 @request(api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
-    """Asks for offsets of one group or of several."""
+    """The groups and partitions whose offsets to return."""
 
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # null: all that have offsets
     groups: list[OffsetFetchRequestGroup] = field("8+")
-    require_stable: Bool = field("7+")  # refuse where a transaction's offsets are undecided
+    require_stable: Bool = field("7+")  # refuse partitions with offsets of an open transaction
 
 
 @struct

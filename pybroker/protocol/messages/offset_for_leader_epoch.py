@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where logs parted. v0 and v1 are Kafka 3.9's."""
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where logs diverged. v0 and v1 are Kafka 3.9's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class OffsetForLeaderPartition:
     """A partition and the epoch to look up."""
 
     partition: Int32 = field()
-    current_leader_epoch: Int32 = field("2+", default=-1, ignorable=True)  # as the asker knows it; -1: not checked
+    current_leader_epoch: Int32 = field("2+", default=-1, ignorable=True)  # as the sender knows it; -1: not checked
     leader_epoch: Int32 = field()
 
 
@@ -26,15 +26,15 @@ class OffsetForLeaderTopic:
 
 @request(api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    """From a follower or, with KIP-320, from a consumer."""
+    """A request from a follower or, with KIP-320, from a consumer."""
 
-    replica_id: Int32 = field("3+", default=-2, ignorable=True)  # -1: a consumer, -2: not said
+    replica_id: Int32 = field("3+", default=-2, ignorable=True)  # -1: a consumer, -2: unknown
     topics: list[OffsetForLeaderTopic] = field()
 
 
 @struct
 class EpochEndOffset:
-    """The largest epoch that is not above the one asked for, and where it ended."""
+    """The largest epoch that is not above the requested epoch, and where it ended."""
 
     error_code: Int16 = field()
     partition: Int32 = field()

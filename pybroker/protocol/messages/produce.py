@@ -44,7 +44,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class LeaderIdAndEpoch:
-    """Where the partition's leader went."""
+    """The partition's new leader."""
 
     leader_id: Int32 = field("10+", default=-1)
     leader_epoch: Int32 = field("10+", default=-1)
@@ -52,14 +52,14 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """What became of one partition's records."""
+    """The result for one partition's records."""
 
     index: Int32 = field()
     error_code: Int16 = field()
     base_offset: Int64 = field()  # of the first record
     log_append_time_ms: Int64 = field("2+", default=-1, ignorable=True)  # -1: the records keep their own timestamps
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
-    record_errors: list[BatchIndexAndErrorMessage] = field("8+", ignorable=True)  # the records that made the batch be refused
+    record_errors: list[BatchIndexAndErrorMessage] = field("8+", ignorable=True)  # the records that caused a refusal
     error_message: str | None = field("8+", default=None, ignorable=True)
     current_leader: LeaderIdAndEpoch = field("10+", tag=0)
 
@@ -85,7 +85,7 @@ class NodeEndpoint:
 
 @response(api_key=ApiKey.PRODUCE, versions="0-13", flexible="9+")
 class ProduceResponse:
-    """There is none for acks=0."""
+    """One result per partition. A request with acks=0 gets no response."""
 
     responses: list[TopicProduceResponse] = field()
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, every member gets its own part."""
+"""SyncGroup (key 14): the leader sends the assignment, and every member gets its own part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SyncGroupRequestAssignment:
 
 @request(api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """From one member; assignments only from the leader."""
+    """A request from one member; only the leader's has assignments."""
 
     group_id: str = field()
     generation_id: Int32 = field()

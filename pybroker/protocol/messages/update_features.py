@@ -9,7 +9,7 @@ from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 @struct
 class FeatureUpdateKey:
-    """A feature and the level that it shall have."""
+    """A feature and its new level."""
 
     feature: str = field()
     max_version_level: Int16 = field()  # below 1: none
@@ -28,7 +28,7 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """What became of one feature."""
+    """The result for one feature."""
 
     feature: str = field()
     error_code: Int16 = field()
