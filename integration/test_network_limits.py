@@ -405,5 +405,5 @@ def test_without_a_descriptor_for_a_connection_the_listener_tries_again_and_says
     with caplog.at_level(logging.WARNING):
         run(loop, scenario)
     assert [record.getMessage() for record in caplog.records if "descriptor" in record.getMessage()] == [
-        "No descriptor is left for connections at PLAINTEXT; those that wait are taken when there is one: [Errno 24] none"
+        "No file descriptor is left for connections at PLAINTEXT; waiting clients are accepted when there is one: [Errno 24] none"
     ]

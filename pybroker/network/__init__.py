@@ -1,1 +1,14 @@
-"""Sockets: connections, memory-bounded requests, muting; asynchronous."""
+"""The sockets of the broker: connections, requests bounded by memory, muting; asynchronous, in one event loop.
+
+server               the listeners, the limits on connections, idle connections, the stop
+acceptor             accepts the connections of one listener while there is room for them
+connection           one connection: joins receiver, sender and mute table to an asyncio protocol
+receiver, sender     bytes to requests, responses to bytes; both without a socket
+context              what the network hands to the request handler, and what the handler returns
+admission            when a connection may begin to receive a request
+memory_pool          the bounded memory of incoming requests (KIP-72)
+mute                 the reasons for which a connection is not read, and the events that set and clear them
+hangups              notices the end of a peer whose connection is not read
+limits, counters     the settings of the network, and its counters for the metrics
+origin, routes, local_peer      in a container: where a client connects from, and which address it gets
+"""

@@ -1,11 +1,11 @@
 """Accepts the connections of one listener, as long as there is room for them.
 
 Why not the loop's own server
-    It accepts whatever comes, and the only thing to do with a connection too many is to close it. Kafka's acceptor waits instead:
-    the client's connection stands in the system's queue until another one has gone. And where no descriptor is left, asyncio logs
-    a traceback each second, and libuv closes the connections that wait.
+    That server accepts every connection, and the only thing to do with one that exceeds the limit is to close it. Kafka's
+    acceptor waits instead: the client's connection stays in the system's queue until another connection has closed. When no
+    descriptor is left, asyncio logs a traceback each second, and libuv closes the connections that wait.
 
-Here the loop watches the listening socket only while a connection could be taken, so nothing turns while none can.
+Here the loop watches the listening socket only while a connection could be taken, so no CPU is spent while none can.
 
 Source: Acceptor, ConnectionQuotas.waitForConnectionSlot of Kafka.
 """
@@ -29,18 +29,18 @@ _SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 
 class Acceptor:
-    """One listening socket. Owns it, and the sockets that are not connections yet. Belongs to the loop.
+    """One listening socket. Owns it, and the accepted sockets that are not connections yet. Belongs to the loop.
 
     Args:
-        listening: bound, not yet listening.
+        listening: a socket that is bound and does not listen yet.
         connection: makes the protocol of a connection.
         has_room: whether one more connection may be taken.
-        name: of the listener, for people.
+        name: the listener's name, for people.
 
     Attributes:
         arriving: connections that were accepted and are not set up yet.
-        shortages: how often the system had no descriptor for a connection.
-        waits: how often a client had to wait, since there was no room.
+        shortages: how many times the system had no descriptor for a connection.
+        waits: how many times a client had to wait because there was no room.
     """
 
     def __init__(
@@ -70,25 +70,25 @@ class Acceptor:
         return len(self._tasks)
 
     def start(self) -> None:
-        """Listen, and accept what comes."""
+        """Listen, and accept connections as they come."""
         self._listening.listen(self._backlog)
         self.resume()
 
     def resume(self) -> None:
-        """Accept again, if there is room now."""
+        """Accept connections again, if there is room now."""
         if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._has_room():
             self._is_watched = True
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Accept no more connections."""
         if self._retry is not None:
             self._retry.cancel()
         self._pause()
         self._listening.close()
 
     async def settled(self) -> None:
-        """After `close`: return when what had been accepted is set up, or gone."""
+        """Return when every connection accepted before `close` is set up, or gone."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -104,7 +104,7 @@ class Acceptor:
                 self.waits += 1
                 if str(self.waits).strip("0") == "1":  # the 1st, 10th, 100th...
                     logger.warning(
-                        "As many connections are open as max.connections and the limit of open files (ulimit -n) allow: further "
+                        "As many connections are open as max.connections and the limit of open files (ulimit -n) allow; further "
                         "clients at %s wait until one is closed (%d times so far)",
                         self._name,
                         self.waits,
@@ -120,9 +120,9 @@ class Acceptor:
                 self.shortages += 1
                 if error.errno not in _SHORTAGES:
                     logger.warning("Cannot accept connections at %s: %s", self._name, error)
-                elif str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: it may last
+                elif str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: the shortage may last
                     logger.warning(
-                        "No descriptor is left for connections at %s; those that wait are taken when there is one: %s",
+                        "No file descriptor is left for connections at %s; waiting clients are accepted when there is one: %s",
                         self._name,
                         error,
                     )
@@ -143,6 +143,6 @@ class Acceptor:
         accepted.setblocking(False)
         try:
             await self._loop.connect_accepted_socket(self._connection, accepted)
-        except OSError as error:  # it has gone already
+        except OSError as error:  # the peer has gone already
             accepted.close()
-            logger.debug("A connection at %s was gone before it was set up: %s", self._name, error)
+            logger.debug("A connection at %s was closed by its peer before it was set up: %s", self._name, error)

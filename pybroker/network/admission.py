@@ -1,18 +1,19 @@
-"""Who may begin to receive a request: memory (queued.max.request.bytes) and number (queued.max.requests), both at once.
+"""Decides when a connection may begin to receive a request: by memory (queued.max.request.bytes) and by number
+(queued.max.requests).
 
-A connection asks when the size of its next request is known. While there is no memory, or while too many requests are queued,
-it waits here, muted, and gets its buffer the moment that there is memory: nothing polls. The connections that wait are the only
-ones that are touched, so the cost does not grow with idle connections. KIP-72 mutes every connection that can be muted when
-memory is out; the effect here is the same, because an idle connection has nothing to read, and one that begins to send gives no
-more than the 4 bytes of a size before it is refused and muted.
+A connection asks when the size of its next request is known. While there is no memory, or while too many requests are queued, the
+connection waits here, muted, and gets its buffer the moment that there is memory: nothing polls. Only the connections that wait
+are touched, so the cost does not grow with idle connections. KIP-72 mutes every connection that can be muted when memory is out.
+The effect here is the same: an idle connection has nothing to read, and a connection that begins to send delivers no more than
+the 4 bytes of a size before it is refused memory and muted.
 
-Who waits is served in random order, so none starves: as long as one waits nothing is free for a newcomer. As long as nobody
-waits nothing is shuffled.
+Waiting connections are served in random order, so none starves: as long as a connection waits, nothing is free for a newcomer.
+While no connection waits, nothing is shuffled.
 
-A queued request is one that has been received and waits for nothing but its connection's next turn: what Kafka's request queue
-holds, with the loop in the place of its handler threads. As there, it is at most one per connection, or a single deep pipeline
-would keep all others out; and neither a parked request is queued nor what stands behind it, or behind an answer that its peer
-does not read, or they would keep out the very request that they wait for.
+A queued request is one that has been received and waits only for its connection's next turn. That is what Kafka's request queue
+holds, with the loop in the place of Kafka's handler threads. As in Kafka, a connection counts at most one queued request;
+otherwise one deeply pipelined connection could fill the queue. A parked request does not count, nor does anything queued behind
+it or behind a response that its peer does not read: counting those could block the very request that they wait for.
 
 Source: KIP-72; Kafka's Selector (determineHandlingOrder), RequestChannel.
 """
@@ -32,7 +33,7 @@ class Waiter(Protocol):
     bytes_wanted: int
 
     def granted(self, buffer: PooledBuffer) -> None:
-        """The memory is there; owned by the waiter now. Must not call the request handler: it may run inside another's."""
+        """Take ownership of `buffer`: the memory is there. Must not call the request handler: it may run inside another's."""
 
 
 class Admission:
@@ -61,21 +62,21 @@ class Admission:
         return len(self._waiters)
 
     def try_allocate(self, size: int) -> PooledBuffer | None:
-        """Memory for a request of `size` bytes, or None: the caller then calls `wait`."""
+        """Return memory for a request of `size` bytes, or None: the caller then calls `wait`."""
         if self.queued_requests >= self.queued_requests_max:
             return None
         return self.pool.try_allocate(size)
 
     def wait(self, waiter: Waiter) -> None:
-        """Let `waiter` wait for `waiter.bytes_wanted` bytes."""
+        """Put `waiter` into the queue for `waiter.bytes_wanted` bytes."""
         assert waiter not in self._index
         if not self.pool.is_out_of_memory:
-            assert self.queued_requests >= self.queued_requests_max, "who waits would wait for ever"
+            assert self.queued_requests >= self.queued_requests_max, "the waiter would never be served"
         self._index[waiter] = len(self._waiters)
         self._waiters.append(waiter)
 
     def leave(self, waiter: Waiter) -> None:
-        """The waiter's connection died."""
+        """Forget a waiter whose connection was lost."""
         position = self._index.pop(waiter)
         last = self._waiters.pop()
         if last is not waiter:
@@ -83,18 +84,18 @@ class Admission:
             self._index[last] = position
 
     def queue(self) -> None:
-        """One more request waits for its connection's turn."""
+        """Count one more request that waits for its connection's turn."""
         self.queued_requests += 1
 
     def unqueue(self) -> None:
-        """It went to the handler or died with its connection."""
+        """Count one queued request less: it went to the handler, or was lost with its connection."""
         was_full = self.queued_requests >= self.queued_requests_max
         self.queued_requests -= 1
         if was_full and self._waiters:
             self._serve()
 
     def _serve(self) -> None:
-        if self._is_serving:  # the loop below sees it
+        if self._is_serving:  # the loop below serves the newcomer too
             return
         self._is_serving = True
         try:
@@ -102,7 +103,7 @@ class Admission:
                 waiter = self._waiters[self._random.randrange(len(self._waiters))]
                 self.leave(waiter)
                 buffer = self.pool.try_allocate(waiter.bytes_wanted)
-                assert buffer is not None, "one byte was free"
+                assert buffer is not None, "at least one byte was free"
                 waiter.granted(buffer)
         finally:
             self._is_serving = False

@@ -1,15 +1,15 @@
 """One connection: an asyncio protocol around the receiver, the sender and the mute table.
 
-A turn takes requests one by one, hands each to the handler, and joins the answers into one write. It ends when there is no
+A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
 after TURN_REQUESTS requests or TURN_NS, so that a deep pipeline does not starve other connections. One request is in work per
-connection, so answers go out in the order of the requests.
+connection, so responses leave in the order of the requests.
 
 End of input
-    A peer that closes its sending side still gets its answers, but nothing is kept for it behind a parked request: that is
-    answered when it can be, what was received behind it is dropped at once, and the connection is closed. A connection that is
-    not read would not see its peer's end, so the server watches it while a request is parked (see hangups.py). Over TLS there is
-    no half-closed state: the connection is closed at once.
+    A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
+    is completed when it can be, what was received behind it is dropped at once, and the connection is closed. A connection that
+    is not read would not notice its peer's end, so the server watches it while a request is parked (see hangups.py). TLS has no
+    half-closed state: the connection is closed at once.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ class ConnectionOwner(Protocol):
 
     @property
     def handler(self) -> RequestHandler:
-        """Answers requests."""
+        """The function that handles requests."""
 
     @property
     def executor(self) -> Executor | None:
-        """For cold reads; None is the loop's default."""
+        """The executor for cold reads; None is the loop's default."""
 
     @property
     def now_ns(self) -> Callable[[], int]:
         """Monotonic time in ns."""
 
     def opened(self, connection: Connection) -> bool:
-        """A connection was accepted; False when a limit forbids it."""
+        """Return whether the accepted connection may stay; False when a limit forbids it."""
 
     def active(self, connection: Connection) -> None:
-        """Bytes came or went."""
+        """Note that bytes came or went."""
 
     def lost(self, connection: Connection) -> None:
-        """The connection is gone; only called when `opened` said True."""
+        """Forget a connection that is gone. Only called when `opened` returned True."""
 
     def watch(self, connection: Connection) -> None:
         """Call `connection.peer_ended` when its peer sends no more or is gone, although the connection is not read."""
 
     def unwatch(self, connection: Connection) -> None:
-        """No longer."""
+        """Stop watching the connection."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Bytes in, requests to the handler, answers out. Belongs to the loop."""
+    """Takes bytes in, hands requests to the handler, and sends responses. Belongs to the loop."""
 
     __slots__ = (
         "_is_ending",
@@ -109,15 +109,15 @@ class Connection(asyncio.BufferedProtocol):
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
         self._parked: Future[EncodedResponse] | None = None
         self._is_turn_scheduled = False
-        self._is_ending = False  # no new requests; closed when nothing is in work
+        self._is_ending = False  # no new requests; the connection closes when none is in work
         self._is_watched = False  # by the server, for its peer's end
-        self.active_ns = 0  # when bytes last came or went, or an answer was found
+        self.active_ns = 0  # when bytes last came or went, or a parked request was completed
         self.is_open = False
 
     # -- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accepted: refused at once, or set up."""
+        """Refuse the accepted connection at once, or set it up."""
         self._transport = cast("asyncio.Transport", transport)
         if not self._owner.opened(self):
             self._transport.abort()
@@ -129,11 +129,11 @@ class Connection(asyncio.BufferedProtocol):
         self._sender = Sender(self._transport, self, self.counters, piece_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Where the transport receives to."""
+        """Return the buffer that the transport receives into."""
         return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The transport received `nbytes`."""
+        """Take over the `nbytes` that the transport received."""
         if self._is_ending:
             return
         self.context.received_ns = self.active_ns = self._owner.now_ns()
@@ -158,14 +158,14 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(error)
 
     def eof_received(self) -> bool:
-        """The peer sends no more. Returns whether the connection stays open to answer."""
+        """Return whether the connection stays open to respond, now that the peer sends no more."""
         if not self.is_open or not self._is_busy or self._transport.get_extra_info("sslcontext") is not None:
             return False
         self.end()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
-        """Gone, for whatever reason: everything is given back."""
+        """Give everything back, whatever the reason of the loss."""
         if not self.is_open:
             return
         self.is_open, self._is_ending = False, True
@@ -175,11 +175,11 @@ class Connection(asyncio.BufferedProtocol):
         self._guarded(self._sender.close)
 
     def pause_writing(self) -> None:
-        """The transport is above its high water mark."""
+        """Stop sending: the transport is above its high water mark."""
         self._sender.pause()
 
     def resume_writing(self) -> None:
-        """The transport is below its low water mark."""
+        """Send again: the transport is below its low water mark."""
         if not self.is_open:
             return
         self._touch()
@@ -189,11 +189,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting_for_broker(self) -> bool:
-        """Whether we do not receive what the peer sends, for lack of memory: such a connection is not idle."""
+        """Whether the broker does not receive what the peer sends, for lack of memory: such a connection is not idle."""
         return self._receiver.is_waiting
 
     def peer_ended(self, *, is_lost: bool) -> None:
-        """The watched peer sends no more, or is gone."""
+        """End the connection because the watched peer sends no more, or is gone."""
         self._is_watched = False
         if is_lost or self._transport.get_extra_info("sslcontext") is not None:
             self.abort()
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
             self.end()
 
     def end(self) -> None:
-        """Take no more requests, drop what was received of them; close when the one in work is answered."""
+        """Take no more requests and drop those that were received; close when the one in work has its response."""
         self._is_ending = True
         self._mute_event(MuteEvent.CLOSING)
         self._receiver.close()
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def close(self) -> None:
-        """Close after what was handed to the transport is sent."""
+        """Close after everything handed to the transport is sent."""
         self._drop(self._transport.close)
 
     def abort(self) -> None:
@@ -225,18 +225,18 @@ class Connection(asyncio.BufferedProtocol):
     # -- what receiver and sender call
 
     def memory_granted(self) -> None:
-        """The next request has its memory."""
+        """Continue with the next request, which now has its memory."""
         self._mute_event(MuteEvent.MEMORY_GRANTED)
         if self._receiver.has_more and not self._is_busy:
             self._schedule_turn()
 
     def output_ready(self) -> None:
-        """A response that could not be handed over at once now is."""
+        """Take the next turn: a response that could not be handed over at once now is."""
         self._guarded(self._turn)
 
     def output_failed(self, error: BaseException) -> None:
-        """A response cannot be finished; the peer would take what follows for its rest."""
-        logger.error("Closing %s: its response could not be read: %r", self.context, error)
+        """Close the connection: a response cannot be finished, and the peer would take the next bytes for the rest of it."""
+        logger.error("Closing %s: the data of its response could not be read: %r", self.context, error)
         self.abort()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -259,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._parked is not None or self._sender.is_blocked
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run `step`; whatever it raises ends this connection only."""
+        """Run `step`; an exception in it ends this connection only."""
         try:
             step()
         except Exception as error:
@@ -269,14 +269,14 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, ProtocolViolation):
             logger.info("Closing %s: %s", self.context, error)
             self.counters.protocol_violations += 1
-            self._sender.flush()  # the answers to the requests before
+            self._sender.flush()  # the responses to earlier requests
             self.close()
         else:
-            logger.error("Closing %s after an unexpected error. This is a bug.", self.context, exc_info=error)
+            logger.error("Closing %s after an unexpected error, which is a bug", self.context, exc_info=error)
             self.abort()
 
     def _handle_only(self, frame: memoryview) -> None:
-        """A turn of one request that is all there is."""
+        """Handle the one request that is all that was received."""
         response = self._owner.handler(self.context, frame)
         self.counters.requests += 1
         if type(response) is bytes:
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             self._settle()
 
     def _turn(self) -> None:
-        """Take requests until there is none, one is in work, or others should have their turn."""
+        """Take requests until there is none, one is in work, or other connections get their turn."""
         if self._is_ending:
             self._finish_ending()
             return
@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._send(response)
                 if self._is_busy or self._is_ending:
                     break
-            if not taken & 7:  # the clock is dear
+            if not taken & 7:  # reading the clock is expensive
                 now_ns = self._owner.now_ns()
                 deadline_ns = deadline_ns or now_ns + TURN_NS
                 if (taken >= TURN_REQUESTS or now_ns > deadline_ns) and receiver.has_more:
@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading
 
     def _settle(self) -> None:
-        """After a turn: pause or resume reading as its outcome demands."""
+        """Pause or resume reading after a turn, as its outcome demands."""
         if self._is_ending:
             self._mute_event(MuteEvent.CLOSING)
             self._finish_ending()
@@ -417,12 +417,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def mute_reasons(self) -> set[MuteReason]:
-        """Why this connection is not read now; empty: it is."""
+        """The reasons why this connection is not read now; empty when it is read."""
         return {reason for reason in MuteReason if self._mute & reason}
 
     @property
     def extra(self) -> Callable[[str], Any]:
-        """The transport's get_extra_info."""
+        """The `get_extra_info` of the transport."""
         return self._transport.get_extra_info
 
     @property

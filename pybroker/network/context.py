@@ -1,4 +1,4 @@
-"""What the network hands to the request handler and what it takes back."""
+"""What the network hands to the request handler, and what the handler returns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
-    """The peer broke the protocol: one log line at info with the reason, and the connection is closed."""
+    """The peer broke the protocol: the broker logs one line at info with the reason, and closes the connection."""
 
 
 class ConnectionContext:
-    """Who is at the other end of a connection. Lives as long as the connection; one object for all of its requests.
+    """The two ends of a connection. Lives as long as the connection; one object for all of its requests.
 
     `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
-    `told_host` and `told_port` are for the client to connect to, where nothing is advertised by the configuration: by default
-    those that it has connected to.
+    `told_host` and `told_port` are the address that the client gets where the configuration advertises none: by default the
+    address that it has connected to.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class ConnectionContext:
 class Outgoing:
     """A response that is more than one bytes object. Owned by the network from the moment the handler returns it.
 
-    `parts` go out in order, size prefix included; `size` is their sum in bytes. `on_sent` is called exactly once: when the last
+    `parts` are sent in order, size prefix included; `size` is their sum in bytes. `on_sent` is called exactly once: when the last
     byte was handed to the transport and the transport is below its high water mark, or when the connection is lost.
     `close_after`: the connection is closed once this has been sent.
     """
@@ -88,7 +88,7 @@ class Outgoing:
         self.close_after = close_after
 
     def discard(self, first_part: int = 0) -> None:
-        """The connection is gone: close the parts from index `first_part` on and call `on_sent`."""
+        """Close the parts from index `first_part` on and call `on_sent`: the connection is gone."""
         for part in self.parts[first_part:]:
             if not isinstance(part, bytes | bytearray | memoryview):
                 part.close()
@@ -102,4 +102,5 @@ EncodedResponse = Outgoing | bytes | None
 
 RequestHandler: TypeAlias = "Callable[[ConnectionContext, memoryview], EncodedResponse | Future[EncodedResponse]]"
 """Called with one request without its size prefix. The memoryview is writable and borrowed until the call returns, also when a
-Future (a parked request) is returned. Raises nothing but ProtocolViolation."""
+Future (a parked request) is returned. Raises no exception but ProtocolViolation.
+"""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 class ListenerCounters:
-    """What happened at one listener since start.
+    """What happened at one listener since the start.
 
     `connections_open` is a gauge, all others only grow. `connections_refused`: closed at once by a connection limit, counted in
     neither created nor closed. `connections_expired`: closed because idle, also counted in closed. `protocol_violations`: closed
-    because the peer broke the protocol, also counted in closed. `bytes_in` and `bytes_out` include size prefixes; `bytes_out`
-    is counted when handed to the transport. `requests` are those handed to the handler.
+    because the peer broke the protocol, also counted in closed. `bytes_in` and `bytes_out` include size prefixes; `bytes_out` is
+    counted when bytes are handed to the transport. `requests` are those handed to the handler.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The network's settings, named as Kafka's."""
+"""The network's settings, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ OS_DEFAULT: Final = -1
 class NetworkLimits:
     """Kafka's broker properties of the socket server, with Kafka's defaults.
 
-    `descriptors_max` is the number of connections that the process has descriptors for. At it, and at `max_connections`, the
-    listeners wait; one that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a peer's address
-    (as text) to its own limit. `connections_max_idle_ms` <= 0: never. The socket buffers are in bytes, -1 for the system's.
+    `descriptors_max` is the number of connections that the process has descriptors for. At that number, and at `max_connections`,
+    the listeners wait; a listener that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a
+    peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: idle connections stay. The socket buffers are in
+    bytes, -1 for the system's.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -36,7 +37,7 @@ class NetworkLimits:
 class Listener:
     """An address to accept connections at. An empty `host` is every interface, port 0 a free port.
 
-    `is_protected`: for brokers, beside others for clients; clients must not keep brokers out.
+    `is_protected`: the listener is for brokers, beside others for clients; clients must not keep brokers out.
     """
 
     name: str = "PLAINTEXT"
@@ -56,5 +57,5 @@ class BoundListener:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """An address for people; one of IPv6 has brackets."""
+    """Format an address for people; an IPv6 address gets brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

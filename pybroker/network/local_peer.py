@@ -1,7 +1,8 @@
-"""Whether the client of a connection from this network namespace is a process of this container.
+"""Finds whether the client of a connection from this network namespace is a process of this container.
 
-A rootless engine's forwarder has its socket in the container's network, and is no process that can be seen from here; a command
-that runs in the container is. The kernel tells the inode of the client's socket, and each process the inodes of its own.
+The forwarder of a rootless engine has its socket in the container's network, but is not a process that is visible from here; a
+command that runs in the container is. The kernel lists the inode of the client's socket, and for each process the inodes of its
+own sockets.
 
 Source: proc(5), proc_pid_fd(5); tcp_ipv4.c of Linux for the columns.
 """
@@ -19,9 +20,10 @@ _INODE_COLUMN: Final = 9
 
 
 def is_process_here(*, peer_port: int, local_port: int, proc: Path = PROC) -> bool:
-    """Whether one of the processes here has the socket that is connected from `peer_port` to `local_port`.
+    """Return whether one of the processes here has the socket that is connected from `peer_port` to `local_port`.
 
-    Of processes of other users nothing is told. Reads as many entries as the others have descriptors. Raises OSError.
+    The descriptors of other users' processes are not visible. Reads one entry for each descriptor of the visible processes.
+    Raises OSError.
     """
     wanted = {f"socket:[{inode}]" for inode in _inodes(from_port=peer_port, to_port=local_port, proc=proc)}
     if not wanted:
@@ -44,7 +46,7 @@ def _inodes(*, from_port: int, to_port: int, proc: Path) -> Iterator[str]:
 
 
 def _descriptors(folder: Path) -> Iterator[str]:
-    """What the descriptors of a process are; nothing for one that is gone or of another user."""
+    """Yield what the descriptors of a process refer to; nothing for a process that is gone or of another user."""
     try:
         names = os.listdir(folder)  # noqa: PTH208
     except (FileNotFoundError, PermissionError, ProcessLookupError):

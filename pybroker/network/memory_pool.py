@@ -2,15 +2,14 @@
 
 Idea
     A request asks for its memory when its size is known and gives it back when it has been handled. The pool never blocks: it
-    says no. It says yes to *any* size while at least one byte is free, so that large requests do not starve behind small ones;
-    the availability may then be negative, and the true bound is size + socket.request.max.bytes - 1.
-
+    refuses. While at least one byte is free it grants *any* size, so that large requests do not starve behind small ones; the
+    available bytes may then be negative, and the true bound is size + socket.request.max.bytes - 1.
 Cost
     O(1) per request; nothing depends on the number of connections.
 
-A buffer that is collected without having been released is a bug of ours; it is logged at error, counted, and its bytes given
-back. Collection can run in any thread and inside any code, so it only notes the loss: the bytes come back at the pool's next use,
-or when the loop runs what `call_soon_threadsafe` was given, whichever is first.
+A buffer that is collected without having been released is a bug of the broker: the pool logs it at error, counts it, and takes
+its bytes back. Collection can run in any thread and inside any code, so it only notes the loss: the bytes come back at the pool's
+next use, or when the loop runs the callback given to `call_soon_threadsafe`, whichever is first.
 
 Source: KIP-72; Kafka's SimpleMemoryPool, GarbageCollectedMemoryPool.
 """
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNBOUNDED: Final = 2**62
-"""What an unbounded pool says is available."""
+"""What an unbounded pool reports as available."""
 
 
 class PooledBuffer:
-    """Exactly `size` bytes out of the pool. Owned by who allocated it; given back once with `MemoryPool.release`."""
+    """Exactly `size` bytes out of the pool. Owned by its allocator, which gives it back once with `MemoryPool.release`."""
 
     __slots__ = ("_pool", "size", "view")
 
@@ -51,7 +50,7 @@ class MemoryPool:
     """A bound on the bytes of requests that have been received, or are being received, and are not handled yet.
 
     Args:
-        size: the bound in bytes (queued.max.request.bytes); not positive: unbounded, and only counted.
+        size: the bound in bytes (queued.max.request.bytes); if not positive, the memory is unbounded and only counted.
         clock: for the time without memory.
 
     Sensors
@@ -83,15 +82,15 @@ class MemoryPool:
         self.depleted_ms_total = 0
         self.lost_count = 0
         self.lost_bytes = 0
-        self.on_available: Callable[[], None] | None = None  # told when memory came back after there was none
+        self.on_available: Callable[[], None] | None = None  # called when memory is free again after there was none
         self.call_soon_threadsafe: Callable[[Callable[[], None]], object] | None = None
-        self._lost: deque[int] = deque()  # sizes; appended by the collector, perhaps in another thread
+        self._lost: deque[int] = deque()  # sizes; appended by the garbage collector, perhaps in another thread
         self._depleted_since_ms: int | None = None
         self._window = _DepletedWindow(clock.monotonic_ms())
 
     @property
     def available(self) -> int:
-        """Bytes free; negative after the pool gave more than it had."""
+        """The free bytes; negative after the pool granted more than it had."""
         return self.size - self.used
 
     @property
@@ -100,7 +99,7 @@ class MemoryPool:
         return self.used >= self.size
 
     def try_allocate(self, size: int) -> PooledBuffer | None:
-        """A buffer of exactly `size` (> 0) bytes, owned by the caller until `release`; None when not one byte is free."""
+        """Return a buffer of exactly `size` (> 0) bytes, owned by the caller until `release`; None when not one byte is free."""
         if size <= 0:
             raise ValueError(f"cannot allocate {size} bytes")
         if self._lost:
@@ -113,10 +112,10 @@ class MemoryPool:
         return buffer
 
     def release(self, buffer: PooledBuffer) -> None:
-        """Take back `buffer`; nobody may use its view any more.
+        """Take back `buffer`; its view must not be used any more.
 
         Raises:
-            ValueError: it was released before, or is another pool's.
+            ValueError: the buffer was released before, or belongs to another pool.
         """
         if buffer._pool is not self:
             raise ValueError("the buffer is not on loan from this pool")
@@ -134,13 +133,13 @@ class MemoryPool:
             size = self._lost.popleft()
             self.lost_count += 1
             self.lost_bytes += size
-            logger.error("A request buffer of %d bytes was lost without release; its memory is given back. This is a bug.", size)
+            logger.error("A request buffer of %d bytes was lost without release, which is a bug; its memory is given back", size)
             self._give_back(size)
 
     def average_depleted_percent(self) -> float:
-        """Share (0 to 1) of the time in which a request waited for memory, over the last 30 to 60 s."""
+        """Return the share (0 to 1) of the time in which a request waited for memory, over the last 30 to 60 s."""
         now_ms = self.clock.monotonic_ms()
-        if self._depleted_since_ms is not None:  # the part of a dry spell that is already over
+        if self._depleted_since_ms is not None:  # count the part of a depletion that is already over
             self._end_depletion(now_ms)
             self._depleted_since_ms = now_ms
         return self._window.share(now_ms)
@@ -187,7 +186,7 @@ class _DepletedWindow:
 
     def share(self, now_ms: int) -> float:
         self._advance(now_ms)
-        # A fresh window is not taken for a full one: as in Kafka it counts as at least one whole sample.
+        # A new window is not taken for a full one: as in Kafka, it counts as at least one whole sample.
         elapsed_ms = max(now_ms - self._previous_start_ms, self.SAMPLE_MS)
         return min(1.0, (self._previous_ms + self._current_ms) / elapsed_ms)
 

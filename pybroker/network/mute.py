@@ -1,8 +1,8 @@
-"""When a connection is not read: the reasons, the events that set and clear them, as one table.
+"""Decides when a connection is not read: the reasons, and the events that set and clear them, as one table.
 
 A connection is read while it has no reason to be muted. Muting is lazy: a request in work or a full output mutes only when more
-data has come meanwhile, because a client that waits for its answer sends nothing and a pause and resume cost about 6 us. Memory
-mutes at the moment a request is refused its memory, so a connection that receives nothing is never touched.
+data has come meanwhile, because a client that waits for its response sends nothing, and a pause and a resume cost about 6 us.
+Memory mutes at the moment a request is refused its memory, so a connection that receives nothing is never touched.
 
     event              reason           set   when
     DATA_BEHIND_WORK   REQUEST_IN_WORK  yes   the next request began to arrive while one is parked or waits for its turn
@@ -11,9 +11,9 @@ mutes at the moment a request is refused its memory, so a connection that receiv
     OUTPUT_READY       OUTPUT_FULL      no    the response is out and the transport below its high water mark
     MEMORY_REFUSED     MEMORY           yes   a request's size is known and the pool is empty, or too many requests are queued
     MEMORY_GRANTED     MEMORY           no    the request has its memory
-    CLOSING            CLOSED           yes   the peer sent its end or we are closing: nothing is read any more
+    CLOSING            CLOSED           yes   the peer sent its end or the broker closes: nothing is read any more
 
-A connection that holds memory for a half-read request never has the reason MEMORY: it has what it asked for.
+A connection that holds memory for a half-read request never has the reason MEMORY: it has the memory that it asked for.
 
 Source: Kafka's KafkaChannel.ChannelMuteState, whose states are the combinations of these reasons that it allows; KIP-72.
 """
@@ -25,7 +25,7 @@ from typing import Final
 
 
 class MuteReason(IntEnum):
-    """Why a connection is not read; bits of a set."""
+    """The reasons why a connection is not read; bits of a set."""
 
     REQUEST_IN_WORK = 1
     OUTPUT_FULL = 2
@@ -34,7 +34,7 @@ class MuteReason(IntEnum):
 
 
 class MuteEvent(IntEnum):
-    """What happened; index into the table."""
+    """The events that mute and unmute; each is an index into the table."""
 
     DATA_BEHIND_WORK = 0
     WORK_DONE = 1
@@ -58,7 +58,7 @@ assert len(TABLE) == len(MuteEvent)
 
 
 class MuteCounters:
-    """How often connections were muted, by reason; `transitions` counts the pauses that really reached a transport."""
+    """How many times connections were muted, by reason; `transitions` counts the pauses that really reached a transport."""
 
     __slots__ = ("by_reason", "transitions")
 
@@ -67,7 +67,7 @@ class MuteCounters:
         self.transitions = 0
 
     def after(self, reasons: int, event: MuteEvent) -> int:
-        """The set of reasons after `event`; counts when one is added."""
+        """Return the set of reasons after `event`; count each reason that is added."""
         reason, is_set = TABLE[event]
         if not is_set:
             return reasons & ~reason

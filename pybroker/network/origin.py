@@ -1,15 +1,15 @@
-"""Where the client of a container comes from, as far as its address tells, and the address that it is told.
+"""Finds where the client of a container connects from, as far as its address shows, and the address that it gets to connect to.
 
-    peer                                    origin       told
-    loopback, or our own address            OWN          localhost; our own address where only that is listened at
+    peer                                    origin       address that the client gets
+    loopback, or the container's own        OWN          localhost; the container's own where only that is listened at
         and no process in the container     PUBLISHED    localhost
     a default gateway of the container      PUBLISHED    localhost
     on one of the container's networks      NEAR         the address that it connected to
     a known address of a virtual machine    PUBLISHED    localhost
     any other                               ELSEWHERE    the address that it connected to
 
-With an address for clients outside, that takes the place of localhost and of what those elsewhere are told. Which engine makes
-which of these, and what was rejected, is in docs/design/addresses.md.
+If an address for clients outside is configured, it replaces localhost for PUBLISHED, and the connected address for ELSEWHERE.
+docs/design/addresses.md lists which engine causes which of these cases, and the rejected alternatives.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 LOCALHOST: Final = "localhost"
 
 FORWARDERS: Final = frozenset(map(packed, ("10.0.2.2", "192.168.65.1", "192.168.127.1")))
-"""What forwards a published port into the machine that the engine runs on, and is far for a container in it: the host of
-slirp4netns and of VirtualBox and QEMU, that of Docker Desktop, and that of Podman's machine."""
+"""The addresses that forward a published port into the machine on which the engine runs, and are far for a container in it: the
+host of slirp4netns and of VirtualBox and QEMU, that of Docker Desktop, and that of Podman's machine.
+"""
 
 
 class Origin(Enum):
@@ -42,11 +43,11 @@ class Surroundings(NamedTuple):
     """What does not change while a container runs.
 
     Attributes:
-        has_own_network: whether the network is the container's alone, with an engine that publishes ports between it and all
-            else. Not so on the host's network, and in Kubernetes.
-        has_neighbours: whether other containers can be on its networks. Not so where the only way out is a tunnel to the host,
-            which may bear the addresses of the host's network.
-        is_desktop: whether all that is not near has come through a forwarder, whatever its address.
+        has_own_network: whether the network is the container's alone, with an engine that publishes ports between it and
+        everything else. False on the host's network, and in Kubernetes.
+        has_neighbours: whether other containers can be on its networks. False where the only way out is a tunnel to the host,
+        which may bear the addresses of the host's network.
+        is_desktop: whether every client that is not near has come through a forwarder, whatever its address.
         forwards_as_own: whether clients of a published port, too, may come from the container's own address.
     """
 
@@ -57,7 +58,7 @@ class Surroundings(NamedTuple):
 
 
 def origin_of(peer: str, local: str, routes: Routes, surroundings: Surroundings) -> Origin:
-    """Where the client at `peer` is, who connected to `local`. Both are numeric addresses; raises ValueError for others."""
+    """Return where the client at `peer` that connected to `local` is. Both are numeric addresses; raises ValueError for others."""
     address = packed(peer)
     if peer == local or is_loopback(address):
         return Origin.OWN
@@ -69,7 +70,7 @@ def origin_of(peer: str, local: str, routes: Routes, surroundings: Surroundings)
 
 
 class Telling(NamedTuple):
-    """What the clients of one listener are told.
+    """Which addresses the clients of one listener get.
 
     Attributes:
         outside: host and port for clients outside, port 0 for the listener's; None for localhost.
@@ -81,11 +82,11 @@ class Telling(NamedTuple):
 
     @property
     def differs_inside(self) -> bool:
-        """Whether clients in the container are told another address than those that come through a published port."""
+        """Whether clients in the container get another address than those that come through a published port."""
         return self.outside is not None or not self.is_everywhere
 
     def address(self, origin: Origin, local: tuple[str, int]) -> tuple[str, int]:
-        """The host and port for a client that has connected to `local`."""
+        """Return the host and port for a client that has connected to `local`."""
         if origin is Origin.NEAR:
             return local
         outside = None if self.outside is None else (self.outside[0], self.outside[1] or local[1])
@@ -96,10 +97,10 @@ class Telling(NamedTuple):
         return (LOCALHOST, local[1]) if self.is_everywhere or is_loopback(packed(local[0])) else local
 
     def everyone(self, local: tuple[str, int]) -> tuple[str, int]:
-        """The host and port where clients cannot be told apart."""
+        """Return the host and port for all clients, where the broker cannot distinguish them."""
         return local if self.outside is None else (self.outside[0], self.outside[1] or local[1])
 
 
 def is_loopback(address: bytes) -> bool:
-    """Whether a packed address is of the loopback interface."""
+    """Return whether a packed address belongs to the loopback interface."""
     return address[0] == 127 if len(address) == 4 else address == b"\0" * 15 + b"\1"

@@ -1,26 +1,27 @@
-"""Bytes to requests, without a socket: the receiving half of one connection.
+"""Turns bytes into requests, without a socket: the receiving half of one connection.
 
 A request on the wire is a size (4 bytes, big-endian, signed) and that many bytes.
 
 Where the bytes lie
-    scratch   One buffer for all connections of the process; whatever is received first lands here, and requests that are complete
-              are handled right from it. It is nobody's between two calls: what cannot be handled at once leaves it.
+    scratch   One buffer for all connections of the process. Bytes are first received here, and requests that are complete
+              are handled right from it. No connection owns it between two calls: what cannot be handled at once leaves it.
     prefix    Up to 4 bytes of a size, kept by the connection: all that an idle or a trickling connection holds.
-    kept      A buffer from the pool: one request that is being received, of exactly its size, the rest coming straight into
-              it; or complete requests that wait behind one in work.
-    refused   What had come of a request when the pool said no: nothing as a rule, because while memory is tight, or a request
-              is in work, only the 4 bytes of a size are received.
+    kept      A buffer from the pool. It holds one request that is being received, has exactly its size, and the rest is
+              received straight into it; or it holds complete requests that wait behind one in work.
+    refused   What had arrived of a request when the pool refused memory. As a rule that is nothing, because only the 4 bytes
+              of a size are received while memory is tight or a request is in work.
 
 Receiving ahead
-    Into the scratch goes whatever the socket has, perhaps more than the request at hand. If that request is parked, or its peer
-    does not read the answer, what came behind it holds memory for as long as that takes, and may keep out the very request that
-    it waits for. So it is done only while the pool has plenty: a whole scratch and half of its size are free. Otherwise the
-    connection is received one request at a time, first the 4 bytes of its size and then exactly so much, and what lies behind
-    stays in the kernel, as everything does in Kafka. So at most half of the pool is ever held by what was received ahead, a pool
-    that is small beside the scratch is never received ahead of, and an unbounded one always.
+    The scratch takes whatever the socket has, perhaps more than the request at hand. If that request is parked, or its peer does
+    not read the response, the bytes behind it hold memory for as long as that takes, and may keep out the very request that they
+    wait for. So the broker receives ahead only while the pool has plenty: a whole scratch and half of the pool's size are free.
+    Otherwise it receives one request at a time from the connection, first the 4 bytes of its size and then exactly that many
+    bytes, and whatever lies behind stays in the kernel, as everything does in Kafka. So bytes that were received ahead hold at
+    most half of the pool; a pool that is small beside the scratch is never used for receiving ahead, and an unbounded pool always
+    is.
 
-Requests that are handled right from the scratch take nothing from the pool, as nobody could see it, but wait like all others
-while it is empty. So the pool's bound holds for all bytes of requests except the scratch.
+Requests that are handled right from the scratch take nothing from the pool, because no other code could notice it, but like all
+others they wait while the pool is empty. So the pool's bound holds for all bytes of requests except the scratch.
 
 Source: Kafka's NetworkReceive; KIP-72.
 """
@@ -44,19 +45,19 @@ assert PREFIX.size == 4
 
 
 class MemoryListener(Protocol):
-    """Told when the memory that `next_frame` had to wait for is there."""
+    """The connection, which learns when the memory that `next_frame` had to wait for is there."""
 
     def memory_granted(self) -> None:
-        """Reading may go on. Must not take frames before it returns: it may run inside another connection's handling."""
+        """Continue reading. Must not take frames before it returns: it may run inside another connection's handling."""
 
 
 def new_scratch(socket_request_max_bytes: int) -> memoryview:
-    """The receive buffer that all connections of a process share; never larger than a request may be."""
+    """Return the receive buffer that all connections of a process share; it is never larger than a request may be."""
     return memoryview(bytearray(max(PREFIX.size, min(SCRATCH_BYTES, socket_request_max_bytes))))
 
 
 class Receiver:
-    """Takes what the socket gives and yields requests one by one.
+    """Takes the bytes that the socket delivers and yields requests one by one.
 
     Use: `get_buffer`, fill it, `received`, then `next_frame` until there is none, or `leave_scratch` to stop before.
     """
@@ -94,9 +95,9 @@ class Receiver:
         self._position = 0
         self._end = 0
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
-        self._kept: PooledBuffer | None = None  # owner of source, unless that is the scratch
+        self._kept: PooledBuffer | None = None  # owns `_source`, unless that is the scratch
         self._is_queued = False  # whether the admission counts its first request
-        self._is_untouched = False  # what is received now begins a request, at the start of the scratch
+        self._is_untouched = False  # whether the bytes received now begin a request, at the start of the scratch
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = 0  # for the admission
 
@@ -107,14 +108,16 @@ class Receiver:
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_frame` has something to look at; a half-read request is not more."""
+        """Whether `next_frame` has something to look at; a half-read request does not count."""
         here = self._end - self._position
         if self._frame_size >= 0:
             return here >= self._frame_size
         return here > 0 or len(self._prefix) == PREFIX.size
 
     def get_buffer(self, is_busy: bool) -> memoryview:
-        """Where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in work."""
+        """Return where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in
+        work.
+        """
         self._is_untouched = False
         if self._kept is not None:
             return self._source[self._end :]
@@ -131,7 +134,7 @@ class Receiver:
         return self._scratch[len(prefix) : PREFIX.size]
 
     def received(self, count: int) -> None:
-        """`count` bytes came into the buffer of `get_buffer`."""
+        """Take over the `count` bytes that came into the buffer of `get_buffer`."""
         if self._kept is not None:
             self._end += count
             return
@@ -140,9 +143,10 @@ class Receiver:
         self._prefix = b""
 
     def only_frame(self, count: int) -> memoryview | None:
-        """The one request that is all of the `count` bytes that came into the buffer of `get_buffer`; else None: call `received`.
+        """Return the one request that is all of the `count` bytes in the buffer of `get_buffer`; else None: call `received`.
 
-        What clients send that wait for each answer. Borrowed like that of `next_frame`; nothing is left behind it.
+        That is the case for clients that wait for each response. The view is borrowed like that of `next_frame`; nothing is left
+        behind it.
         """
         if not self._is_untouched or self._pool.used >= self._pool.size:
             return None
@@ -156,20 +160,20 @@ class Receiver:
         return scratch[PREFIX.size : count]
 
     def next_frame(self) -> memoryview | None:
-        """The next complete request without its prefix; None: more bytes, or memory, are needed, and the scratch is left.
+        """Return the next complete request without its prefix; None: more bytes or memory are needed, and the scratch is left.
 
-        It is borrowed until the next call, or that of `leave_scratch`, which gives its memory back.
+        The request is borrowed until the next call, or until `leave_scratch`, which gives its memory back.
 
         Raises:
             ProtocolViolation: the size is not positive, or exceeds socket.request.max.bytes.
         """
         if self._kept is not None and self._position == self._end:
-            self._release()  # of the request before
+            self._release()  # the memory of the previous request
         if self._is_queued:
             self._set_queued(False)
         if self._refused is not None:
             return None
-        if len(self._prefix) == PREFIX.size:  # of a request that began to arrive while another one was in work
+        if len(self._prefix) == PREFIX.size:  # belongs to a request that began to arrive while another one was in work
             self._scratch[: PREFIX.size] = self._prefix
             self._prefix, self._position, self._end = b"", 0, PREFIX.size
         position, size = self._position, self._frame_size
@@ -192,7 +196,7 @@ class Receiver:
         return None
 
     def leave_scratch(self, *, is_turn_over: bool = False) -> None:
-        """No more requests are taken for now: what is left in the scratch moves to memory of its own.
+        """Move what is left in the scratch to memory of its own: no more requests are taken for now.
 
         `is_turn_over`: the next request waits for nothing but other connections' turns, so it counts as queued.
         """
@@ -206,8 +210,8 @@ class Receiver:
             self._keep_prefix()
             return
         self._position = self._end = 0
-        # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either, unless it
-        # was given away meanwhile: this much was received because it had plenty.
+        # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either, unless its
+        # memory was given away meanwhile: this much was received because the pool had plenty.
         buffer = self._pool.try_allocate(len(rest))
         if buffer is None:
             self._wait(rest, len(rest))
@@ -215,14 +219,14 @@ class Receiver:
             self._adopt(buffer, rest)
 
     def granted(self, buffer: PooledBuffer) -> None:
-        """The memory that was waited for is there."""
+        """Continue with the request that waited for `buffer`."""
         assert self._refused is not None
         self._adopt(buffer, self._refused)
         self._refused = None
         self._listener.memory_granted()
 
     def close(self) -> None:
-        """No more requests are taken: give everything back. Nothing may be received afterwards. May be called again."""
+        """Take no more requests and give everything back. Nothing may be received afterwards. May be called again."""
         if self._refused is not None:
             self._admission.leave(self)
             self._refused = None
@@ -246,12 +250,12 @@ class Receiver:
             self._release()
 
     def _keep_request(self, size: int) -> None:
-        """Get memory for the request of `size` bytes that is incomplete, or for all that has come when there is no memory."""
+        """Get memory for the incomplete request of `size` bytes; if there is none, keep the bytes that have come and wait."""
         rest: bytes | memoryview = self._source[self._position : self._end]
         self._position = self._end = 0
         if self._kept is not None:
             rest = bytes(rest)
-            self._release()  # first: it may be the memory that is missing
+            self._release()  # first, because it may be the memory that is missing
         wanted = max(size, len(rest))
         buffer = self._admission.try_allocate(wanted)
         if buffer is None:

@@ -1,7 +1,7 @@
-"""The routes of this network namespace, as far as they tell who is near: default gateways, and networks without one.
+"""The routes of this network namespace that show which clients are near: default gateways, and networks without a gateway.
 
-They are read from `/proc/net/route` and `/proc/net/ipv6_route`, which need no right and no other program. A container is
-connected to networks and disconnected while it runs, so what was read is of the moment.
+They are read from `/proc/net/route` and `/proc/net/ipv6_route`, which need no privilege and no other program. A container is
+connected to networks and disconnected while it runs, so the result holds only for the moment.
 
 Source: proc(5); fib_trie.c and route.c of Linux, which write the files.
 """
@@ -31,7 +31,7 @@ class Network(NamedTuple):
     mask: int
 
     def has(self, address: bytes) -> bool:
-        """Whether a packed address is one of the network's."""
+        """Return whether a packed address is in the network."""
         return len(address) == len(self.prefix) and int.from_bytes(address) & self.mask == int.from_bytes(self.prefix)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Routes(NamedTuple):
     networks: tuple[Network, ...] = ()
 
     def is_near(self, address: bytes) -> bool:
-        """Whether an address is on one of the networks."""
+        """Return whether an address is on one of the networks."""
         return any(network.has(address) for network in self.networks)
 
 
@@ -53,7 +53,7 @@ NOWHERE: Final = Routes()
 
 
 def packed(host: str) -> bytes:
-    """The bytes of a numeric address, without its scope. Raises ValueError."""
+    """Return the bytes of a numeric address, without its scope. Raises ValueError."""
     try:
         return socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host.partition("%")[0])
     except OSError:
@@ -61,19 +61,19 @@ def packed(host: str) -> bytes:
 
 
 def text_of(address: bytes) -> str:
-    """A packed address for people."""
+    """Format a packed address for people."""
     return socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
 
 
 def read_routes(*, ipv6: bool) -> Routes:
-    """The routes of a family as they are now. Raises OSError where the system does not tell."""
+    """Read the current routes of an address family. Raises OSError where the system does not list them."""
     if ipv6:
         return parse_ipv6(IPV6_ROUTES.read_text("ascii"))
     return parse_ipv4(IPV4_ROUTES.read_text("ascii"))
 
 
 def parse_ipv4(text: str) -> Routes:
-    """The routes in the form of `/proc/net/route`: addresses are numbers of the machine's byte order, in hex."""
+    """Parse routes in the form of `/proc/net/route`: addresses are numbers in the machine's byte order, in hex."""
     gateways, networks = set(), []
     for line in text.splitlines()[1:]:
         columns = line.split()
@@ -92,7 +92,7 @@ def parse_ipv4(text: str) -> Routes:
 
 
 def parse_ipv6(text: str) -> Routes:
-    """The routes in the form of `/proc/net/ipv6_route`. Link-local networks are left out: every interface has one."""
+    """Parse routes in the form of `/proc/net/ipv6_route`. Link-local networks are left out: every interface has one."""
     gateways, networks = set(), []
     for line in text.splitlines():
         columns = line.split()

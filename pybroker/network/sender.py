@@ -1,15 +1,15 @@
-"""Responses to bytes, without a socket: the sending half of one connection.
+"""Turns responses into bytes, without a socket: the sending half of one connection.
 
-Small responses are joined into one write per turn of the connection. A large one is pulled in pieces of about 1 MB, each handed
-to the transport in one `writelines` (header and first views together), the next only when the transport is below its high water
-mark again. So what a consumer that never reads can make us hold is one such piece, whatever it asked for. Views into a mapped
-log file are handed over as they are; the transport keeps them alive until they are sent.
+Small responses are joined into one write per turn of the connection. A large response is pulled in pieces of about 1 MB. Each
+piece is handed to the transport in one `writelines` (header and first views together), and the next follows only when the
+transport is below its high water mark again. So a consumer that never reads can make the broker hold one such piece, however much
+it fetched. Views into a mapped log file are handed over as they are; the transport keeps them alive until they are sent.
 
 A part that makes its bytes (`SendPart.makes_bytes`) is pulled once, and again only when the transport has nothing left unsent,
-since a transport that keeps references keeps the whole of a chunk until its last byte is out. Parts small enough to be one chunk
-together are pulled together, or a response from many partitions would be as many writes.
+because a transport that keeps references keeps a whole chunk until its last byte is out. Parts small enough to be one chunk
+together are pulled together; otherwise a response from many partitions would need one write for each.
 
-A part whose bytes are not in the page cache says so (`SendPart.cold`) and is read in a thread before its pull.
+A part whose bytes are not in the page cache reports it (`SendPart.cold`) and is read in a thread before its pull.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1024 * 1024
-"""Of a large response, at most about this much is with the transport at a time."""
+"""At most about this much of a large response is with the transport at a time."""
 COPIED_PIECE_BYTES: Final = 128 * 1024
 """The same for a transport that copies what is handed to it, where a large piece costs six times the CPU of a small one."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
-"""After this much other connections have their turn, even if the socket takes more."""
+"""After this many bytes other connections have their turn, even if the socket takes more."""
 MADE_BYTES: Final = 128 * 1024
-"""Parts that make their bytes are pulled together up to this size in all."""
+"""Parts that make their bytes are pulled together up to this total size."""
 HIGH_WATER_BYTES: Final = 64 * 1024
 """The transport asks for no more while it has more than this unsent."""
 JOINED_BYTES: Final = 256 * 1024
-"""Small responses are joined until they are this many bytes."""
+"""Small responses are joined until they reach this many bytes."""
 
 
 class Output(Protocol):
@@ -48,10 +48,10 @@ class Output(Protocol):
         """Send a copy, or keep a reference."""
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """The same for several."""
+        """Send several buffers, each as `write` does."""
 
     def get_write_buffer_size(self) -> int:
-        """Bytes not sent yet."""
+        """Return the number of bytes not sent yet."""
 
     def set_write_buffer_limits(self, high: int) -> None:
         """Set the high water mark, and pause the writer if it is exceeded already."""
@@ -61,16 +61,16 @@ class SenderOwner(Protocol):
     """The connection, as its sender sees it."""
 
     def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Run `function` in a thread, then `done` in the loop with what it raised."""
+        """Run `function` in a thread, then `done` in the loop with the exception that `function` raised, or None."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` in the loop's next iteration."""
 
     def output_ready(self) -> None:
-        """The sender is not blocked any more; not called for what ends within the caller's own `stream` or `flush`."""
+        """Continue: the sender is not blocked any more. Not called for what ends within the caller's own `stream` or `flush`."""
 
     def output_failed(self, error: BaseException) -> None:
-        """A part could not give the bytes it had promised: the response cannot be finished."""
+        """Close the connection: a part could not give the bytes it had promised, so the response cannot be finished."""
 
 
 class Sender:
@@ -105,11 +105,11 @@ class Sender:
         self._piece_bytes = piece_bytes
         self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
         self._chunks_bytes = 0
-        self._made_bytes = 0  # of them, or as many as the parts that make them may yet make
+        self._made_bytes = 0  # bytes of parts that make them, as gathered now or as they may yet make
         self._high_water = HIGH_WATER_BYTES  # of the transport now
-        self._outgoing: Outgoing | None = None  # in hand
-        self._part_index = 0  # of its next part
-        self._part_left = -1  # bytes that part has yet to give; -1 when it was not begun
+        self._outgoing: Outgoing | None = None  # the response in hand
+        self._part_index = 0  # index of its next part
+        self._part_left = -1  # bytes that this part has yet to give; -1 when it was not begun
         self._on_sent: Callable[[], None] | None = None  # waits for the high water mark
         self._is_paused = False
         self._is_in_thread = False
@@ -129,7 +129,7 @@ class Sender:
         self._output.write(response)
 
     def flush(self) -> None:
-        """Hand over what `queue` collected."""
+        """Hand over the responses that `queue` collected."""
         chunks = self._chunks
         if not chunks:
             return
@@ -139,7 +139,7 @@ class Sender:
         self._output.write(b"".join(chunks) if len(chunks) > 1 else bytes(chunks[0]))
 
     def stream(self, outgoing: Outgoing) -> None:
-        """Send `outgoing`, owned from now on, after what is queued."""
+        """Send `outgoing`, owned from now on, after the queued responses."""
         assert self._outgoing is None
         self._outgoing = outgoing
         self._part_index, self._part_left = 0, -1
@@ -147,11 +147,11 @@ class Sender:
         self._pump()
 
     def pause(self) -> None:
-        """The transport is above its high water mark."""
+        """Stop writing: the transport is above its high water mark."""
         self._is_paused = self.is_blocked = True
 
     def resume(self) -> None:
-        """The transport is below its low water mark."""
+        """Write again: the transport is below its low water mark."""
         self._is_paused = False
         on_sent, self._on_sent = self._on_sent, None
         if on_sent is not None:
@@ -159,7 +159,7 @@ class Sender:
         self._continue()
 
     def close(self) -> None:
-        """The connection is gone: close all parts, call `on_sent`."""
+        """Close all parts and call `on_sent`: the connection is gone."""
         self.is_closed = self.is_blocked = True
         self._chunks = []
         on_sent, self._on_sent = self._on_sent, None
@@ -174,7 +174,7 @@ class Sender:
             outgoing.discard(self._part_index)
 
     def _continue(self) -> None:
-        """Go on after a wait of any kind."""
+        """Continue after a wait of any kind."""
         if self.is_closed or self._is_in_thread:
             return
         self._pump()
@@ -189,7 +189,7 @@ class Sender:
                 return
             try:
                 cold = self._gather(self._outgoing)
-            except Exception as error:  # a file that cannot be read, or our bug: either way the peer waits for these bytes
+            except Exception as error:  # a file that cannot be read, or a bug: either way the peer waits for these bytes
                 self._owner.output_failed(error)
                 return
             turn_bytes += self._chunks_bytes
@@ -205,7 +205,8 @@ class Sender:
 
     def _gather(self, outgoing: Outgoing) -> Callable[[], None] | None:
         """Collect the next piece from the parts: up to the end of the last one, or to a part that must be read in a thread first,
-        or to one that makes its bytes and has to wait until those that were made before are gone."""
+        or to one that makes its bytes and has to wait until the bytes made before are gone.
+        """
         parts = outgoing.parts
         while self._part_index < len(parts) and self._chunks_bytes < self._piece_bytes:
             part = parts[self._part_index]
@@ -255,10 +256,10 @@ class Sender:
         self._made_bytes = 0
         output.writelines(chunks)
         if not self._is_paused and output.get_write_buffer_size() > self._high_water:
-            output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to look
+            output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to check
 
     def _set_high_water(self, high: int) -> None:
-        """How much the transport may have unsent before it asks for no more: 0 while what it has was made for it."""
+        """Set how much the transport may have unsent before it asks for no more: 0 while its bytes were made for it."""
         if high != self._high_water:
             self._high_water = high
             self._output.set_write_buffer_limits(high)

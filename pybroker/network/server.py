@@ -38,9 +38,9 @@ class SocketServer:
     Args:
         listeners: where to listen.
         handler: called with each request, in the loop.
-        memory_pool: of requests; the server makes it wake its own connections.
+        memory_pool: the memory of requests; the server makes it wake its own connections.
         limits: see NetworkLimits.
-        tell: the host and port that a new client shall use; None: those that it has connected to.
+        `tell`: returns the host and port that a new client must use; None: clients get the address that they have connected to.
         executor: for cold reads; None: the loop's default.
         now_ns: monotonic time in ns.
 
@@ -85,12 +85,12 @@ class SocketServer:
 
     @property
     def connections_open(self) -> int:
-        """Connections of all listeners."""
+        """The number of open connections of all listeners."""
         return len(self._connections)
 
     @property
     def limits(self) -> NetworkLimits:
-        """In force; when others are set, those who waited for room are let in."""
+        """The limits in force; when they are replaced, waiting clients are accepted as far as there is room."""
         return self._limits
 
     @limits.setter
@@ -100,7 +100,7 @@ class SocketServer:
 
     @property
     def accept_shortages(self) -> int:
-        """How often the system had no descriptor for a connection."""
+        """How many times the system had no descriptor for a connection."""
         return sum(acceptor.shortages for acceptor in self._acceptors)
 
     async def start(self) -> list[BoundListener]:
@@ -139,7 +139,7 @@ class SocketServer:
         return result
 
     async def stop(self, grace_ms: int) -> None:
-        """Accept nothing more, let requests in work be answered, close everything, within `grace_ms`."""
+        """Accept no more connections, let requests in work complete, and close everything, within `grace_ms`."""
         self._all_lost = asyncio.Event()
         for acceptor in self._acceptors:
             acceptor.close()
@@ -151,9 +151,7 @@ class SocketServer:
             try:
                 await asyncio.wait_for(self._all_lost.wait(), grace_ms / 1000)
             except TimeoutError:
-                logger.info(
-                    "Closing %d connections whose requests are not answered within %d ms", self.connections_open, grace_ms
-                )
+                logger.info("Closing %d connections whose requests got no response within %d ms", self.connections_open, grace_ms)
                 for connection in list(self._connections):
                     connection.abort()
                 await self._all_lost.wait()
@@ -191,7 +189,7 @@ class SocketServer:
         return True
 
     def active(self, connection: Connection) -> None:
-        """The connection is not idle."""
+        """Mark the connection as active, the last to be idle."""
         self._connections.move_to_end(connection)
 
     def lost(self, connection: Connection) -> None:
@@ -210,12 +208,12 @@ class SocketServer:
         self._let_in()
 
     def watch(self, connection: Connection) -> None:
-        """Tell a connection that is not read when its peer ends."""
+        """Watch for the end of the peer of a connection that is not read."""
         assert self._hangups is not None
         self._hangups.watch(connection.descriptor, connection)
 
     def unwatch(self, connection: Connection) -> None:
-        """No longer."""
+        """Stop watching the connection."""
         assert self._hangups is not None
         self._hangups.unwatch(connection.descriptor)
 
@@ -225,7 +223,7 @@ class SocketServer:
         self._idle_timer = loop.call_later(max(delay_ms, 1) / 1000, self._check_idle, loop)
 
     def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what has been idle for connections.max.idle.ms; O(1) plus the closed ones, as the longest idle come first."""
+        """Close connections that were idle for connections.max.idle.ms; O(1) plus those closed, as the longest idle come first."""
         now_ns = self.now_ns()
         idle_ns = self.limits.connections_max_idle_ms * _NS_PER_MS
         next_ns = idle_ns
@@ -244,7 +242,7 @@ class SocketServer:
     # -- accepting
 
     def _has_room(self, listener: Listener) -> bool:
-        """Whether one more connection may be taken at the listener."""
+        """Return whether one more connection may be taken at the listener."""
         limits, taken = self._limits, len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
         return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
 
@@ -274,7 +272,7 @@ class SocketServer:
         return None
 
     async def _bind(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> socket.socket:
-        """A bound socket, not yet listening."""
+        """Return a bound socket that does not listen yet."""
         try:
             family, address = await _resolve(loop, listener)
             bound = socket.socket(family, socket.SOCK_STREAM)
@@ -291,7 +289,9 @@ class SocketServer:
         return bound
 
     def _set_options(self, bound: socket.socket, family: int) -> None:
-        """Accepted connections inherit them; the receive buffer must be set before the handshake to widen the window."""
+        """Set the options that accepted connections inherit; the receive buffer must be set before the handshake to widen the
+        window.
+        """
         bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -306,7 +306,7 @@ class SocketServer:
 
 
 async def _resolve(loop: asyncio.AbstractEventLoop, listener: Listener) -> tuple[int, tuple[str, int]]:
-    """Address family and address; as Java does, IPv4 is preferred where a name has both."""
+    """Return the address family and the address; as in Java, IPv4 is preferred where a name has both."""
     if not listener.host:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
@@ -317,7 +317,7 @@ async def _resolve(loop: asyncio.AbstractEventLoop, listener: Listener) -> tuple
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Host and port of a socket name; an IPv4 peer of a dual-stack socket is shown as IPv4."""
+    """Return the host and port of a socket name; an IPv4 peer of a dual-stack socket is shown as IPv4."""
     if not isinstance(name, tuple):  # the peer is gone already
         return "", 0
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
