@@ -73,8 +73,8 @@ def test_host_neighbour_and_machine_on_a_bridge_network(setting: Setting) -> Non
     assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert setting.told(setting.container, "127.0.0.1:9092") == "localhost:9092"
     log = setting.log.read_text()
-    assert "clients on the container's networks (10.213.0.0/24, fd13::/64) are told the address that they connected to" in log
-    assert "clients that come through a published port are told localhost:9092" in log
+    assert "clients on the container's networks (10.213.0.0/24, fd13::/64) get the address that they connected to" in log
+    assert "clients that come through a published port get localhost:9092" in log
     assert "is on none of the container's networks" not in log
     assert setting.told(setting.machine, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert setting.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
@@ -86,7 +86,7 @@ def test_another_port_of_the_host(setting: Setting) -> None:
     assert setting.told(setting.host, "localhost:19092") == "localhost:19092"
     assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert setting.told(setting.container, "localhost:9092") == "localhost:9092"
-    assert "clients that come through a published port are told localhost:19092" in setting.log.read_text()
+    assert "clients that come through a published port get localhost:19092" in setting.log.read_text()
 
 
 def test_another_host_for_machines_elsewhere(setting: Setting) -> None:

@@ -52,7 +52,7 @@ def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine,
         with running(engine, image, "--network", net, command=["sleep", "600"]) as neighbour:
             own = broker.engine.inspect("container", broker.name)["NetworkSettings"]["Networks"][net]["IPAddress"]
             assert f"Broker 1 is advertised as {own}:{port}" in doctor_in(neighbour, f"{broker.name}:{port}")
-        assert f"clients that come through a published port are told localhost:{port}" in broker.log
+        assert f"clients that come through a published port get localhost:{port}" in broker.log
 
 
 def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, net: str) -> None:
@@ -95,7 +95,7 @@ def test_the_network_of_the_host(engine: Engine, image: str) -> None:
     with running(engine, image, "--network", "host", *listen) as broker:
         broker.wait_healthy()
         assert stock_client(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
-        assert "all clients are told the address that they connected to" in broker.log
+        assert "all clients get the address that they connected to" in broker.log
 
 
 @pytest.mark.parametrize("text", ["http://localhost:19092", "localhost:0", "0.0.0.0:9092", "a,b"])

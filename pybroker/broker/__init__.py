@@ -8,11 +8,11 @@
     leadership           whether a start raises the leader epochs
     registration         what the broker registers with the cluster
     advertised           which address a client gets, by where it connects from (containers)
-    passes, periodic     work that comes round: retention, checkpoints, expiry
+    passes, periodic     work that is repeated: retention, checkpoints, expiry
     gauges               what the objects of the broker show to the metrics
     dynamic_settings     what a change of a setting changes in the running broker
     lifecycle            what a command adds to the start and the stop
-    ready_file           the file that tells a health check where to ask
+    ready_file           the file that a health check reads to find the broker
 
 For commands on the data of a broker that does not run:
 

@@ -1,14 +1,14 @@
-"""A new metadata store made out of what the data directories hold, or their logs put aside: what to do when the store is lost.
+"""Makes a new metadata store out of what the data directories hold, or sets their logs aside: what to do when the store is lost.
 
 Adopting
-    Each partition directory's name says its topic and number, its `partition.metadata` the topic's id; a directory of a KRaft
-    Kafka is the same. Topics get the settings that the broker gives by default (coordinators' topics theirs),
-    `cleanup.policy=compact` where a compaction has left its checkpoint, and what the administrator asks for. Producer ids begin
-    above every id in producers' snapshots and batch headers, leader epochs above every epoch in the leaders' checkpoints and
-    batch headers. All is one commit into a store that has nothing, so a command that was cut short has done nothing.
-
+    The name of each partition directory gives its topic and number, and its `partition.metadata` the topic's id; a directory of a
+    KRaft Kafka is the same. Topics get the settings that the broker gives by default (the coordinators' topics theirs),
+    `cleanup.policy=compact` where a compaction has left its checkpoint, and the settings that the administrator asks for.
+    Producer ids begin above every id in producers' snapshots and batch headers, leader epochs above every epoch in the leaders'
+    checkpoints and batch headers. All of it is one commit into an empty store, so a command that was cut short has changed
+    nothing.
 Cost
-    Every batch header of every log is read, one page per 4 kB of small batches, one per large batch.
+    Every batch header of every log is read: one page per 4 kB of small batches, one per large batch.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMPACT: Final = "compact"
-NOT_NEW: Final = "The metadata store is not new: it has a cluster already, so there is nothing to adopt"
+NOT_NEW: Final = "The metadata store is not new: it already has a cluster, so there is nothing to adopt"
 
 
 class AdoptionError(Exception):
-    """It cannot be done; the text is one line for a person. Nothing was changed."""
+    """The command cannot be done; the text is one line for a person. Nothing was changed."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Survey:
 
 @contextmanager
 def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDirectory]]:
-    """The configured directories, locked. Raises AdoptionError when one is in use, not there, or another broker's."""
+    """Lock the configured directories and yield them. Raises AdoptionError when one is in use, missing, or another broker's."""
     directories = [LogDirectory(path.rstrip("/") or "/", filesystem) for path in config.log_dirs]
     try:
         for directory in directories:
@@ -101,7 +101,7 @@ def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDir
             raise AdoptionError(f"The directories belong to different brokers or clusters: {sorted(owners)}")
         if any(node_id != config.node_id for _, node_id in owners):
             owner = owners.pop()[1]
-            raise AdoptionError(f"The directories belong to broker {owner}, and this is {config.node_id}: set node.id={owner}")
+            raise AdoptionError(f"The directories belong to broker {owner}, but node.id is {config.node_id}: set node.id={owner}")
         yield directories
     except BlockingIOError as error:
         raise AdoptionError("A broker uses the log directories: stop it first") from error
@@ -111,7 +111,7 @@ def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDir
 
 
 def survey(directories: Sequence[LogDirectory]) -> Survey:
-    """Read what there is. Raises OSError."""
+    """Read what the directories hold. Raises OSError."""
     found = Survey()
     for directory in directories:
         if directory.properties is None:
@@ -137,7 +137,7 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
     try:
         topic_id = checkpoint.read_partition_metadata(filesystem, path)
     except checkpoint.CorruptCheckpointError as error:
-        logger.warning("no topic id: %s", error)
+        logger.warning("A log has no readable topic id and will get that of its topic: %s", error)
         topic_id = None
     if topic_id is not None:
         holding.ids[topic_id] += 1
@@ -147,13 +147,13 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
         epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
         found.largest_epoch = max([found.largest_epoch, *(LeaderEpoch(int(epoch)) for epoch, _ in epochs)])
     except (checkpoint.CorruptCheckpointError, ValueError) as error:
-        logger.warning("ignoring leader epochs, the batches have them too: %s", error)
+        logger.warning("Ignoring a file of leader epochs, which the batches have too: %s", error)
     for offset in producer_snapshot.list_offsets(filesystem, path):
         try:
             entries = producer_snapshot.read(filesystem, producer_snapshot.path(path, offset))
             found.largest_producer_id = max([found.largest_producer_id, *(one.producer_id for one in entries)])
         except CorruptSnapshotError as error:
-            logger.warning("ignoring a producers' snapshot, the batches have them too: %s", error)
+            logger.warning("Ignoring a snapshot of producers, whose ids the batches have too: %s", error)
     for entry in filesystem.list(path):
         if entry.name.endswith(DATA_SUFFIX) and offset_of(entry.name) >= 0:
             _look_through(found, LogSegment.open(filesystem, path, offset_of(entry.name), TopicConfig()))
@@ -165,7 +165,7 @@ def _look_through(found: Survey, segment: LogSegment) -> None:
             found.largest_epoch = max(found.largest_epoch, batch.partition_leader_epoch)
             found.largest_producer_id = max(found.largest_producer_id, batch.producer_id)
     except CorruptDataError as error:
-        logger.warning("%s is damaged %s; the start will say what of it is lost", segment.path, error)
+        logger.warning("%s is damaged %s; the broker's start will report what is lost of it", segment.path, error)
     finally:
         segment.release()
 
@@ -177,17 +177,17 @@ def _compacted(directory: LogDirectory) -> set[str]:
     try:
         stored = read_stored(directory.filesystem, path)
     except checkpoint.CorruptCheckpointError as error:
-        logger.warning("which topics were compacted is not known: %s", error)
+        logger.warning("Which topics were compacted is not known: %s", error)
         return set()
     return {tp.topic for tp in stored}
 
 
 def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], *, are_gaps_allowed: bool) -> list[TopicImage]:
-    """The topics to be made. Raises AdoptionError where partitions are missing that may lie on a disk that is not there."""
+    """Return the topics to be made. Raises AdoptionError if partitions are missing that may lie on an unmounted disk."""
     if found.cluster_id is not None and found.unowned and not are_gaps_allowed:
         raise AdoptionError(
-            f"{', '.join(found.unowned)} has no meta.properties, as an empty mount point has none: is a disk not mounted? With "
-            "--allow-missing the topics that are only there are left out"
+            f"{', '.join(found.unowned)} has no meta.properties, like an empty mount point: is a disk not mounted? With "
+            "--allow-missing, topics that are only there are left out"
         )
     images = []
     for name, holding in sorted(found.topics.items()):
@@ -196,7 +196,7 @@ def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], 
         if missing and not are_gaps_allowed:
             raise AdoptionError(
                 f"{', '.join(f'{name}-{number}' for number in missing)} is in no directory, and {name} has {count} partitions: "
-                "is a disk not mounted? With --allow-missing what is missing will be made anew, empty"
+                "is a disk not mounted? With --allow-missing, missing partitions are made again, empty"
             )
         configs = dict(automatic_topic(name, config).configs)
         if not names.is_internal(name):
@@ -228,7 +228,7 @@ def _id_of(name: str, holding: Holding) -> TopicId:
     (topic_id, count), *others = holding.ids.most_common()
     for other, other_count in others:
         logger.warning(
-            "%s: %d logs are of topic id %s and %d of %s: the latter become strays at the start",
+            "%s: %d logs have topic id %s and %d have %s; the latter become strays at the start",
             name,
             count,
             topic_id_text(topic_id),
@@ -239,7 +239,7 @@ def _id_of(name: str, holding: Holding) -> TopicId:
 
 
 async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Sequence[TopicImage]) -> None:
-    """Put it into the store, and the topics' ids to the logs that have none.
+    """Put the topics into the store, and write the topics' ids to the logs that have none.
 
     Raises OSError; StoreError; AdoptionError when the store is not a new one.
     """
@@ -273,7 +273,7 @@ async def set_aside(store: Store | None, config: BrokerConfig, directories: Iter
             if directory.properties.is_complete:
                 known.append(KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path))
     if store is not None and await store.get(CLUSTER_ID_KEY) is not None:
-        raise AdoptionError("The metadata store is not new: its topics' logs are not put aside")
+        raise AdoptionError("The metadata store is not new: the logs of its topics are not set aside")
     now_ms, kept = SystemClock().time_ms(), []
     for directory in directories:
         for entry in directory.filesystem.list(directory.path):

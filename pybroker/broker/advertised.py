@@ -1,8 +1,8 @@
-"""Tells the clients of a container the address that they can use, where none is configured.
+"""Gives the clients of a container an address that they can use, where none is configured.
 
-On only with pybroker.advertised.by.peer, which `pybroker container` sets: the entry command of an image knows where it is. What a
-client is told is settled once, when its connection is accepted. The routes are read then, since networks come and go while the
-container runs; no request pays for it.
+Active only with pybroker.advertised.by.peer, which `pybroker container` sets: the entry command of an image knows where it is.
+The address that a client gets is settled once, when its connection is accepted. The routes are read then, since networks come and
+go while the container runs; no request pays for it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared, never boun
 
 
 class FindsProcess(Protocol):
-    """Tells whether a process of this machine has the socket that is connected from one port to the other."""
+    """Decides whether a process of this machine has the socket that is connected from one port to the other."""
 
     def __call__(self, *, peer_port: int, local_port: int) -> bool:
-        """Raises OSError."""
+        """Return the decision. Raises OSError."""
 
 
 class Advertised:
-    """What the clients of the listeners without a configured address are told."""
+    """Which addresses the clients of listeners without a configured address get."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Advertised:
         is_process_here: FindsProcess = is_process_here,
         fixed: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
-        """`routes` reads those of IPv6 or of IPv4.
+        """Keep the arguments; `routes` reads those of IPv6 or of IPv4.
 
-        `tellings` is by listener name, and so is `fixed`: the addresses of the others, which all clients are told.
+        `tellings` is by listener name, and so is `fixed`: the addresses of the other listeners, which all their clients get.
         """
         self._fixed = fixed or {}
         self._tellings = tellings
@@ -65,10 +65,10 @@ class Advertised:
         self._said: set[str] = set()
 
     def tell(self, connection: ConnectionContext) -> tuple[str, int]:
-        """The host and port for the client of a new connection."""
+        """Return the host and port for the client of a new connection."""
         local = (connection.local_host, connection.local_port)
         telling = self._tellings.get(connection.listener_name)
-        if telling is None or not connection.peer_host:  # advertised by the configuration, or gone already
+        if telling is None or not connection.peer_host:  # advertised by the configuration, or closed already
             return local
         if not self._surroundings.has_own_network:
             return telling.everyone(local)
@@ -85,37 +85,37 @@ class Advertised:
         if origin is Origin.ELSEWHERE and telling.outside is None:
             self._say_once(
                 "elsewhere",
-                f"A client at {connection.peer_host} is on none of the container's networks and is told {host_and_port(*told)}."
-                " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it comes.",
+                f"A client at {connection.peer_host} is on none of the container's networks and gets {host_and_port(*told)}."
+                " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it connects",
             )
         return told
 
     def lines(self, bound: Sequence[BoundListener]) -> Iterator[str]:
-        """What is told to whom, for people."""
+        """Yield lines for people that say which clients get which address."""
         for listener in bound:
             telling = self._tellings.get(listener.name)
             if telling is not None and self._surroundings.has_own_network and is_loopback(packed(listener.host)):
                 everywhere = host_and_port("0.0.0.0", listener.port)  # noqa: S104  for people
-                yield f"{listener.name}: only clients in this container can connect; for others listen at {everywhere}"
+                yield f"{listener.name}: only clients in this container can connect; for others, listen at {everywhere}"
             elif telling is not None:
                 for line in self._lines(telling, listener.port):
                     yield f"{listener.name}: {line}"
             elif listener.name in self._fixed:
                 host, port = self._fixed[listener.name]
-                yield f"{listener.name}: all clients are told {host_and_port(host, port or listener.port)}"
+                yield f"{listener.name}: all clients get {host_and_port(host, port or listener.port)}"
 
     def _lines(self, telling: Telling, port: int) -> Iterator[str]:
         outside = None if telling.outside is None else host_and_port(telling.outside[0], telling.outside[1] or port)
         if not self._surroundings.has_own_network:
             told = "the address that they connected to" if outside is None else outside
-            yield f"all clients are told {told}, as the network is not this container's alone"
+            yield f"all clients get {told}, because the network is not this container's alone"
             return
         if self._surroundings.has_neighbours:
             near = ", ".join(str(network) for ipv6 in (False, True) for network in self._routes(ipv6).networks) or "none so far"
-            yield f"clients on the container's networks ({near}) are told the address that they connected to"
+            yield f"clients on the container's networks ({near}) get the address that they connected to"
         if outside is None:
             outside = f"{LOCALHOST}:{port}; for another host or port set PYBROKER_ADVERTISED=HOST:PORT"
-        yield f"clients that come through a published port are told {outside}"
+        yield f"clients that come through a published port get {outside}"
 
     def _routes(self, ipv6: bool) -> Routes:
         try:
@@ -123,14 +123,16 @@ class Advertised:
         except FileNotFoundError:  # a system without IPv6
             return NOWHERE
         except OSError as error:
-            self._say_once("routes", f"Cannot read the routes, so that no gateway is known: {error}")
+            self._say_once("routes", f"Cannot read the routes, so no gateway is known: {error}")
             return NOWHERE
 
     def _is_here(self, connection: ConnectionContext) -> bool:
         try:
             return self._is_process_here(peer_port=connection.peer_port, local_port=connection.local_port)
         except OSError as error:
-            self._say_once("processes", f"Cannot look which process a client is, so that none is in this container: {error}")
+            self._say_once(
+                "processes", f"Cannot look up the process of a client, so no client is taken for one in this container: {error}"
+            )
             return False
 
     def _say_once(self, kind: str, line: str) -> None:
@@ -140,7 +142,7 @@ class Advertised:
 
 
 def advertised(config: BrokerConfig) -> Advertised:
-    """What the configuration says, where this process is."""
+    """Return what the configuration and the surroundings of this process determine."""
     tellings = {
         endpoint.listener_name: Telling(config.outside_address, endpoint.host in _EVERYWHERE)
         for endpoint in config.endpoints
@@ -155,10 +157,10 @@ def advertised(config: BrokerConfig) -> Advertised:
 
 
 def look_around(environment: Mapping[str, str], kernel: str, root: Path = Path("/")) -> Surroundings:
-    """Where this process is; `root` is for tests.
+    """Find out where this process runs; `root` is for tests.
 
-    A network interface with a device is the host's: what an engine makes for a container has none. The way out of a rootless
-    container is a tunnel, unless it is on a network with others. Podman leaves a file in its containers.
+    A network interface with a device is the host's: an interface that an engine makes for a container has none. The way out of a
+    rootless container is a tunnel, unless the container is on a network with others. Podman leaves a file in its containers.
     """
     interfaces = [interface for interface in (root / INTERFACES).glob("*") if interface.name != "lo"]
     is_of_host = any((interface / "device").exists() for interface in interfaces)
@@ -171,7 +173,7 @@ def look_around(environment: Mapping[str, str], kernel: str, root: Path = Path("
 
 
 def _is_rootless(uid_map: Path) -> bool:
-    """Whether users in here are others outside."""
+    """Return whether users in this container have other ids outside."""
     try:
         return uid_map.read_text("ascii").split() != _ALL_USERS
     except FileNotFoundError:  # a kernel without user namespaces

@@ -1,13 +1,13 @@
-"""The composition root: builds every object of one broker, starts them from the disk up, and stops them the other way round.
+"""The composition root: builds every object of one broker, starts them from the disk up, and stops them in the reverse order.
 
 Start
-    Metadata store, logs (recovered where the last stop was unclean), partitions, then the sockets, so that whoever can connect is
-    served. At the end one line on standard output: `READY host:port`.
+    Metadata store, logs (recovered where the last stop was unclean), partitions, then the sockets, so that a client that can
+    connect is served. The last step writes one line to standard output: `READY host:port`.
 
 Stop
-    Sockets first (requests in work are answered), then the logs, each directory in its own thread, then the store; the marker of
-    a clean stop is written last, and only where everything before it was heard to be on the disk. A disk that does not answer in
-    `disks.DISK_GRACE_S` gets no marker and is not waited for.
+    Sockets first (requests in work get their responses), then the logs, each directory in its own thread, then the store. The
+    marker of a clean stop is written last, and only where everything before it was reported to be on the disk. A disk that does
+    not respond in `disks.DISK_GRACE_S` gets no marker and is not waited for.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS: Final = 2_500
-STOP_PRODUCE_S: Final = 2.0  # of that: for the disk, before those who wait for it are told REQUEST_TIMED_OUT
+STOP_PRODUCE_S: Final = 2.0  # the part of it for the disk, before clients that wait for the disk get REQUEST_TIMED_OUT
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says why, for a person."""
+    """The broker cannot start; the text gives the reason, for a person."""
 
 
 class BrokerServer:
-    """One broker. `start` and `stop` once each, on a running event loop."""
+    """One broker. Call `start` and `stop` once each, on a running event loop."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class BrokerServer:
         filesystem: Filesystem | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
-        """`filesystem` is where the log directories lie, for tests; the machine's by default."""
+        """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default."""
         self.config = config
         self.lifecycle = lifecycle or Lifecycle()
         self.filesystem = filesystem or Filesystem()
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
-        self.stopping = asyncio.Event()  # set when the sockets take nothing new
+        self.stopping = asyncio.Event()  # set when the sockets take no new requests
         self.disks = Disks(self._count_bug)
         self._periodic = Periodic(self._count_bug)
         self._metrics_server: MetricsServer | None = None
         self._groups: GroupCoordinator | None = None
 
     async def start(self) -> list[BoundListener]:
-        """Open everything; returns where it listens.
+        """Open everything and return the addresses at which the broker listens.
 
         Raises StartError, or OSError when an address cannot be bound.
         """
@@ -123,14 +123,14 @@ class BrokerServer:
             await loaded.wait()
 
     async def stop(self) -> None:
-        """Answer what is in work, close the sockets, make everything durable.
+        """Complete the requests in work, close the sockets, make everything durable.
 
-        Takes what the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
+        Takes as long as the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
         if self._groups is not None:
-            self._groups.stop()  # who waits in a group is answered, and need not be waited for
+            self._groups.stop()  # members that wait get their responses now, so the stop does not wait for them
         loop = asyncio.get_running_loop()
-        loop.call_soon(self._complete_fetches)  # as soon as the connections take nothing new
+        loop.call_soon(self._complete_fetches)  # as soon as the connections take no new requests
         produces = loop.call_later(STOP_PRODUCE_S, self.replica_manager.produce_purgatory.complete_all)
         await self.server.stop(STOP_GRACE_MS)
         produces.cancel()
@@ -145,11 +145,11 @@ class BrokerServer:
         await self.store.close()
 
     def _complete_fetches(self) -> None:
-        """Who waits for records is told what there is. Who waits for the disk is told what that says."""
+        """Complete each waiting fetch with the available records. A produce that waits for the disk gets the disk's result."""
         self.stopping.set()
         self.replica_manager.fetch_purgatory.complete_all()
 
-    # What start is made of
+    # The steps of the start
 
     def _share_descriptors(self) -> None:
         try:
@@ -159,7 +159,7 @@ class BrokerServer:
         shares = descriptors.shares_of_process()
         OPEN_FILES.held_max = shares.data_files
         logger.info(
-            "Of at most %d file descriptors %d are for data files and %d for connections (max.connections is %d)",
+            "Of %d file descriptors at most, %d are for data files and %d for connections (max.connections is %d)",
             shares.limit,
             shares.data_files,
             shares.connections,
@@ -183,7 +183,7 @@ class BrokerServer:
         if path is None:
             return open_store(self.config.metadata_store, asyncio.to_thread)
         if not Path(path).exists() and (found := old_data(self.config.log_dirs, self.filesystem)):
-            raise StartError(refusal(path, found))  # and nothing is made where a disk may be missing
+            raise StartError(refusal(path, found))  # and nothing is created where a disk may be missing
         return open_store(f"sqlite:{path}", asyncio.to_thread)
 
     def _topic_config(self, topic: str) -> TopicConfig:
@@ -191,14 +191,14 @@ class BrokerServer:
         return TopicConfig.resolve(self.controller.config, {} if image is None else image.configs)
 
     async def _refuse_old_data(self) -> None:
-        """Do not start a new store beside logs of an older one. Raises StartError."""
+        """Refuse to start a new store beside logs of an older one. Raises StartError."""
         reason = await why_not_start(self.store, self.config, self.filesystem)
         if reason is not None:
             await self.store.close()
             raise StartError(reason)
 
     def _build_replicas(self) -> None:
-        """Make what the logs and the partitions live in; nothing is opened yet."""
+        """Create the objects that hold the logs and the partitions; nothing is opened yet."""
         config, loop = self.config, asyncio.get_running_loop()
         self.log_manager = LogManager(
             config.log_dirs,
@@ -232,7 +232,9 @@ class BrokerServer:
             logs.start(self._topic_id_of)
             self.lifecycle.room_changed(has_room=logs.has_room)
             await renew_leader_epochs(self.controller, logs)
-            await write_directories(store, broker_id, claims.settled())  # a crash before this tells once more what came back
+            await write_directories(
+                store, broker_id, claims.settled()
+            )  # after a crash before this line, the next start reports again which directories came back
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
 
@@ -240,19 +242,19 @@ class BrokerServer:
         """Lead the partitions that the metadata has, and follow its changes from now on. Raises StartError."""
         self.replica_manager.start(self.controller.image)
         if self.failed.is_set():
-            raise StartError("no log directory works; the log says why")
+            raise StartError("No log directory works; the log gives the reasons")
         self.controller.subscribe(self.replica_manager.apply_image)
         self.controller.subscribe(self._forget_metrics)
         if OFFSETS_TOPIC in self.controller.image.topics:
             self._coordinate_groups()
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
-        """The id of the topic whose partition this is; None when the metadata has no such partition."""
+        """Return the id of the partition's topic; None when the metadata has no such partition."""
         topic = self.controller.image.topics.get(topic_partition.topic)
         return None if topic is None or topic_partition.partition >= len(topic.partitions) else topic.topic_id
 
     def _coordinate_groups(self) -> GroupCoordinator:
-        """The coordinator, made at the start where there have been groups before, else for the first request about one."""
+        """Return the coordinator, made at the start if there were groups before, else for the first request about a group."""
         if self._groups is None:
             from pybroker.coordinator.service import GroupCoordinator  # noqa: PLC0415  a tenth of a start
 
@@ -322,7 +324,7 @@ class BrokerServer:
         return bound
 
     def _advertised(self) -> Advertised | None:
-        """What tells clients an address by where they come from; None where they are told the one that they connected to."""
+        """Return what gives clients an address by where they connect from; None where they get the one that they connected to."""
         if not self.config.pybroker_advertised_by_peer:
             return None
         from pybroker.broker.advertised import advertised  # noqa: PLC0415  only in containers
@@ -352,7 +354,7 @@ class BrokerServer:
 
     def _start_metrics_page(self) -> None:
         if self.config.metrics_listener:
-            from pybroker.metrics.exporter import MetricsServer  # noqa: PLC0415  50 ms that only those pay who look
+            from pybroker.metrics.exporter import MetricsServer  # noqa: PLC0415  50 ms that only a broker with a metrics page pays
 
             host, port = parse_address("metrics.listener", self.config.metrics_listener)
             self._metrics_server = MetricsServer(self.metrics)
@@ -376,15 +378,15 @@ class BrokerServer:
         )
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:
-        """The partitions of a broken disk are offline; without any disk the broker ends."""
+        """Take the partitions of a broken disk offline; stop the broker when no disk is left."""
         for log in self.log_manager.all_logs():
             if log.log_directory is directory:
                 self.replica_manager.mark_offline(log.topic_partition)
         if self.log_manager.is_dead:
-            logger.critical("No log directory works any more: the broker stops")
+            logger.critical("No log directory works any more; the broker stops")
             self.failed.set()
         elif all(one.is_offline for one in self.log_manager.directories):
-            logger.critical("No log directory has room: topics can be deleted, and nothing else; then start the broker again")
+            logger.critical("No log directory has room: clients can only delete topics; delete some, then start the broker again")
         self._tell_room()
 
     def _tell_room(self) -> None:

@@ -1,14 +1,14 @@
-"""What the file descriptors that the system lets this process have are for: data files, connections, and everything else.
+"""Divides the file descriptors that the system grants this process between data files, connections, and everything else.
 
     limit (RLIMIT_NOFILE)     256    1,024    4,096    1,048,576
     for everything else        64      128      512        1,024
     for data files             96      448    1,792      523,776
     for connections            96      448    1,792      523,776
 
-A data file that is not let in closes another one, a connection waits for its turn. "Everything else" is what may be opened at any
-time: indexes and checkpoints while they are read or written, the metadata, modules that are imported at their first use,
-listening sockets, threads' own files. A data file that is being sent to a client may be held beyond its share; then it is taken
-from this.
+When the data files have used their share, opening one closes another; a connection waits for its turn. "Everything else" is what
+may be opened at any time: indexes and checkpoints while they are read or written, the metadata, modules that are imported at
+their first use, listening sockets, threads' own files. A data file that is being sent to a client may be held beyond its share;
+then it is taken
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMIT_MAX: Final = 1 << 30  # where the system has no limit
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescriptorShares:
-    """How many descriptors there are for what."""
+    """How many descriptors each kind of use gets."""
 
     limit: int
     data_files: int
@@ -35,7 +35,7 @@ class DescriptorShares:
 
 
 def shares(limit: int) -> DescriptorShares:
-    """The shares of `limit` descriptors; at least one each, however small that is."""
+    """Divide `limit` descriptors; each share is at least one, however small `limit` is."""
     if limit < 0 or limit > LIMIT_MAX:
         limit = LIMIT_MAX
     left = limit - max(min(limit // 8, RESERVE_MAX), RESERVE_MIN)
@@ -44,7 +44,7 @@ def shares(limit: int) -> DescriptorShares:
 
 
 def shares_of_process() -> DescriptorShares:
-    """Those of this process's present limit."""
+    """Return the shares of this process's present limit."""
     return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
@@ -54,5 +54,5 @@ def allow_many() -> None:
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError) as error:  # macOS knows a lower limit that it does not tell
-            logger.info("At most %d open files: %s", soft, error)
+        except (ValueError, OSError) as error:  # macOS has a lower limit that it does not report
+            logger.info("The limit of open files stays at %d: %s", soft, error)

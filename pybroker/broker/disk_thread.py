@@ -1,8 +1,9 @@
-"""The thread of one log directory: what blocks on its disk (fsync, checkpoints, removals, cold reads of the cleaner) runs here.
+"""The thread of one log directory: work that blocks on its disk (fsync, checkpoints, removals, cold reads of the cleaner) runs
+here.
 
-One thread for each directory, so that a disk that hangs holds up nobody else's; one at a time, so that what is asked for while an
-fsync runs can be done by the next one together. A thread of our own, not one of `concurrent.futures`: those are joined when the
-interpreter ends, and a disk that never answers must not keep the process from ending.
+Each directory has its own thread, so that a disk that hangs holds up no other disk. The thread does one job at a time, so that
+jobs that arrive while an fsync runs can share the next one. It is not a thread of `concurrent.futures`: those are joined when the
+interpreter ends, and a disk that never responds must not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Job = tuple[Callable[[], None], Done]
 class DiskThread:
     """Belongs to the loop; `run` is a `ThreadRunner`. The thread begins with the first job.
 
-    `on_bug` is called on the loop for each job or report that raised what it should not.
+    `on_bug` is called on the loop for each job or report that raised an unexpected exception.
     """
 
     __slots__ = ("_idle", "_jobs", "_loop", "_name", "_on_bug", "_thread", "unreported")
@@ -36,13 +37,13 @@ class DiskThread:
         self._thread: threading.Thread | None = None
         self._idle: list[asyncio.Future[None]] = []
         self.unreported = 0
-        """Jobs that were asked for and whose `done` has not returned."""
+        """Jobs that were requested and whose `done` has not returned."""
 
     def run(self, work: Callable[[], None], done: Done) -> None:
-        """Run `work` in the thread, after what was asked for before, and then `done` on the loop.
+        """Run `work` in the thread, after the jobs requested before, and then `done` on the loop.
 
-        `done` always runs: with None, with the OSError that `work` raised, or, for any other exception, which is a bug of ours
-        and logged as such, with an OSError(EIO) in its stead, as nobody knows what is on the disk then.
+        `done` always runs: with None, with the OSError that `work` raised, or with an OSError(EIO) in the place of any other
+        exception, which is a bug and logged as such: what is on the disk is unknown then.
         """
         self.unreported += 1
         if self._thread is None:
@@ -57,36 +58,36 @@ class DiskThread:
         self._jobs.put((work, done))
 
     async def idle(self) -> None:
-        """Wait until all that was asked for is done and reported, what the reports asked for included."""
+        """Wait until all requested jobs are done and reported, including the jobs that the reports requested."""
         while self.unreported:
             waiter = self._loop.create_future()
             self._idle.append(waiter)
             await waiter
 
     def stop(self) -> None:
-        """Let the thread end when it has done what it was asked for. Does not wait for it."""
+        """Let the thread end when it has done the requested jobs. Does not wait for it."""
         self._jobs.put(None)
 
     def _work(self) -> None:
-        """The thread."""
+        """Run jobs until None comes: the body of the thread."""
         while (job := self._jobs.get()) is not None:
             work, done = job
             error: BaseException | None = None
             try:
                 work()
-            except BaseException as raised:  # told on the loop
+            except BaseException as raised:  # reported on the loop
                 error = raised
             try:
                 self._loop.call_soon_threadsafe(self._report, done, error)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed: nothing is left to report to
                 return
-            del job, work, done, error  # a slow next job must not keep what this one holds
+            del job, work, done, error  # a slow next job must not keep the objects that this one holds
 
     def _report(self, done: Done, error: BaseException | None) -> None:
         try:
             done(self._told(error))
         except Exception:
-            logger.exception("%s: what a job reports was not taken. This is a bug.", self._name)
+            logger.exception("%s: the report of a job raised an unexpected error, which is a bug", self._name)
             self._on_bug()
         finally:
             self.unreported -= 1
@@ -99,7 +100,7 @@ class DiskThread:
     def _told(self, error: BaseException | None) -> OSError | None:
         if error is None or isinstance(error, OSError):
             return error
-        logger.error("%s: a job failed unexpectedly. This is a bug.", self._name, exc_info=error)
+        logger.error("%s: a job failed unexpectedly, which is a bug", self._name, exc_info=error)
         self._on_bug()
         told = OSError(errno.EIO, f"unexpected error in the disk thread: {error!r}")
         told.__cause__ = error

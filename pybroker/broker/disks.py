@@ -31,14 +31,14 @@ class Disks:
     __slots__ = ("_make_thread", "_on_bug", "_threads", "has_hung")
 
     def __init__(self, on_bug: Callable[[], None], make_thread: MakeThread = DiskThread) -> None:
-        """`on_bug` is called for each job that raised what it should not."""
+        """Start with no thread. `on_bug` is called for each job that raised an unexpected exception."""
         self._on_bug = on_bug
         self._make_thread = make_thread
         self._threads: dict[str, DiskThread] = {}  # by path
         self.has_hung = False
 
     def thread_of(self, path: str) -> ThreadRunner:
-        """Make what runs everything that blocks on the disk of the log directory `path`."""
+        """Make the thread that runs everything that blocks on the disk of the log directory `path`."""
         thread = self._threads[path.rstrip("/") or "/"] = self._make_thread(f"disk {path}", self._on_bug)
         return thread.run
 
@@ -58,7 +58,7 @@ class Disks:
         except TimeoutError:
             # Its lock stays taken until the process ends: the thread may still write when the disk responds again.
             self.has_hung = True
-            message = f"the disk did not answer in {DISK_GRACE_S:.0f} s; the next start recovers its logs"
+            message = f"the disk did not respond in {DISK_GRACE_S:.0f} s; the next start recovers its logs"
             directory.fail(OSError(errno.ETIMEDOUT, message))
         else:
             logs.let_go(directory)

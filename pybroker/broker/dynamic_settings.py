@@ -1,7 +1,7 @@
-"""Gives a changed dynamic setting to those that use it, before the request that changed it is answered.
+"""Passes a changed dynamic setting to the objects that use it, before the request that changed it gets its response.
 
-Who reads settings when it needs them reads the new ones from then on; what was decided by an old one stays: a connection above a
-lowered limit is not closed, a segment that is written keeps its size.
+Code that reads a setting each time it needs it sees the new value at once. Earlier decisions stand: lowering a connection limit
+closes no connection, and a segment being written keeps its size.
 
 Source: DynamicBrokerConfig and its Reconfigurables; KIP-226.
 """
@@ -39,7 +39,7 @@ class DynamicSettings:
         self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
 
     def __call__(self, _old: ClusterImage, _new: ClusterImage, _delta: ImageDelta) -> None:
-        """Compare what is in force with what was given out last."""
+        """Compare the settings in force with those that were passed on last."""
         config = self._controller.config
         if config is self._services.config:
             return
@@ -53,12 +53,12 @@ def _limits_by_address(config: BrokerConfig) -> dict[str, int]:
     try:
         return connection_limits(config)
     except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
-        logger.error("No address has a limit of connections of its own: %s", error)  # noqa: TRY400 - a value, not a bug
+        logger.error("No address has its own limit of connections: %s", error)  # noqa: TRY400 - a value, not a bug
         return {}
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """The settings of the socket server."""
+    """Return the settings of the socket server."""
     return NetworkLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_requests=config.queued_max_requests,

@@ -1,6 +1,6 @@
 """Which numbers of the broker's objects are exported, under which names: the metrics' part of the composition.
 
-The owners count in plain attributes; what is registered here reads them when somebody asks, in the exporter's thread.
+The owners count in plain attributes; the callbacks registered here read them when metrics are scraped, in the exporter's thread.
 Dictionaries are copied in one step before they are walked, because the loop may change them meanwhile.
 
 Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into these names.
@@ -37,7 +37,7 @@ def register_native_parts(metrics: BrokerMetrics) -> None:
 
 
 def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
-    """The memory pool's three sensors (KIP-72), the queue, and each listener's counters."""
+    """Register the memory pool's three sensors (KIP-72), the queue, and each listener's counters."""
     pool, admission = server.memory_pool, server.admission
     prefix = "kafka_network_socketserver"
     metrics.gauge(
@@ -55,7 +55,7 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
 
     metrics.counter(
         "pybroker_accept_shortages_total",
-        "How often no descriptor was left for a connection that waited",
+        "Times that no descriptor was left for a connection that waited",
         lambda: server.accept_shortages,
     )
 
@@ -71,8 +71,12 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
         ("connection_creation_total", "Connections accepted", lambda one: one.connections_created),
         ("connection_close_total", "Connections closed", lambda one: one.connections_closed),
         ("connections_refused_total", "Connections refused by a limit", lambda one: one.connections_refused),
-        ("connections_expired_total", "Connections closed because idle", lambda one: one.connections_expired),
-        ("protocol_violations_total", "Connections closed for what came through them", lambda one: one.protocol_violations),
+        ("connections_expired_total", "Connections closed because they were idle", lambda one: one.connections_expired),
+        (
+            "protocol_violations_total",
+            "Connections closed because of a violation of the protocol",
+            lambda one: one.protocol_violations,
+        ),
         ("incoming_byte_total", "Bytes received", lambda one: one.bytes_in),
         ("outgoing_byte_total", "Bytes sent", lambda one: one.bytes_out),
         ("request_total", "Requests received", lambda one: one.requests),
@@ -81,10 +85,12 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
 
 
 def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions: FetchSessionCache) -> None:
-    """Partitions, purgatories, fetch sessions."""
+    """Register partitions, purgatories and fetch sessions."""
     prefix = "kafka_server_replicamanager"
     metrics.gauge(f"{prefix}_partitioncount", "Partitions on this broker", lambda: len(replicas.partitions))
-    metrics.gauge(f"{prefix}_offlinereplicacount", "Partitions whose disk failed", lambda: replicas.offline_count)
+    metrics.gauge(
+        f"{prefix}_offlinereplicacount", "Partitions that are offline because their disk failed", lambda: replicas.offline_count
+    )
     purgatories = (replicas.fetch_purgatory, replicas.produce_purgatory)
 
     def by_operation(read: Callable[[Purgatory], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
@@ -96,7 +102,7 @@ def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions
     prefix = "kafka_server_delayedoperationmetrics"
     metrics.labelled_counter(
         f"{prefix}_expires_total",
-        "Operations whose time was over before they could be answered",
+        "Operations whose time was over before they were complete",
         ("delayedOperation", "fetcherType"),
         lambda: {
             ("Fetch", "consumer"): replicas.consumer_fetch_expirations,
@@ -110,12 +116,14 @@ def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions
         f"{prefix}_numincrementalfetchpartitionscached", "Partitions in fetch sessions", lambda: sessions.partition_count
     )
     metrics.counter(
-        f"{prefix}_incrementalfetchsessionevictions_total", "Fetch sessions that made room", lambda: sessions.evictions
+        f"{prefix}_incrementalfetchsessionevictions_total",
+        "Fetch sessions that were evicted to make room",
+        lambda: sessions.evictions,
     )
 
 
 def register_directories(metrics: BrokerMetrics, logs: LogManager) -> None:
-    """Whether the log directories can be used."""
+    """Register whether the log directories can be used."""
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",
@@ -129,7 +137,7 @@ def register_directories(metrics: BrokerMetrics, logs: LogManager) -> None:
 
 
 def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner) -> None:
-    """Each partition's log, and their compaction."""
+    """Register the gauges of each partition's log, and of compaction."""
 
     def by_partition(read: Callable[[Log], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
         return lambda: {
@@ -146,13 +154,13 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         metrics.labelled_gauge(f"{prefix}_{name}", text, labels, by_partition(read))
     metrics.gauge(
         "pybroker_log_ranges_lost",
-        "Ranges of offsets that this start had to give up",
+        "Ranges of offsets whose records were lost at this start",
         lambda: sum(len(log.lost) for log in list(logs.all_logs())),
     )
     metrics.gauge("pybroker_data_file_descriptors", "Descriptors that data files and their maps hold", lambda: OPEN_FILES.held)
     metrics.gauge(
         "pybroker_data_file_descriptors_max",
-        "How many they may be before one is closed",
+        "How many descriptors they may hold before a data file is closed",
         lambda: OPEN_FILES.held_max,
     )
     metrics.counter(
@@ -178,13 +186,17 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
     for name, text, read_cleaner in (
         ("max_dirty_percent", "Share of the dirtiest compacted log that may be cleaned", lambda: cleaner.max_dirty_percent),
         ("uncleanable_partitions_count", "Logs whose damage keeps them from being compacted", lambda: cleaner.uncleanable_count),
-        ("time_since_last_run_ms", "Since the cleaner last looked for work", lambda: clock.monotonic_ms() - cleaner.last_run_ms),
+        (
+            "time_since_last_run_ms",
+            "Time since the cleaner last looked for work, in ms",
+            lambda: clock.monotonic_ms() - cleaner.last_run_ms,
+        ),
     ):
         metrics.gauge(f"{prefix}_{name}", text, read_cleaner)
 
 
 def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:
-    """What the controller knows."""
+    """Register what the controller knows."""
     prefix = "kafka_controller_kafkacontroller"
     metrics.gauge(f"{prefix}_globaltopiccount", "Topics of the cluster", lambda: len(controller.image.topics))
     metrics.gauge(

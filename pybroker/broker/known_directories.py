@@ -1,4 +1,4 @@
-"""What an administrator may ask of the log directories that a broker has used: to see them, and to give one up."""
+"""Lists the log directories that a broker has used, and gives one up, for an administrator."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ForgetError(Exception):
-    """The directory cannot be given up; the text says why, for a person."""
+    """The directory cannot be given up; the text gives the reason, for a person."""
 
 
 async def described(store: Store, config: BrokerConfig, filesystem: Filesystem) -> list[tuple[str, str, str, str]]:
-    """Id, path, state and number of logs of each directory. Raises StoreError.
+    """Return id, path, state and number of logs of each directory. Raises StoreError.
 
-    present: where log.dirs says. missing: its path is in log.dirs and does not hold it. away: its path is not in log.dirs.
-    forgotten: given up. new: in log.dirs, and not used yet.
+    present: the directory is at a path in log.dirs. missing: its path is in log.dirs and does not hold it. away: its path is not
+    in log.dirs. forgotten: given up. new: in log.dirs, and not used yet.
     """
     present = _present(config, filesystem)
     rows = []
@@ -44,14 +44,14 @@ async def described(store: Store, config: BrokerConfig, filesystem: Filesystem) 
 
 
 async def forget(store: Store, config: BrokerConfig, filesystem: Filesystem, directory_id: str) -> KnownDirectory:
-    """Give a directory up: its partitions are made anew at the next start. Raises ForgetError, StoreError."""
+    """Give a directory up: its partitions are made again, empty, at the next start. Raises ForgetError, StoreError."""
     known = {one.directory_id: one for one in await read_directories(store, config.node_id)}
     path = _present(config, filesystem).get(directory_id)
     if path is not None:
-        raise ForgetError(f"{directory_id} is not lost: it is {path}. To give it up all the same, take it out of log.dirs first")
+        raise ForgetError(f"{directory_id} is not lost: it is {path}. To give it up nevertheless, remove it from log.dirs first")
     if directory_id not in known:
         names = ", ".join(f"{one.directory_id} ({one.path})" for one in known.values()) or "none"
-        raise ForgetError(f"No directory {directory_id} is known; known are: {names}")
+        raise ForgetError(f"Directory {directory_id} is not known; the known directories are: {names}")
     known[directory_id] = dataclasses.replace(known[directory_id], is_forgotten=True, is_away=True)
     await write_directories(store, config.node_id, known.values())
     return known[directory_id]
@@ -62,13 +62,13 @@ def _paths(config: BrokerConfig) -> list[str]:
 
 
 def _present(config: BrokerConfig, filesystem: Filesystem) -> dict[str, str]:
-    """The ids of the directories that are there, with their paths."""
+    """Return the ids of the directories that exist, with their paths."""
     found = {}
     for path in _paths(config):
         try:
             properties = checkpoint.read_meta_properties(filesystem, path)
         except (OSError, checkpoint.CorruptCheckpointError):
-            continue  # a broken disk is not there
+            continue  # a broken disk counts as missing
         if properties is not None:
             found[properties.directory_id] = path
     return found

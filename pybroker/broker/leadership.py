@@ -1,15 +1,15 @@
-"""Whether a start may have cost records, so that leader epochs must be raised before anybody is served.
+"""Decides whether a start may have cost records, so that leader epochs must be raised before any client is served.
 
-Clients tell a truncation by the leader epoch (see `metadata.leader_epochs`). A clean stop costs no records and keeps all epochs.
-What raises them, all of this broker's at once:
+Clients notice a truncation by the leader epoch (see `metadata.leader_epochs`). A clean stop costs no records and keeps all
+epochs. Each of these raises all epochs of this broker at once:
 
-    a log directory with logs did not stop cleanly: what was not yet on the disk may be gone, and nobody can tell how much
+    a log directory with logs did not stop cleanly: records not yet on the disk may be gone, and it cannot be known how many
     a log had to give up records, also after a clean stop: its files are damaged, or end before its checkpoints say (`Log.lost`)
-    a log directory is back that was missing, or had been given up: its logs are of an older time than the rest
-    a partition that this broker leads has no log, and no directory is missing that could have it: it is made anew, empty
+    a log directory is back that was missing, or had been given up: its logs are older than the rest
+    a partition that this broker leads has no log, and no directory is missing that could have it: it is made again, empty
     a log has an epoch above its partition's: its metadata is not the one that it was written with
 
-It is better raised once too often: the clients ask, are told that nothing was truncated, and go on.
+Raising the epochs without need does little harm: the clients ask, learn that nothing was truncated, and continue.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAMES_MAX: Final = 3
-"""Partitions that are named in the log, of each kind."""
+"""How many partitions of each kind are named in the log."""
 
 
 async def renew_leader_epochs(controller: Controller, logs: LogManager) -> None:
-    """Raise the leader epochs if this start calls for it, in one commit. To be called between opening the logs and using them.
+    """Raise the leader epochs if this start calls for it, in one commit. Call it after opening the logs and before using them.
 
     Raises StoreError.
     """
@@ -45,7 +45,7 @@ async def renew_leader_epochs(controller: Controller, logs: LogManager) -> None:
     before = controller.image.leader_epochs.counter
     largest = max((log.epochs.largest_epoch for log in logs.all_logs()), default=UNDEFINED_EPOCH)
     epoch = await controller.raise_leader_epochs(above=largest)
-    logger.info("Leader epochs begin at %d, so that clients look whether records are gone: %s", epoch, "; ".join(reasons))
+    logger.info("Leader epochs begin at %d, so that clients check whether records are gone: %s", epoch, "; ".join(reasons))
     if epoch <= max(before, largest):
         logger.error("There is no leader epoch above %d: clients cannot notice it if records are gone", EPOCH_MAX)
 

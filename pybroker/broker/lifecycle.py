@@ -1,8 +1,8 @@
 """What a command adds to a broker's life: before clients can connect, when it is ready, and when it stops.
 
-`pybroker start` says that clients can connect, and no more; a container has topics to make first and others to tell. Both keep
-the file that an image's health check reads, where there is one to keep. It is not there while no log directory takes records: a
-client that waits for a healthy broker wants to send some.
+`pybroker start` only prints that clients can connect; a container first makes topics and then informs the programs that started
+it. Both keep the file that an image's health check reads, if one is configured. The file does not exist while no log directory
+takes records: a client that waits for a healthy broker wants to send some.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ logger = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """That of `pybroker start`."""
+    """The lifecycle of `pybroker start`."""
 
     def __init__(self, ready_file: ReadyFile | None = None) -> None:
-        """`ready_file` is there while the broker is ready."""
+        """Keep `ready_file`, which exists while the broker is ready."""
         self._ready_file = ready_file
-        self._address: tuple[str, int] | None = None  # when all is there
+        self._address: tuple[str, int] | None = None  # set when clients can connect and the groups are loaded
         self.has_room = True
-        """Whether any log directory takes records, as of the last look."""
+        """Whether any log directory takes records, as of the last check."""
 
     async def before_sockets(self, controller: Controller) -> str | None:  # noqa: ARG002
-        """The cluster is there, and no client can connect yet. Returns why the broker cannot start, if so."""
+        """Do what must precede the first client; the cluster exists. Returns why the broker cannot start, if it cannot."""
         return None
 
     async def announce(self, node_id: int, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]) -> None:
-        """Clients can connect. `groups_loaded()` returns when the groups of all partitions are loaded. Cancelled at the stop."""
+        """Announce that clients can connect. `groups_loaded()` returns when all partitions' groups are loaded. Cancelled at the
+        stop.
+        """
         if self._ready_file is not None:
             await groups_loaded()
             self._address = local_address(bound[0])
@@ -48,27 +50,27 @@ class Lifecycle:
         sys.stdout.flush()
 
     def lines(self, node_id: int) -> str:  # noqa: ARG002
-        """Return what stands on standard output before the line that the broker is ready."""
+        """Return the lines for standard output that precede the line that the broker is ready."""
         return ""
 
     def room_changed(self, *, has_room: bool) -> None:
-        """Whether any log directory takes records, at each look."""
+        """Note whether any log directory takes records; called at each check."""
         if has_room is self.has_room:
             return
         self.has_room = has_room
         if self._ready_file is not None and not has_room:
-            logger.error("no log directory has room for records: the health check fails until there is some")
+            logger.error("No log directory has room for records; the health check fails until one has")
             self._ready_file.forget()
         elif self._ready_file is not None and self._address is not None:
             self._ready_file.write(*self._address)
 
     def stopping(self) -> None:
-        """Clients will not be able to connect any more."""
+        """Note that clients will soon be unable to connect."""
         self._address = None
         if self._ready_file is not None:
             self._ready_file.forget()
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:
-    """Host and port by which a program on this machine reaches a listener."""
+    """Return the host and port by which a program on this machine reaches a listener."""
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound

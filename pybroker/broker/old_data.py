@@ -1,9 +1,9 @@
-"""Data directories that have something in them while the metadata store is new: refused, with what to do about it.
+"""Refuses data directories that hold data while the metadata store is new, and says what to do about it.
 
-A store that is new beside logs of an older one is most often a disk or a volume that is not mounted. Started all the same, the
-broker would have no topics, put every log aside, and give offsets again that it has given before. So it does not start before its
-administrator says which it is: the store comes back, or `pybroker directories adopt` makes a new one out of what the directories
-hold, or `pybroker directories set-aside` puts the logs aside.
+A new store beside logs of an older one is most often a disk or a volume that is not mounted. If it started nevertheless, the
+broker would have no topics, put every log aside, and assign offsets again that it has assigned before. So it does not start
+before its administrator decides which it is: the store comes back, or `pybroker directories adopt` makes a new one out of what
+the directories hold, or `pybroker directories set-aside` puts the logs aside.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OldData(NamedTuple):
 
 
 def old_data(log_dirs: Sequence[str], filesystem: Filesystem) -> list[OldData]:
-    """The directories that have a meta.properties or logs. One that cannot be looked at has nothing that one could tell."""
+    """Return the directories that have a meta.properties or logs. An unreadable directory is left out."""
     found = []
     for path in log_dirs:
         try:
@@ -55,7 +55,7 @@ def old_data(log_dirs: Sequence[str], filesystem: Filesystem) -> list[OldData]:
 
 
 async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesystem) -> str | None:
-    """Why a broker with this store must not start: one line for a person; None when it may."""
+    """Return why a broker with this store must not start, in one line for a person; None when it may."""
     if await store.get(CLUSTER_ID_KEY) is not None:
         return None
     found = old_data(config.log_dirs, filesystem)
@@ -67,7 +67,7 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
 
 
 def sqlite_path(config: BrokerConfig) -> str | None:
-    """Where the metadata store lies; None for one in memory."""
+    """Return where the metadata store lies; None for one in memory."""
     url = config.metadata_store
     if not url.startswith(SQLITE):
         return None
@@ -75,7 +75,7 @@ def sqlite_path(config: BrokerConfig) -> str | None:
 
 
 def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str] = os.environ) -> str:
-    """Why the broker does not start with the new `store`, and what to do: one line for a person."""
+    """Return why the broker does not start with the new `store`, and what to do, in one line for a person."""
     named = ", ".join(
         f"{one.path} has {_count(one.logs)}{f' of cluster {one.cluster_id}' if one.cluster_id is not None else ''}"
         for one in found
@@ -83,28 +83,28 @@ def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str]
     if is_in_container(environment):
         remedy = (
             f"Mount the volume that had it (this container expects it at {Path(store).parent}); if it is lost for good, run "
-            "'pybroker directories adopt' once with the same volumes and variables, which makes the topics anew out of the "
+            "'pybroker directories adopt' once with the same volumes and variables, which makes the topics again out of the "
             "logs, or 'pybroker directories set-aside', which puts the logs aside"
         )
     else:
         remedy = (
             "Is a disk not mounted? If the store is lost for good, run 'pybroker directories adopt' with the same options, which "
-            "makes the topics anew out of the logs, or 'pybroker directories set-aside', which puts the logs aside"
+            "makes the topics again out of the logs, or 'pybroker directories set-aside', which puts the logs aside"
         )
     return f"The metadata store {store} is new, but {named}. {remedy}."
 
 
 def memory_refusal(found: Sequence[OldData]) -> str:
-    """Why the broker does not start with metadata.store=memory: beside logs."""
+    """Return why the broker does not start with metadata.store=memory: beside logs."""
     named = ", ".join(f"{one.path} has {_count(one.logs)}" for one in found)
     return (
-        f"metadata.store=memory: knows no topics at the start, but {named}. Set metadata.memory.set.logs.aside=true "
+        f"metadata.store=memory: has no topics at the start, but {named}. Set metadata.memory.set.logs.aside=true "
         "(KAFKA_METADATA_MEMORY_SET_LOGS_ASIDE=true for a container) to have them put aside at each start, or remove them."
     )
 
 
 def is_in_container(environment: Mapping[str, str]) -> bool:
-    """Whether this process seems to run in a container."""
+    """Return whether this process seems to run in a container."""
     return (
         Path("/.dockerenv").exists()
         or Path("/run/.containerenv").exists()

@@ -1,4 +1,4 @@
-"""The passes over the logs that come round: retention, checkpoints, flushes, expiry, removal, the look for room."""
+"""The repeated passes over the logs: retention, checkpoints, flushes, expiry, removal, the check for room."""
 
 from __future__ import annotations
 

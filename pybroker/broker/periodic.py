@@ -1,4 +1,4 @@
-"""Work that comes round at intervals, on the event loop."""
+"""Runs work at intervals on the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _DELAY_MS_MAX: Final = 24 * 3_600_000  # beyond this an event loop's timer may o
 
 
 class Periodic:
-    """Calls what it was given every so many ms until `stop`. A call that fails is logged, and made again next time.
+    """Calls each registered function at its interval until `stop`. A call that fails is logged, and repeated at the next
+    interval.
 
     `on_bug` is called for each call that failed.
     """
@@ -34,7 +35,7 @@ class Periodic:
             try:
                 work()
             except Exception:
-                logger.exception("A periodic task failed")
+                logger.exception("A periodic task failed, which is a bug; it runs again at its next interval")
                 self._on_bug()
             if not self._is_stopped:
                 schedule(interval_ms)
@@ -45,7 +46,7 @@ class Periodic:
         schedule(interval_ms if initial_ms is None else initial_ms)
 
     def stop(self) -> None:
-        """No call after this."""
+        """Cancel all further calls."""
         self._is_stopped = True
         for handle in self._handles.values():
             handle.cancel()

@@ -33,7 +33,7 @@ def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     descriptors.allow_many()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         broker, code = runner.run(_serve(config, lifecycle or Lifecycle()))
-        if broker.disks.has_hung:  # the threads that wait for it would be waited for
+        if broker.disks.has_hung:  # an ordinary exit would wait for the threads that wait for the disk
             logging.shutdown()
             os._exit(1)
         return code

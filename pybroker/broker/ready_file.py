@@ -1,4 +1,4 @@
-"""The file that an image's health check reads: there while the broker is ready, with `HOST PORT` of a listener to ask."""
+"""The file that an image's health check reads: it exists while the broker is ready, and holds `HOST PORT` of a listener."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadyFile:
         self._path = path
 
     def write(self, host: str, port: int) -> None:
-        """Say that the broker is ready."""
+        """Write the file: the broker is ready."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
             fresh.write_text(f"{host} {port}\n")
@@ -30,7 +30,7 @@ class ReadyFile:
             self._complain("written", error)
 
     def forget(self) -> None:
-        """Remove it: also that of an earlier run, which a restarted container still has."""
+        """Remove the file, also that of an earlier run, which a restarted container still has."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -38,7 +38,7 @@ class ReadyFile:
 
     def _complain(self, what: str, error: OSError) -> None:
         logger.warning(
-            "%s=%s cannot be %s (%s): the health check cannot tell whether the broker is ready",
+            "%s=%s cannot be %s (%s); the health check does not know whether the broker is ready",
             VARIABLE,
             self._path,
             what,

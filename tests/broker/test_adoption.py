@@ -170,7 +170,7 @@ async def test_a_directory_without_meta_properties_beside_others_may_be_a_missin
     empty = next(folder for folder in setting.folders if folder is not with_logs)
     empty.rename(tmp_path / "elsewhere")
     empty.mkdir()
-    with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, as an empty mount point has none"):
+    with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, like an empty mount point"):
         await setting.adopt()
     await setting.adopt(are_gaps_allowed=True)
 
@@ -180,7 +180,7 @@ async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pyt
     checkpoint.write_partition_metadata(FS, str(setting.folder_of("orders-2")), USERS)
     controller = await setting.adopt()
     assert controller.image.topics["orders"].topic_id == ORDERS
-    assert f"1 of {topic_id_text(USERS)}: the latter become strays" in caplog.text
+    assert f"1 have {topic_id_text(USERS)}; the latter become strays" in caplog.text
 
 
 async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_another_broker_s_directories_are_refused_with_its_number(tmp_path: Path
     setting = Setting(tmp_path).fill()
     setting.config = BrokerConfig(node_id=5, log_dirs=setting.config.log_dirs)
     with (
-        pytest.raises(adoption.AdoptionError, match=r"belong to broker 1, and this is 5: set node\.id=1"),
+        pytest.raises(adoption.AdoptionError, match=r"belong to broker 1, but node.id is 5: set node\.id=1"),
         adoption.locked(setting.config, FS),
     ):
         pass
@@ -333,7 +333,7 @@ async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
     )
     with pytest.raises(known_directories.ForgetError, match="is not lost"):
         await known_directories.forget(setting.store, config, FS, a.directory_id)
-    with pytest.raises(known_directories.ForgetError, match="No directory nobody is known"):
+    with pytest.raises(known_directories.ForgetError, match="Directory nobody is not known"):
         await known_directories.forget(setting.store, config, FS, "nobody")
     await known_directories.forget(setting.store, config, FS, "gone")
     assert ("gone", str(tmp_path / "c"), "forgotten", "-") in await known_directories.described(setting.store, config, FS)

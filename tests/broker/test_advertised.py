@@ -107,8 +107,8 @@ def test_a_client_from_elsewhere_is_worth_one_line(caplog: pytest.LogCaptureFixt
         assert one.tell(client("192.168.1.77")) == ("172.17.0.2", 9092)
     assert [record.message for record in caplog.records] == [
         (
-            "A client at 192.168.1.77 is on none of the container's networks and is told 172.17.0.2:9092."
-            " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it comes."
+            "A client at 192.168.1.77 is on none of the container's networks and gets 172.17.0.2:9092."
+            " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it connects"
         )
     ]
 
@@ -130,9 +130,9 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
             Telling(),
             Surroundings(),
             [
-                "clients on the container's networks (172.17.0.0/16) are told the address that they connected to",
+                "clients on the container's networks (172.17.0.0/16) get the address that they connected to",
                 (
-                    "clients that come through a published port are told localhost:9092; for another host or port set"
+                    "clients that come through a published port get localhost:9092; for another host or port set"
                     " PYBROKER_ADVERTISED=HOST:PORT"
                 ),
             ],
@@ -141,19 +141,19 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
             Telling(("localhost", 19092)),
             Surroundings(),
             [
-                "clients on the container's networks (172.17.0.0/16) are told the address that they connected to",
-                "clients that come through a published port are told localhost:19092",
+                "clients on the container's networks (172.17.0.0/16) get the address that they connected to",
+                "clients that come through a published port get localhost:19092",
             ],
         ),
         (
             Telling(("kafka", 0)),
             Surroundings(has_neighbours=False),
-            ["clients that come through a published port are told kafka:9092"],
+            ["clients that come through a published port get kafka:9092"],
         ),
         (
             Telling(),
             Surroundings(has_own_network=False),
-            ["all clients are told the address that they connected to, as the network is not this container's alone"],
+            ["all clients get the address that they connected to, because the network is not this container's alone"],
         ),
     ],
 )
@@ -165,7 +165,7 @@ def test_the_start_says_what_is_told_to_whom(telling: Telling, surroundings: Sur
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> None:
     bound = [BoundListener(name="PLAINTEXT", host=host, port=9092)]
-    expected = "PLAINTEXT: only clients in this container can connect; for others listen at 0.0.0.0:9092"
+    expected = "PLAINTEXT: only clients in this container can connect; for others, listen at 0.0.0.0:9092"
     assert list(teller(Telling(), Surroundings()).lines(bound)) == [expected]
     assert "only clients" not in "".join(teller(Telling(), Surroundings(has_own_network=False)).lines(bound))
 
@@ -173,7 +173,7 @@ def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> Non
 def test_the_start_says_which_addresses_are_fixed() -> None:
     bound = [BoundListener(name=name, host="::", port=9092) for name in ("A", "B")]
     one = Advertised({}, Surroundings(), fixed={"A": ("kafka", 19092), "B": ("fd00::5", 0)})
-    assert list(one.lines(bound)) == ["A: all clients are told kafka:19092", "B: all clients are told [fd00::5]:9092"]
+    assert list(one.lines(bound)) == ["A: all clients get kafka:19092", "B: all clients get [fd00::5]:9092"]
 
 
 def test_only_listeners_without_an_address_are_asked_about() -> None:
