@@ -141,7 +141,7 @@ def test_another_cluster_id_than_the_volumes_is_one_line_and_the_volumes_stays(c
         broker.wait_for(READY)
         broker.stop()
         assert f"cluster.id={first}" in container.seen("/var/lib/kafka/data/meta.properties").read_text()
-    assert broker.errors.count(f"CLUSTER_ID={other}: the data are of the cluster {first} and stay so") == 1
+    assert broker.errors.count(f"CLUSTER_ID={other} is ignored: the data belong to the cluster {first}, which stays") == 1
 
 
 def test_zookeeper_and_java_are_left_out_with_a_line_each(container: Container) -> None:

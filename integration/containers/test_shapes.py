@@ -43,7 +43,7 @@ def test_data_lie_on_the_volume_of_a_file_for_another_image(engine: Engine, imag
             options = ["--volume", f"{name}:{mount}", *(["--env", "PYBROKER_TOPICS=new"] if topics else [])]
             with running(engine, image, *options) as broker:
                 broker.wait_healthy()
-                assert f"data directories: {mount}" in broker.log
+                assert f"Data directories: {mount}" in broker.log
                 assert broker.execute("kafka-topics", "--bootstrap-server", "localhost:9092", "--list") == "new"
                 broker.stop()
 

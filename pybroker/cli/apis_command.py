@@ -1,4 +1,4 @@
-"""`pybroker apis`: what is served, in the form in which people read it."""
+"""`pybroker apis`: prints the documentation of the APIs that the broker serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pybroker config`: the table of properties in the forms in which people read it."""
+"""`pybroker config`: prints the table of properties in the forms in which people read it."""
 
 from __future__ import annotations
 

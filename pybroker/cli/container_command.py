@@ -1,6 +1,6 @@
 """`pybroker container`: the entry point of the container image.
 
-Whatever it cannot do is one line and exit code 1, since who starts a container sees nothing but its log.
+Whatever cannot be done is one line and exit code 1, because the user that starts a container sees only its log.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @click.command("container", context_settings={"allow_interspersed_args": False})
-@click.option("--config", type=click.Path(path_type=Path), help="A properties file, in place of one that is mounted.")
+@click.option("--config", type=click.Path(path_type=Path), help="A properties file to use instead of one that is mounted.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str, ...]) -> None:
-    """Run a broker as its environment says, as other images of Kafka do; docs/containers.md has the variables.
+    """Run a broker as its environment says, as other images of Kafka do; docs/containers.md lists the variables.
 
     WORDS are variables, as NAME=VALUE, or a command with its arguments, which then runs in place of the broker.
     """
@@ -45,7 +45,7 @@ def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str
 def _become(words: tuple[str, ...]) -> None:
     """Run another command in place of this one."""
     try:
-        os.execvp(words[0], words)  # noqa: S606  what the user of the image asks for
+        os.execvp(words[0], words)  # the command that the user of the image asks for
     except OSError as error:
         raise RunError(f"{words[0]}: {error.strerror}") from error
 
@@ -75,7 +75,7 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
 
 
 def _set_up_logging() -> None:
-    """Raises ConfigError that names the variable."""
+    """Set up the logs from the environment. Raises ConfigError that names the variable."""
     from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
 

@@ -25,11 +25,11 @@ _HEADINGS: Final = ("ID", "PATH", "STATE", "LOGS")
 
 @click.group("directories")
 def command() -> None:
-    """Log directories that are missing, and metadata that was lost. The broker must be stopped."""
+    """Manage log directories that are missing, and metadata that was lost. The broker must be stopped."""
 
 
 def _config_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which broker it is: those of `pybroker start`."""
+    """Add the options that identify the broker: those of `pybroker start`."""
     for option in (
         click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated."),
         click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR."),
@@ -56,7 +56,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @click.argument("directory_id", metavar="ID")
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
-    """Give up the directory ID, whose disk is lost for good. Its partitions are made anew at the next start, empty."""
+    """Give up the directory ID, whose disk is lost for good. Its partitions are made again, empty, at the next start."""
     from pybroker.broker import known_directories  # noqa: PLC0415
 
     loaded = _load(config, data_dir, overrides)
@@ -66,11 +66,13 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
         )
     except known_directories.ForgetError as error:
         raise RunError(str(error)) from error
-    click.echo(f"{forgotten.directory_id} ({forgotten.path}) is forgotten: what was only there is made anew at the next start")
+    click.echo(
+        f"{forgotten.directory_id} ({forgotten.path}) is forgotten: its partitions are made again, empty, at the next start"
+    )
 
 
 @command.command("adopt")
-@click.option("--allow-missing", is_flag=True, help="Make partitions that are in no directory anew, empty.")
+@click.option("--allow-missing", is_flag=True, help="Make partitions that are in no directory again, empty.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting for all topics; may be repeated.")
 @_config_options
 def adopt(
@@ -81,10 +83,10 @@ def adopt(
     data_dir: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Make new metadata out of what the directories hold, when the old is lost.
+    """Make new metadata out of what the directories hold, when the old metadata is lost.
 
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
-    than the defaults keep it, use --set retention.ms=-1 and set the topics' own afterwards.
+    than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.
     """
     from pybroker.broker import adoption  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
@@ -112,7 +114,7 @@ def adopt(
 @command.command("set-aside")
 @_config_options
 def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
-    """Rename every log to -stray, so that the broker starts without topics. Nothing that has records is removed."""
+    """Rename every log to -stray, so that the broker starts without topics. No file that holds records is removed."""
     from pybroker.broker import adoption  # noqa: PLC0415
     from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
 
@@ -127,14 +129,14 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
     click.echo(f"{len(kept)} logs are put aside")
 
 
-# --- what they share ---
+# --- what the commands share ---
 
 
 class _refusals:  # noqa: N801  used as a statement
-    """What cannot be done is one line."""
+    """Turns an error of the commands into one line for a person."""
 
     def __enter__(self) -> None:
-        """Nothing yet."""
+        """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         from pybroker.broker.adoption import AdoptionError  # noqa: PLC0415
@@ -153,7 +155,7 @@ def _filesystem() -> Filesystem:
 
 
 def _load(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
-    """The broker's configuration, from where `pybroker start` takes it. Raises ConfigurationError."""
+    """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
     from pybroker.config.load import ConfigFileError, load  # noqa: PLC0415
@@ -170,7 +172,8 @@ def _load(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> 
 
 
 def _with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
-    """What `work` returns of the broker's store, which is locked meanwhile. Without `is_made` a missing one is left missing.
+    """Return the result of `work` on the broker's store, which is locked meanwhile. Without `is_made`, a missing store is not
+    created.
 
     Raises RunError.
     """
@@ -180,7 +183,9 @@ def _with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any
 
     path = sqlite_path(config)
     if path is None:
-        raise RunError("metadata.store=memory: knows no directories and no topics between two runs")
+        raise RunError(
+            "metadata.store=memory: keeps no directories and no topics between two runs, so there is nothing to work on"
+        )
 
     url = f"sqlite:{path}" if is_made or Path(path).exists() else "memory:"
 

@@ -1,4 +1,4 @@
-"""`pybroker doctor`."""
+"""`pybroker doctor`: reports why a client can or cannot use a broker."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str) ->
     if not bare or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
         raise click.BadParameter(f"{text!r} is not HOST:PORT")
     if ":" in bare and not (host.startswith("[") and host.endswith("]")):
-        raise click.BadParameter(f"{text!r} is not HOST:PORT; an IPv6 address stands in brackets")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT; an IPv6 address needs brackets")
     if "," in bare or "/" in bare:
-        raise click.BadParameter(f"{text!r} is not one HOST:PORT")
+        raise click.BadParameter(f"{text!r} is not a single HOST:PORT")
     return bare, int(port)
 
 
@@ -27,7 +27,7 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str) ->
     "--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for each step."
 )
 def command(address: tuple[str, int], timeout_s: float) -> None:
-    """Say why a client on this machine can or cannot use the broker at HOST:PORT.
+    """Report why a client on this machine can or cannot use the broker at HOST:PORT.
 
     The broker may be pybroker or Apache Kafka. The exit code is 0 when a client would work, 1 when not.
     """

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported when they are called."""
+"""A click group that imports its commands only when they are called."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by the names of their modules, each of which has a `command`."""
+    """Finds its commands by the names of their modules, each of which has a `command`."""
 
     def __init__(self, *, modules: Mapping[str, str], **attributes: Any) -> None:
         super().__init__(**attributes)
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002

@@ -1,11 +1,11 @@
-"""Logs: one line per event on stderr, as key=value or JSON, with a level per module.
+"""Sets up the logs: one line per event on stderr, as key=value or JSON, with a level per module.
 
-    time=2026-01-31T12:00:00.123Z level=info module=pybroker.network.server msg="listening" port=9092
+    time=2026-01-31T12:00:00.123Z level=info module=pybroker.network.server msg="Listening" port=9092
 
-`logger.info("listening", extra={"port": port})` writes the line above: whatever a record carries beyond logging's own attributes
-becomes a field. stdout is left to the line that says that the broker is ready.
+`logger.info("Listening", extra={"port": port})` writes the line above: each attribute of a record that is not one of logging's
+own becomes a field. stdout is left to the line that says that the broker is ready.
 
-A file sets the same as the options: `format=text|json`, `level=LEVEL`, and `MODULE=LEVEL` for a module and all below it.
+A file can set what the options set: `format=text|json`, `level=LEVEL`, and `MODULE=LEVEL` for a module and all below it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWN: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime",
 
 
 def parse_levels(options: Iterable[str]) -> dict[str, int]:
-    """Levels by logger name, "" for all, from `LEVEL` or `MODULE=LEVEL`. Raises ConfigError for an unknown level."""
+    """Parse `LEVEL` or `MODULE=LEVEL` into levels by logger name, "" for all. Raises ConfigError for an unknown level."""
     levels: dict[str, int] = {}
     for option in options:
         module, separator, name = option.rpartition("=")
@@ -61,10 +61,10 @@ def set_up_logging(settings: Mapping[str, str], level_options: Iterable[str], fo
 
 
 class _FieldsFormatter(logging.Formatter):
-    """A record as named fields."""
+    """Turns a record into named fields."""
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
-        """The fields in the order of the line; time in UTC."""
+        """Return the fields in the order of the line; time in UTC."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         named: dict[str, object] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
@@ -77,10 +77,10 @@ class _FieldsFormatter(logging.Formatter):
 
 
 class TextFormatter(_FieldsFormatter):
-    """key=value, quoted where a value has blanks, quotes or is empty; a traceback follows on lines of its own."""
+    """key=value, quoted where a value has blanks or quotes or is empty; a traceback follows on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback of an error."""
+        """Return one line, and the traceback of an error."""
         line = " ".join(f"{name}={_quoted(str(value))}" for name, value in self.fields(record).items())
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
@@ -89,8 +89,8 @@ class JsonFormatter(_FieldsFormatter):
     """One JSON object per line; a traceback is its field "error"."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        import json  # noqa: PLC0415  # only for those who want it
+        """Return one line."""
+        import json  # noqa: PLC0415  # only needed for JSON
 
         fields = self.fields(record)
         if record.exc_info is not None:

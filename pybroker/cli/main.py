@@ -1,4 +1,4 @@
-"""The `pybroker` command. Its sub-commands are imported when they are called, so that none pays for another."""
+"""The `pybroker` command. Its sub-commands are imported when they are called, so that no command pays for another."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _COMMANDS: Final = {
 
 
 class RunError(click.ClickException):
-    """The broker cannot go on; the message is one line for a person."""
+    """The broker cannot continue; the message is one line for a person."""
 
     exit_code = 1
 
 
 class ConfigurationError(click.ClickException):
-    """What was asked for cannot be; the message is one line for a person."""
+    """The command line or the configuration is invalid; the message is one line for a person."""
 
     exit_code = 2
 
@@ -38,11 +38,11 @@ class ConfigurationError(click.ClickException):
 @click.group(cls=LazyGroup, modules=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """A Kafka-compatible broker."""
+    """Run a Kafka-compatible broker, its tools and its jobs."""
 
 
 def main() -> None:
-    """The entry point: exit code 0, 1 for an error while running, 2 for a wrong command line or configuration."""
+    """Run the command: exit code 0, 1 for an error while running, 2 for a wrong command line or configuration."""
     try:
         sys.exit(cli.main(prog_name="pybroker", standalone_mode=True))
     except NativePartError as error:

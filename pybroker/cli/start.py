@@ -1,7 +1,7 @@
-"""`pybroker start`: read the configuration and run a broker until it is told to stop.
+"""`pybroker start`: reads the configuration and runs a broker until a signal stops it.
 
-Start-up time is a promise, so everything heavy is imported here, late and once, with the garbage collector off: nothing made
-while importing is garbage, and looking for it takes time.
+Start-up time is a promise, so everything heavy is imported here, late and once, with the garbage collector off: objects made
+while importing are not garbage, and looking for garbage takes time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 @click.command("start")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 is any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 means any free port.")
 @click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
-@click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs or of a module's.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Form of the logs on stderr.")
+@click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs, or of one module's.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the logs on stderr.")
 @click.option(
-    "--log-config", type=click.Path(path_type=Path), help="A file with levels and format, as config/logging.properties."
+    "--log-config", type=click.Path(path_type=Path), help="A file with levels and format, such as config/logging.properties."
 )
 def command(
     *,
@@ -57,7 +57,7 @@ def command(
         if not data_dir.strip():
             raise click.UsageError("--data-dir must name a directory")
         if "log.dirs" in properties:
-            raise click.UsageError("--data-dir and --override log.dirs say the same thing: give one of them")
+            raise click.UsageError("--data-dir and --override log.dirs set the same property: use only one of them")
         properties["log.dirs"] = data_dir
     exit_code = _run(file=config, port=port, properties=properties, levels=levels, log_format=log_format, log_config=log_config)
     if exit_code:
@@ -65,18 +65,22 @@ def command(
 
 
 def prepare() -> None:
-    """First of all: importing is fast, and a signal ends the process, until the broker runs and has handlers of its own."""
+    """Prepare for fast imports, and let a signal end the process until the broker runs and has handlers of its own. Call it
+    first.
+    """
     gc.disable()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop_while_starting)
-    # An image's start blocks them: the first process of a container does not get a signal for which it has no handler.
+    # An image's start blocks these signals: the first process of a container does not get a signal for which it has no handler.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
-    # Looking for pydantic's plugins opens the metadata of every installed package; the broker has none.
+    # The search for pydantic's plugins opens the metadata of every installed package; the broker has no plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _stop_while_starting(_number: int, _frame: object) -> None:
-    """A signal before the broker runs: nothing to stop, and a recovery that was cut short is begun again next time."""
+    """Exit at a signal before the broker runs: there is nothing to stop, and an interrupted recovery begins again at the next
+    start.
+    """
     sys.exit(0)
 
 
@@ -102,7 +106,7 @@ def _run(
 
 
 def _lifecycle() -> Lifecycle | None:
-    """With the file of an image's health check, which the image names to whatever it runs."""
+    """Return a lifecycle with the ready file of an image's health check, which the image names to whatever command it runs."""
     from pybroker.broker.lifecycle import Lifecycle  # noqa: PLC0415
     from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
 
@@ -130,13 +134,13 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
     except pybroker.broker.process.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:
-        logger.debug("cannot run", exc_info=error)
+        logger.debug("The broker cannot run", exc_info=error)
         reason = error.strerror or str(error)
         raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
 
 
 def properties_of(options: Sequence[str], option_name: str) -> dict[str, str]:
-    """What options of the form NAME=VALUE say. Raises UsageError."""
+    """Parse options of the form NAME=VALUE. Raises UsageError."""
     properties = {}
     for option in options:
         name, separator, value = option.partition("=")

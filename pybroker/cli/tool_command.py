@@ -1,4 +1,4 @@
-"""`pybroker tool`: Kafka's command line tools."""
+"""`pybroker tool`: runs Kafka's command line tools."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pybroker.cli.main import RunError
 def command(context: click.Context, *, name: str | None, arguments: tuple[str, ...]) -> None:
     """Run one of Kafka's tools, such as kafka-topics.
 
-    `pybroker tool kafka-topics --help` says what it takes. `pybroker tool install DIR...` writes a script for each, named as
-    Kafka's are.
+    `pybroker tool kafka-topics --help` lists its options. `pybroker tool install DIR...` writes a script for each tool, named
+    like Kafka's.
     """
     if name is None or name in ("-h", "--help"):
         click.echo(context.get_help())
@@ -33,7 +33,7 @@ def _install(arguments: tuple[str, ...]) -> None:
     from pybroker.commands.install import install  # noqa: PLC0415
 
     if not arguments or any(one.startswith("-") for one in arguments):
-        raise click.UsageError("pybroker tool install takes directories")
+        raise click.UsageError("pybroker tool install needs the names of directories, and takes no options")
     for folder in arguments:
         try:
             names = install(Path(folder))

@@ -148,7 +148,7 @@ def parse_outside(key: str, text: str) -> tuple[str, int]:
     text = text.strip()
     match = _OUTSIDE.fullmatch(text)
     if match is None:
-        raise ConfigError(key, text, "is not HOST or HOST:PORT; an IPv6 address stands in brackets")
+        raise ConfigError(key, text, "is not HOST or HOST:PORT; an IPv6 address needs brackets")
     if match["ipv6"] is not None:
         _check_ipv6(key, text, match["ipv6"])
     host = match["ipv6"] or match["host"]

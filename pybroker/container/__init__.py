@@ -1,8 +1,8 @@
-"""The broker as the entry point of a container image: what it reads, what it refuses, and how it says that it is ready.
+"""The broker as the entry point of a container image: what it reads, what it refuses, and how it announces that it is ready.
 
 variables        environment to properties and remarks: apache/kafka's, confluentinc's, Bitnami's and wurstmeister's names
 refusals         listeners without the protection that they ask for
-several_brokers  what tells that there are to be other brokers
+several_brokers  signs that there are to be other brokers
 own_hosts        whether a host's name means this container
 access_control   an authorizer and users that are asked for
 topics           the topics that a variable asks for

@@ -1,8 +1,7 @@
-"""Access control that is asked for and is not there: refused, unless a variable says to start without it.
+"""Refuses a request for access control, which pybroker does not have, unless a variable says to start without it.
 
-A user who sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
-SASL or SSL, and no variable helps: clients could not even connect to what would be started in their place.
-
+A user that sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
+SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be started instead.
 Source: KafkaConfig for authorizer.class.name; StandardAuthorizer for super.users; libkafka.sh of Bitnami's image for its users
 and ALLOW_PLAINTEXT_LISTENER.
 """
@@ -28,24 +27,26 @@ _NO: Final = frozenset({"no", "false", "0"})
 
 
 def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
-    """Refuse what asks for access control. Raises ConfigError.
+    """Refuse settings that ask for access control. Raises ConfigError.
 
-    `properties` include those of other images' own variables. Returns what to warn of when the environment says to start all the
-    same.
+    `properties` include those of other images' own variables. Returns the lines to warn with when the environment says to start
+    nevertheless.
     """
     asked = [name for name, (_, text) in properties.items() if text.strip() and _ASKS.fullmatch(name)]
     is_plaintext_forbidden = environment.get(ALLOW_PLAINTEXT, "").strip().lower() in _NO
     if is_plaintext_forbidden:
         asked.append(ALLOW_PLAINTEXT)
     if not asked:
-        _is_waived(environment)  # for its errors
+        _is_waived(environment)  # for the errors that it raises
         return []
     named = ", ".join(properties[name][0] if name in properties else name for name in asked)
     if _is_waived(environment):
-        return [f"{VARIABLE}=true: there is no access control, whoever reaches the port may do everything; ignored: {named}"]
+        return [
+            f"{VARIABLE}=true: there is no access control: every client that reaches the port may do everything; ignored: {named}"
+        ]
     reason = (
-        "pybroker has no access control, and whoever reaches the port may do everything: leave it out, "
-        f"or set {VARIABLE}=true to start all the same"
+        "pybroker has no access control, and every client that reaches the port may do everything: leave it out, "
+        f"or set {VARIABLE}=true to start without it"
     )
     name = asked[0]
     origin, text = properties.get(name, (name, environment.get(ALLOW_PLAINTEXT, "")))

@@ -1,7 +1,7 @@
-"""Where a container's data lie, and in one line why they cannot.
+"""Decides where a container's data lie, and explains in one line why they cannot lie there.
 
-A volume belongs to whoever made it. A broker that runs as another user could only say "permission denied"; here the line names
-both users and the path, and what to do.
+A volume belongs to the user that made it. A broker that runs as another user could only report "permission denied"; here the line
+names both users and the path, and what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 DATA_DIRECTORY: Final = "/var/lib/kafka/data"
 
-_OTHER_IMAGES: Final = (  # where they keep data when nothing is said, by where a volume is mounted
+_OTHER_IMAGES: Final = (  # where they keep data when nothing is configured, by where a volume is mounted
     ("/bitnami/kafka", "/bitnami/kafka/data"),
     ("/bitnami/kafka/data", "/bitnami/kafka/data"),
     ("/bitnami", "/bitnami/kafka/data"),
@@ -27,16 +27,18 @@ _OTHER_IMAGES: Final = (  # where they keep data when nothing is said, by where 
 _OPENED: Final = re.compile(
     r".+-\d+(\.[0-9a-f]{32}-.+)?|.+-checkpoint.*|meta\.properties.*|metadata\..*|\.lock|\.kafka_cleanshutdown.*"
 )
-"""Names of what a broker opens in a log directory; whatever else lies there, `.gitkeep` for one, is none of its business."""
+"""Names of what a broker opens in a log directory; other files there, such as `.gitkeep`, do not concern it."""
 
 
 def default_directory(is_mount: Callable[[str], bool] = os.path.ismount) -> str:
-    """Where the data lie when nothing is said: the volume that a file for another image mounts, else the image's own."""
+    """Return where the data lie when nothing is configured: the volume that a file for another image mounts, else the image's
+    own.
+    """
     return next((directory for mount, directory in _OTHER_IMAGES if is_mount(mount)), DATA_DIRECTORY)
 
 
 def make_usable(directories: Iterable[str]) -> str | None:
-    """Make what is missing. Returns why a directory cannot be used, None when all can."""
+    """Make missing directories. Returns why a directory cannot be used, None when all can."""
     for directory in directories:
         path = Path(directory)
         try:
@@ -52,7 +54,7 @@ def make_usable(directories: Iterable[str]) -> str | None:
 
 
 def _explanation(directory: str, path: Path, error: OSError) -> str:
-    """One line about `path`, a part of the log directory or above it when that is not there."""
+    """Return one line about `path`, a part of the log directory, or above it when that does not exist."""
     user = f"uid {os.getuid()}"
     line = f"log.dirs={directory}: {user} cannot write to {path}: {error.strerror or error}"
     if error.errno == errno.EROFS:

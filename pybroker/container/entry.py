@@ -1,7 +1,7 @@
-"""From a container's environment and files to what is to be started.
+"""Turns a container's environment and files into what is to be started.
 
 Strongest first: the command line, the environment, a properties file that is mounted where another image looks for one, the
-image's own defaults and Kafka's. Only the first file that is there is read.
+image's own defaults and Kafka's. Only the first file that exists is read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DEFAULT: Final = "the image's default"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Entry:
-    """A configuration, the topics to make, the cluster id with where it was set, and what to tell the user about all this.
+    """A configuration, the topics to make, the cluster id with where it was set, and remarks for the user about all this.
 
-    `warnings` are about what somebody may have meant otherwise.
+    `warnings` are about settings whose user may have meant something else.
     """
 
     loaded: Loaded
@@ -56,16 +56,17 @@ def read_entry(
     root: str = "/",
     is_own_host: Callable[[str], bool] = is_own_host,
 ) -> Entry:
-    """What this environment asks for. `root` is where other images' files would lie; `is_own_host` knows this container's names.
+    """Read what this environment asks for. `root` is where other images' files would lie; `is_own_host` knows this container's
+    names.
 
-    Raises ConfigError for what cannot be, ConfigFileError for a file that cannot be read.
+    Raises ConfigError for an invalid setting, ConfigFileError for a file that cannot be read.
     """
     variables = read_variables(environment)
     remarks = list(variables.remarks)
     if file is None:
         file = next((path for path in (Path(root, name.lstrip("/")) for name in FILES) if path.is_file()), None)
         if file is not None:
-            remarks.append(f"properties are read from {file}")
+            remarks.append(f"Properties are read from {file}")
     said = [
         {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
         variables.properties,
@@ -82,7 +83,7 @@ def read_entry(
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*said, defaults])
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
-    remarks.append(f"data directories: {', '.join(loaded.config.log_dirs)}")
+    remarks.append(f"Data directories: {', '.join(loaded.config.log_dirs)}")
     return Entry(
         loaded=loaded,
         topics=topics,

@@ -1,15 +1,16 @@
-"""A container's broker from its first to its last moment, as others see it.
+"""Announces a container's broker, from its first to its last moment.
 
-Before any client can connect, the wanted topics are made: no client is early enough to have one of them created with default
-settings. When the groups are loaded too, the ready file is there and these lines are on standard output, in this order:
+Before any client can connect, the wanted topics are made, so that no client is early enough to have one of them created with
+default settings. When the groups are loaded too, the ready file exists and these lines are on standard output, in this order:
 
     [BrokerLifecycleManager id=1] Transitioning from RECOVERY to RUNNING
     [KafkaRaftServer nodeId=1] Kafka Server started
     [KafkaServer id=1] started
     READY 127.0.0.1:9092
 
-The first three are what programs wait for that start Kafka's images, foremost the Testcontainers libraries: the words are theirs
-to choose. The ready file holds `HOST PORT` of a listener, for the image's health check, and goes first when the broker stops.
+Programs that start Kafka's images, foremost the Testcontainers libraries, wait for the first three lines: these programs choose
+the words. The ready file holds `HOST PORT` of a listener, for the image's health check, and is the first thing to go when the
+broker stops.
 """
 
 from __future__ import annotations
@@ -32,20 +33,22 @@ READY_FILE: Final = "/tmp/pybroker-ready"  # noqa: S108  a name that the broker 
 
 
 class ContainerLifecycle(Lifecycle):
-    """Makes `topics`, which have the variable that asks for them, and says more when it is ready."""
+    """Makes `topics`, each with the variable that asks for it, and prints more lines when it is ready."""
 
     def __init__(
         self, topics: Mapping[str, tuple[str, NewTopic]], ready_file: ReadyFile, cluster_id: tuple[str, str] | None = None
     ) -> None:
-        """`cluster_id` is the variable that asks for one, and its text."""
+        """Keep the wanted topics. `cluster_id` is the variable that asks for a cluster id, and its text."""
         super().__init__(ready_file)
         self._topics = topics
         self._cluster_id = cluster_id
 
     async def before_sockets(self, controller: Controller) -> str | None:
-        """Create the wanted topics that are not there. Returns why one cannot be."""
+        """Create the wanted topics that do not exist. Returns why a topic cannot be created."""
         if self._cluster_id is not None and self._cluster_id[1] != controller.image.cluster_id:
-            logger.warning("%s=%s: the data are of the cluster %s and stay so", *self._cluster_id, controller.image.cluster_id)
+            logger.warning(
+                "%s=%s is ignored: the data belong to the cluster %s, which stays", *self._cluster_id, controller.image.cluster_id
+            )
         missing = []
         for name, (variable, topic) in self._topics.items():
             there = controller.image.topics.get(name)
@@ -53,7 +56,7 @@ class ContainerLifecycle(Lifecycle):
                 missing.append(topic)
             elif topic.partition_count not in (-1, len(there.partitions)):
                 logger.warning(
-                    "%s: the topic %s is there with %d partitions, not %d: it is left as it is",
+                    "%s: the topic %s exists with %d partitions, not %d, and stays as it is",
                     variable,
                     name,
                     len(there.partitions),
@@ -63,7 +66,7 @@ class ContainerLifecycle(Lifecycle):
             is_refused = outcome.error is not None and outcome.error.code is ErrorCode.KAFKA_STORAGE_ERROR
             if outcome.error is not None and is_refused and not self.has_room:
                 logger.error(
-                    "%s: the topic %s cannot be created now: %s; make room, and start the container again",
+                    "%s: the topic %s cannot be created now: %s; make room, then start the container again",
                     self._topics[topic.name][0],
                     topic.name,
                     outcome.error.message,
@@ -73,7 +76,7 @@ class ContainerLifecycle(Lifecycle):
         return None
 
     def lines(self, node_id: int) -> str:
-        """Return what programs wait for that start Kafka's images."""
+        """Return the lines for which programs that start Kafka's images wait."""
         return (
             f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING\n"
             f"[KafkaRaftServer nodeId={node_id}] Kafka Server started\n"

@@ -1,7 +1,7 @@
-"""Whether a host's name means this container.
+"""Decides whether a host's name means this container.
 
-A compose file calls a container by its service's name, which nothing inside says: the network's name service knows it. An address
-is this container's when a socket can be bound to it.
+A compose file calls a container by its service's name, which is written nowhere inside the container: the network's name service
+has it. An address is this container's when a socket can be bound to it.
 """
 
 from __future__ import annotations

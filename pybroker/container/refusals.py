@@ -1,6 +1,6 @@
-"""Listeners with a protection that is not there: refused, never opened without it.
+"""Refuses listeners with a protection that pybroker does not have: they are never opened without it.
 
-What tells of several brokers is in `several_brokers`, other access control in `access_control`.
+`several_brokers` looks for signs of several brokers, `access_control` for other access control.
 
 Source: KafkaConfig.validateValues.
 """
@@ -16,8 +16,14 @@ from pybroker.container.several_brokers import refusal
 
 Texts = Mapping[str, tuple[str, str]]
 
-_LISTENERS: Final = ("advertised.listeners", "listeners")  # the second may be made of the first, and no user wrote it
-_PROTOCOL_NAMES: Final = ("advertised.protocol.name", "protocol.name")  # of wurstmeister's image, each of a listener
+_LISTENERS: Final = (
+    "advertised.listeners",
+    "listeners",
+)  # the second may be derived from the first, without being written by the user
+_PROTOCOL_NAMES: Final = (
+    "advertised.protocol.name",
+    "protocol.name",
+)  # of wurstmeister's image; each is the protocol of a listener
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
 _PROTECTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
@@ -29,10 +35,12 @@ def check(properties: Texts) -> None:
     """
     name = "security.inter.broker.protocol"
     if (protocol := _text(properties, name).upper()) in _PROTECTED:
-        raise refusal(properties, name, f"{protocol} is not there: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners")
+        raise refusal(
+            properties, name, f"{protocol} is not supported: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
+        )
     for name in _LISTENERS:
         if "_{" in _text(properties, name):  # as in wurstmeister's image, whose scripts run HOSTNAME_COMMAND for it
-            raise refusal(properties, name, "has a place for a command's output, and no command is run: write the host itself")
+            raise refusal(properties, name, "has a place for a command's output, but no command is run: write the host itself")
     for name in _LISTENERS:
         _check_protocols(properties, name)
     for name in _PROTOCOL_NAMES:
@@ -42,7 +50,7 @@ def check(properties: Texts) -> None:
 def _check_protocols(properties: Texts, key: str) -> None:
     for entry in _text(properties, key).split(","):
         match = _NAME.match(entry)
-        if match is not None:  # what is no listener at all is refused where listeners are read
+        if match is not None:  # an entry that is no listener at all is refused where listeners are read
             _check_listener(properties, key, match[1].upper())
 
 

@@ -1,8 +1,8 @@
-"""Signs that a container is to be one of several brokers: refused, because each would be a cluster of its own.
+"""Finds signs that a container is to be one of several brokers: refused, because each would be a cluster of its own.
 
 A compose file with three brokers, started as three clusters of one, would seem to work: every client that reaches another of them
-sees other topics. A setting with an empty text says nothing here: an empty variable over a file does not take away what the file
-tells of the others.
+sees other topics. A setting with an empty text means nothing here: an empty variable over a file does not take away what the file
+says about other brokers.
 
 Source: QuorumConfig, KafkaConfig.validateValues; start-kafka.sh of wurstmeister's image for BROKER_ID_COMMAND.
 """
@@ -19,7 +19,7 @@ Texts = Mapping[str, tuple[str, str]]
 
 DEFAULT_NODE_ID: Final = "1"
 FIRST_GENERATED_ID: Final = 1001
-"""The first that ZooKeeper hands out, so also the id of a single broker that was given none."""
+"""The first id that ZooKeeper assigns, so also the id of a single broker that was given none."""
 
 NUMBERING: Final = "BROKER_ID_COMMAND"
 
@@ -30,7 +30,7 @@ _VOTER: Final = re.compile(r"\d+@[^@\s]+:\d+")
 _SERVER: Final = re.compile(r"\[?([^\s\]]+)\]?:(\d+)")
 _LISTENER: Final = re.compile(r"([^:/\s,]+)://(?:\[([^\]]*)\]|([^:,\s]*)):(\d+)")
 _REPLICAS: Final = re.compile(r"(.*\.)?(replication\.factor|insync\.replicas|topic\.replicas|min\.isr)")
-"""Of a broker's own topics and of Confluent's parts; a single node has none of them above 1."""
+"""Settings of a broker's own topics and of Confluent's parts; a single node has none of them above 1."""
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, never bound
 _APART: Final = "and each container would be a cluster of its own"
@@ -47,9 +47,9 @@ def stated(sources: Iterable[Texts]) -> dict[str, tuple[str, str]]:
 
 
 def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
-    """Refuse what tells of other brokers. Raises ConfigError.
+    """Refuse settings that imply other brokers. Raises ConfigError.
 
-    `properties` come from `stated`. `is_own_host` says whether a host that no listener has is an address of this container.
+    `properties` come from `stated`. `is_own_host` returns whether a host that no listener has is an address of this container.
     """
     _check_roles(properties)
     _check_quorum(properties)
@@ -58,7 +58,7 @@ def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
     for name in properties:
         text = _text(properties, name)
         if _REPLICAS.fullmatch(name) and text.isdigit() and int(text) > 1:
-            raise refusal(properties, name, f"needs {int(text)} brokers, and this container is a cluster of one")
+            raise refusal(properties, name, f"needs {int(text)} brokers, but this container is a cluster of one")
 
 
 def undecided(properties: Texts) -> list[str]:
@@ -96,12 +96,12 @@ def _check_quorum(properties: Texts) -> None:
         raise refusal(properties, _VOTERS, "is not ID@HOST:PORT")
     node_id = _node_id(properties) or DEFAULT_NODE_ID
     if voters and node_id not in ("-1", voters.partition("@")[0]):
-        reason = f"is not the node of this container, {node_id}, which would be a cluster of its own"
+        reason = f"does not name the node of this container, {node_id}, which would be a cluster of its own"
         raise refusal(properties, _VOTERS, reason)
 
 
 def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
-    """The address of a controller has no id: it is this container's when host and port are."""
+    """Check a controller's address, which has no id: it is this container's when its host and port are."""
     server = _text(properties, _SERVERS)
     if not server:
         return
@@ -116,7 +116,9 @@ def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> Non
     controllers = {name.strip().upper() for name in _text(properties, "controller.listener.names").split(",")}
     ports = {port for name, _, port in listeners if name in controllers}
     if ports and match[2] not in ports:
-        reason = f"is not the controller of this container, whose port is {', '.join(sorted(ports))}, {_APART}: use one broker"
+        reason = (
+            f"does not name the controller of this container, whose port is {', '.join(sorted(ports))}, {_APART}: use one broker"
+        )
         raise refusal(properties, _SERVERS, reason)
     own = {host.lower() for _, host, _ in listeners} - _EVERYWHERE
     if match[1].lower() not in own and not is_own_host(match[1]):
@@ -128,7 +130,9 @@ def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> Non
 
 
 def _check_numbers(properties: Texts) -> None:
-    """A file of ZooKeeper's times need not say how many brokers there are, but it numbers them; a single broker has 0 or 1."""
+    """Check the broker's number: a file from ZooKeeper's time rarely counts its brokers, but numbers them; a single one has 0 or
+    1.
+    """
     node_id = _node_id(properties)
     if NUMBERING in properties and not node_id:
         reason = f"numbers several brokers, {_APART}: use one broker; if it is the only one, set KAFKA_BROKER_ID=1 instead"

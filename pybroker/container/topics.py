@@ -1,12 +1,12 @@
-"""The topics that a variable asks for.
+"""Reads the topics that a variable asks for.
 
     PYBROKER_TOPICS=orders:6,payments:3:1:compact
     KAFKA_CREATE_TOPICS=orders:6:1,payments:3:1:compact         as wurstmeister's image has it
 
     name[:partitions[:replicas[:cleanup policy]]][:setting=value ...]
 
-Commas and line ends separate topics, and what stands in KAFKA_CREATE_TOPICS_SEPARATOR. A policy of two words is `compact,delete`.
-Behind the policy may stand ` --config=setting=value`, which wurstmeister's script hands on to kafka-topics.
+Commas, line ends, and the characters in KAFKA_CREATE_TOPICS_SEPARATOR separate topics. A policy of two words is `compact,delete`.
+The policy may be followed by ` --config=setting=value`, which wurstmeister's script passes to kafka-topics.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SEPARATOR: Final = re.compile(r"[\r\n]+|,(?!\s*(?:compact|delete)\s*(?::[^:,\r\
 _CONFIG: Final = re.compile(r"\s+--config(?:=|\s+)")
 _POLICY: Final = re.compile(r"\w+(\s*,\s*\w+)*")
 _SETTING: Final = re.compile(r"[\w.]+")
-_FORM: Final = "is not name:partitions:replicas:policy, or not separated by a comma or a line end from the next"
-_ALONE: Final = "and this container is a cluster of one"
+_FORM: Final = "is not name:partitions:replicas:policy, or no comma or line end separates it from the next"
+_ALONE: Final = "but this container is a cluster of one"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def wanted_topics(variables: Mapping[str, str], separator: str = "") -> dict[str, tuple[str, NewTopic]]:
-    """By topic the variable that asks for it, and how it is created. Raises ConfigError that names variable and entry."""
+    """Return, by topic, the variable that asks for it and how to create it. Raises ConfigError that names variable and entry."""
     wanted: dict[str, tuple[str, NewTopic]] = {}
     for variable, text in variables.items():
         for mark in set(separator) - set(" ,$'\\n\n") if variable == "KAFKA_CREATE_TOPICS" else ():
@@ -50,7 +50,7 @@ def _topic(variable: str, entry: str) -> NewTopic:
     if reason is not None:
         raise ConfigError(variable, entry, f"{_FORM}: {reason}")
     if name in INTERNAL_TOPICS:
-        raise ConfigError(variable, entry, f"{name} is the broker's own")
+        raise ConfigError(variable, entry, f"the broker creates its internal topic {name} itself")
     rest = [piece for part in rest for piece in _CONFIG.split(part)]
     plain = [part for part in rest if "=" not in part]
     settings = [part.partition("=") for part in rest if "=" in part]
@@ -64,14 +64,14 @@ def _topic(variable: str, entry: str) -> NewTopic:
         configs["cleanup.policy"] = re.sub(r"\s", "", policy)
     insync = configs.get("min.insync.replicas") or ""
     if insync.isdigit() and int(insync) > 1:
-        raise ConfigError(variable, entry, f"{insync} replicas in sync need {insync} brokers, {_ALONE}")
+        raise ConfigError(variable, entry, f"{insync} in-sync replicas need {insync} brokers, {_ALONE}")
     if _count(variable, entry, "replicas", replicas) > 1:
         raise ConfigError(variable, entry, f"{replicas} replicas need {replicas} brokers, {_ALONE}")
     return NewTopic(name=name, partition_count=_count(variable, entry, "partitions", partitions), configs=configs)
 
 
 def _count(variable: str, entry: str, what: str, text: str) -> int:
-    """A number of the entry; the broker's default where there is none."""
+    """Return a number of the entry; the broker's default where there is none."""
     if not text:
         return BROKER_DEFAULT
     if _NUMBER.fullmatch(text) is None or int(text) == 0:

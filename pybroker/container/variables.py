@@ -1,12 +1,13 @@
-"""The environment of a container, written for another image of Kafka, as properties.
+"""Turns the environment of a container, written for another image of Kafka, into properties.
 
     KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs: of apache/kafka and confluentinc/cp-kafka, of Bitnami
     CLUSTER_ID, KAFKA_KRAFT_CLUSTER_ID      cluster.id; the second is Bitnami's
     KAFKA_ADVERTISED_HOST_NAME, ..._PORT    advertised.listeners, from before Kafka 3, as wurstmeister's image has them
     PYBROKER_ADVERTISED                     pybroker.advertised.outside, as without a container
 
-What the other images' scripts take for themselves is no property and is left out; a line says so where somebody would wonder.
-Some of it tells of several brokers or asks for access control: `others` has it for `several_brokers` and `access_control`.
+Variables that the other images' scripts use for themselves are no properties and are left out; a line says so where a user would
+wonder. Some of them imply several brokers or ask for access control: `others` holds them for `several_brokers` and
+`access_control`.
 
 Source: KafkaDockerWrapper of Apache Kafka; kafka.properties.template of confluentinc's image; libkafka.sh of Bitnami's;
 start-kafka.sh of wurstmeister's.
@@ -25,14 +26,14 @@ from pybroker.container import access_control, several_brokers
 DEFAULT_PORT: Final = "9092"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 CONFLUENT_PREFIX: Final = "CONFLUENT_"
-"""Of variables that confluentinc's image makes properties of without Kafka's prefix."""
+"""The prefix of variables that confluentinc's image turns into properties without Kafka's prefix."""
 OWN_PREFIX: Final = "PYBROKER_"
 TOPIC_VARIABLES: Final = ("PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS")
 SEPARATOR_VARIABLE: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"
 OWN: Final = frozenset(
     {
         ADVERTISED,
-        "PYBROKER_BOOTSTRAP",  # of the commands
+        "PYBROKER_BOOTSTRAP",  # read by the commands
         "PYBROKER_LOG_FORMAT",
         "PYBROKER_LOG_LEVEL",
         "PYBROKER_READY_FILE",
@@ -41,10 +42,10 @@ OWN: Final = frozenset(
     }
 )
 COMMANDS: Final = ("HOSTNAME_COMMAND", "PORT_COMMAND", "RACK_COMMAND", several_brokers.NUMBERING, "CUSTOM_INIT_SCRIPT")
-"""What wurstmeister's image runs, for a value or for its own sake."""
+"""Commands that wurstmeister's image runs, for a value or for their own sake."""
 
 _ZOOKEEPER: Final = "zookeeper."
-_SILENT: Final = re.compile(  # what images set for themselves, and what Kubernetes and links put into every container
+_SILENT: Final = re.compile(  # set by images for themselves, and by Kubernetes and links in every container
     r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
     r"|SKIP_KRAFT_STORAGE_INIT|EXTRA_FLAGS|CREATE_TOPICS(_SEPARATOR)?|(ADVERTISED_)?(HOST_NAME|PORT)"
     r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP)(_\w+)?)"
@@ -59,8 +60,8 @@ _OF_IMAGES: Final = re.compile(  # users, certificates and the REST proxy of oth
 class Variables:
     """What an environment says.
 
-    `properties` have the variable that says so, and so do `others`, which no broker of ours reads: ZooKeeper's, and those of
-    other images and their parts. `topics` are of `TOPIC_VARIABLES`.
+    `properties` name the variable that sets each, and so do `others`, which pybroker's broker does not read: ZooKeeper's, and
+    those of other images and their parts. `topics` are of `TOPIC_VARIABLES`.
     """
 
     properties: Mapping[str, tuple[str, str]]
@@ -87,9 +88,9 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     properties |= _advertised_host(plain, properties)
     if left_out:
         names = ", ".join(sorted(origins.get(variable, variable) for variable in left_out))
-        remarks.append(f"without effect, as they are for Java or for parts of other images: {names}")
+        remarks.append(f"Variables without effect, because they are for Java or for parts of other images: {names}")
     unknown = sorted(variable for variable in environment if variable.startswith(OWN_PREFIX) and variable not in OWN)
-    remarks += [f"unknown variable {variable}" for variable in unknown]
+    remarks += [f"Unknown variable {variable}" for variable in unknown]
     return Variables(
         properties=properties,
         others=others,
@@ -102,7 +103,7 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
 def _of_other_images(
     plain: Mapping[str, str], left_out: list[str], origins: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """What `left_out` would be as properties, and what is no property of Kafka but tells something."""
+    """Yield `left_out` as properties, and the variables that are no property of Kafka but say something about brokers."""
     for variable in left_out:
         yield property_name(variable), (origins.get(variable, variable), plain[variable])
     for variable, text in plain.items():
@@ -115,11 +116,11 @@ def _of_other_images(
 def _commands(plain: Mapping[str, str]) -> list[str]:
     names = [name for name in COMMANDS if plain.get(name, "").strip()]
     instead = "write what it prints into the variable that it is for (KAFKA_BROKER_RACK, ...)"
-    return [f"{', '.join(names)}: no command is run; {instead}"] if names else []
+    return [f"{', '.join(names)}: ignored, because no command is run; {instead}"] if names else []
 
 
 def _without_bitnami_prefix(environment: Mapping[str, str], remarks: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables by the names that they have without `CFG_`, and for these the names that they really have."""
+    """Return the variables with their names without `CFG_`, and for these variables their real names."""
     plain = {name: text for name, text in environment.items() if not name.startswith(BITNAMI_PREFIX)}
     origins: dict[str, str] = {}
     for name, text in environment.items():
@@ -129,12 +130,12 @@ def _without_bitnami_prefix(environment: Mapping[str, str], remarks: list[str]) 
         if short not in environment:
             plain[short], origins[short] = text, name
         elif environment[short] != text:
-            remarks.append(f"{name} is ignored: {short} says otherwise")
+            remarks.append(f"{name} is ignored, because {short} has another value")
     return plain, origins
 
 
 def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The variables that can be properties, and those of the others whose lack of effect somebody would wonder at."""
+    """Return the variables that can be properties, and those of the others whose lack of effect could surprise a user."""
     taken, left_out = {}, []
     for name, text in plain.items():
         if _SILENT.fullmatch(name):
@@ -148,7 +149,9 @@ def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list
 
 
 def _bitnamis_listener(properties: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Bitnami's image listens at 9092 whatever one advertised address says; the others take the port from there."""
+    """Return the listener that Bitnami's image has: port 9092 whatever one advertised address says; other images take its
+    port.
+    """
     origin, text = properties.get("listeners", ("", ""))
     if origin != BITNAMI_PREFIX + "ADVERTISED_LISTENERS" or "," in text:
         return {}
@@ -156,7 +159,7 @@ def _bitnamis_listener(properties: Mapping[str, tuple[str, str]]) -> dict[str, t
 
 
 def _advertised_host(plain: Mapping[str, str], properties: Mapping[str, object]) -> dict[str, tuple[str, str]]:
-    """advertised.listeners from the host and port that Kafka had for it before version 3."""
+    """Return advertised.listeners from the host and port that Kafka had for it before version 3."""
     host = plain.get("KAFKA_ADVERTISED_HOST_NAME", "").strip()
     if not host or "advertised.listeners" in properties:
         return {}

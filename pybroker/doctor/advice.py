@@ -1,4 +1,4 @@
-"""What was found, in words: a line for each fact, then what to change, and whether a client would work."""
+"""Puts findings into words: a line for each fact, then what to change, and whether a client would work."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def attempt(address: str, failure: Failure | None) -> str:
-    """Say how an attempt to connect ended."""
+    """Return how an attempt to connect ended."""
     return f"{address} connects" if failure is None else f"{address} {failure.value}"
 
 
 def outcome(found: Look) -> Iterator[str]:
-    """Say what responds at an address, or what is there instead."""
+    """Yield what responds at an address, or what is there instead."""
     if found.instead is not None:
         login = f": {', '.join(found.mechanisms)}" if found.mechanisms else ""
         yield f"there is {found.instead.value}{login}"
@@ -28,7 +28,7 @@ def outcome(found: Look) -> Iterator[str]:
 
 
 def bootstrap_problem(found: Look) -> str | None:
-    """Why a client gets no metadata there, and what to do; None when it does."""
+    """Return why a client gets no metadata there, and what to do; None when it does."""
     if found.unresolved:
         return f"The name {found.host} does not resolve on this machine. {_OWN_NAMES}"
     if not found.connects:
@@ -37,12 +37,12 @@ def bootstrap_problem(found: Look) -> str | None:
         return f"There is {found.instead.value} at {found}. {_THERE_IS[found.instead]}"
     assert found.answer is not None
     if not found.answer.brokers:
-        return f"The broker at {found} tells of no brokers that its clients can reach: it may still be starting."
+        return f"The broker at {found} lists no brokers that its clients can reach: it may still be starting."
     return None
 
 
 def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
-    """Why a client cannot use an advertised broker, and what to change; None when it can."""
+    """Return why a client cannot use an advertised broker, and what to change; None when it can."""
     answer = bootstrap.answer
     assert answer is not None
     wrong = _wrong(answer, broker, found)
@@ -53,7 +53,7 @@ def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
 
 
 def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
-    """What to change, or that a client works."""
+    """Yield what to change, or that a client works."""
     yield from problems
     if not problems:
         assert bootstrap.answer is not None
@@ -62,7 +62,7 @@ def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
 
 
 def _wrong(answer: Answer, broker: Broker, found: Look) -> str | None:
-    """What is wrong with an advertised address, to follow "and"-less behind it."""
+    """Return what is wrong with an advertised address, as a clause that follows the address."""
     if found.unresolved:
         return f"and the name {found.host} does not resolve on this machine"
     if not found.connects:
@@ -95,7 +95,7 @@ def _remedy(bootstrap: Look, broker: Broker, answer: Answer) -> str:
 
 
 def _failure(found: Look) -> Failure:
-    """The failure that says most: who refuses is there."""
+    """Return the failure that says most: a machine that refuses a connection exists."""
     failures = [failure for _, failure in found.attempts if failure is not None]
     return min(failures, key=list(Failure).index)
 

@@ -1,4 +1,4 @@
-"""A few questions in Kafka's protocol over one socket, each with a time limit."""
+"""Sends a few requests in Kafka's protocol over one socket, each with a time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class ConversationError(Exception):
-    """There is no response in Kafka's protocol. `received` is what came instead, empty when nothing did."""
+    """There is no response in Kafka's protocol. `received` holds the bytes that came instead, empty when none came."""
 
     def __init__(self, text: str, received: bytes = b"") -> None:
         super().__init__(text)
@@ -33,14 +33,14 @@ class ClosedError(ConversationError):
 
 
 class SilentError(ConversationError):
-    """Nothing came in time."""
+    """No bytes came in time."""
 
 
 class Conversation:
     """Owns a connected socket; used in a `with` block. Every method raises ConversationError."""
 
     def __init__(self, connected: socket.socket, timeout_s: float) -> None:
-        """`timeout_s` is for each response as a whole."""
+        """Take over the socket. `timeout_s` is for each response as a whole."""
         self._socket, self._timeout_s, self._deadline = connected, timeout_s, 0.0
         self._correlation_id = 0
         self.versions: dict[int, tuple[int, int]] = {}
@@ -52,14 +52,16 @@ class Conversation:
         self._socket.close()
 
     def ask_versions(self) -> None:
-        """Ask what is spoken; first, and in the version that every broker since 0.10 knows."""
+        """Ask for the APIs and versions that the broker serves; must come first, in the version that every broker since 0.10
+        knows.
+        """
         from pybroker.protocol.messages.api_versions import ApiVersionsRequest  # noqa: PLC0415  (as it is needed)
 
         answer = self._call(ApiVersionsRequest(), 0)
         self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def ask(self, request: Any) -> Any:
-        """The response to a request, in the newest version that both sides speak; None when there is no such version."""
+        """Return the response to a request, in the newest version that both sides support; None when there is no such version."""
         api_key = schema_of(type(request)).api_key
         assert api_key is not None
         lowest, highest = message_versions(api_key)
@@ -69,7 +71,7 @@ class Conversation:
         return self._call(request, min(highest, theirs[1]))
 
     def ask_mechanisms(self) -> tuple[str, ...]:
-        """The SASL mechanisms of a listener that wants a login; empty where none is wanted."""
+        """Return the SASL mechanisms of a listener that wants a login; empty where none is wanted."""
         self._correlation_id += 1
         client_id, mechanism = CLIENT_ID.encode(), b"PLAIN"
         head = struct.pack(f">hhih{len(client_id)}s", SASL_HANDSHAKE, 0, self._correlation_id, len(client_id), client_id)
@@ -111,7 +113,7 @@ class Conversation:
             head = self._receive(_SIZE.size)
             (size,) = _SIZE.unpack(head)
             if not 0 < size <= FRAME_BYTES_MAX:
-                raise ConversationError("what came is not in Kafka's protocol", bytes(head))
+                raise ConversationError("the received bytes are not in Kafka's protocol", bytes(head))
             return self._receive(size)
         except TimeoutError as error:
             raise SilentError("no response in time") from error

@@ -1,4 +1,4 @@
-"""The whole examination: the bootstrap address, and each broker that it tells of."""
+"""The whole examination: the bootstrap address, and each broker that it lists."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Say = Callable[[str], None]
 
 
 def examine(host: str, port: int, look: Callable[[str, int, Say], Look], say: Say, timeout_s: float) -> bool:
-    """Say what a client of host:port meets, line by line as it is found. Returns whether the client would work.
+    """Report what a client of host:port meets, line by line as it is found. Returns whether the client would work.
 
-    `look` says what it does and finds at an address; each of its steps takes at most `timeout_s`.
+    `look` reports what it does and finds at an address; each of its steps takes at most `timeout_s`.
     """
 
     def detail(line: str) -> None:

@@ -9,7 +9,7 @@ from pybroker.network.limits import host_and_port
 
 
 class Instead(Enum):
-    """What is at a port that gives no answer in Kafka's protocol; the text goes on "there is"."""
+    """What is at a port that sends no response in Kafka's protocol; the text continues "there is"."""
 
     TLS = "a server that speaks TLS"
     HTTP = "a web server"
@@ -28,7 +28,7 @@ class Failure(Enum):
 
 
 class Software(Enum):
-    """Which broker it is, by the settings that it has."""
+    """Which broker it is, recognized by the settings that it has."""
 
     PYBROKER = "pybroker"
     KAFKA = "Apache Kafka"
@@ -37,7 +37,7 @@ class Software(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Broker:
-    """A broker as the cluster tells it."""
+    """A broker as the cluster advertises it."""
 
     node_id: int
     host: str
@@ -49,10 +49,10 @@ class Broker:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What a broker says of itself and of its cluster.
+    """What a broker reports about itself and its cluster.
 
     Attributes:
-        node_id: of the broker that answered, None where it does not tell.
+        node_id: id of the broker that responded, None where it does not report it.
         cluster_id: None where it has none: Kafka before 0.10.1.
         apis: how many APIs it serves.
         has_advertised: whether advertised.listeners is set.
@@ -73,11 +73,11 @@ class Look:
     """What was found at host:port.
 
     Attributes:
-        unresolved: why the name has no address, empty when it has.
-        attempts: each of its addresses with why there is no connection, None when there is.
-        answer: of the first address with a connection.
-        instead: what is there, where there is no answer.
-        mechanisms: of the login that is wanted.
+        unresolved: why the name has no address, empty when it has one.
+        attempts: each of its addresses with why there is no connection, None when there is one.
+        `answer`: the response of the first address with a connection.
+        instead: what is there, where there is no response.
+        mechanisms: the mechanisms of the login that is wanted.
     """
 
     host: str
@@ -90,7 +90,7 @@ class Look:
 
     @property
     def connects(self) -> bool:
-        """Whether one of the addresses does."""
+        """Whether one of the addresses connects."""
         return any(failure is None for _, failure in self.attempts)
 
     def __str__(self) -> str:

@@ -26,14 +26,14 @@ _OURS: Final = "metadata.store"
 _BY_PEER: Final = "pybroker.advertised.by.peer"
 _ADVERTISED: Final = "advertised.listeners"
 _KAFKAS: Final = "num.io.threads"
-_NODES_MAX: Final = 100  # that are asked about: the broker at hand is most often among the first
+_NODES_MAX: Final = 100  # how many nodes are asked for: the broker at hand is most often among the first
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
 
 @dataclass(slots=True, frozen=True)
 class _Connected:
-    """A socket that is connected, how to connect another one, and whom to tell of each step."""
+    """A connected socket, how to connect another one, and the function that reports each step."""
 
     socket: socket.socket
     family: int
@@ -43,7 +43,7 @@ class _Connected:
 
 
 def look(host: str, port: int, say: Say, timeout_s: float) -> Look:
-    """Look what is at host:port, and say it step by step. Blocks; each step takes at most `timeout_s`."""
+    """Look what is at host:port, and report it step by step. Blocks; each step takes at most `timeout_s`."""
     found = Look(host, port)
     try:
         addresses = list(dict.fromkeys(_addresses(host, port, timeout_s)))
@@ -75,14 +75,14 @@ def look(host: str, port: int, say: Say, timeout_s: float) -> Look:
 
 
 def failure_of(error: OSError) -> Failure:
-    """What an attempt to connect failed of."""
+    """Return why an attempt to connect failed."""
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return Failure.TIMEOUT
     return Failure.REFUSED if error.errno == errno.ECONNREFUSED else Failure.UNREACHABLE
 
 
 def instead_of(error: ConversationError) -> Instead:
-    """What is there, going by what came instead of a response."""
+    """Return what is there, judging by what came instead of a response."""
     if error.received.startswith(_TLS_ALERT):
         return Instead.TLS
     if error.received.startswith(_HTTP):
@@ -168,7 +168,7 @@ def _answer(conversation: Conversation) -> Answer | None:
 
 
 def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | None, Mapping[str, str | None]]:
-    """Which of the nodes the broker at hand is, and some settings: a broker tells those of no other than itself."""
+    """Return which of the nodes this broker is, and some settings: a broker reports only its own."""
     keys = [_OURS, _KAFKAS, _ADVERTISED, _BY_PEER]
     resources = [
         DescribeConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=keys)
@@ -176,7 +176,7 @@ def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | Non
     ]
     try:
         answer = conversation.ask(DescribeConfigsRequest(resources=resources))
-    except ConversationError:  # it may be forbidden, in some broker's way; all else is known
+    except ConversationError:  # some brokers may forbid it; everything else is known
         return None, {}
     for result in () if answer is None else answer.results:
         settings = {config.name: config.value for config in result.configs}
@@ -194,12 +194,12 @@ def _mechanisms(at: _Connected) -> tuple[str, ...]:
 
 
 def _probe(at: _Connected, what_came: str) -> Instead | None:
-    """Greet in TLS and in HTTP what did not understand Kafka's protocol."""
+    """Greet a server that did not understand Kafka's protocol in TLS and in HTTP, and return what it is."""
     import ssl  # noqa: PLC0415  (dear, and needed by few)
 
     at.say(f"{what_came}; asking whether it speaks TLS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is asked for its language, not trusted
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # only its protocol is of interest; it is not trusted
     try:
         with _connect(at.family, at.address, at.timeout_s) as plain, context.wrap_socket(plain):
             return Instead.TLS

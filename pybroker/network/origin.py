@@ -58,7 +58,7 @@ class Surroundings(NamedTuple):
 
 
 def origin_of(peer: str, local: str, routes: Routes, surroundings: Surroundings) -> Origin:
-    """Return where the client at `peer` that connected to `local` is. Both are numeric addresses; raises ValueError for others."""
+    """Return where the client at `peer` that connected to `local` is. Raises ValueError for an address that is not numeric."""
     address = packed(peer)
     if peer == local or is_loopback(address):
         return Origin.OWN

@@ -223,7 +223,7 @@ class SocketServer:
         self._idle_timer = loop.call_later(max(delay_ms, 1) / 1000, self._check_idle, loop)
 
     def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close connections that were idle for connections.max.idle.ms; O(1) plus those closed, as the longest idle come first."""
+        """Close connections idle for connections.max.idle.ms; O(1) plus those closed, because the longest idle come first."""
         now_ns = self.now_ns()
         idle_ns = self.limits.connections_max_idle_ms * _NS_PER_MS
         next_ns = idle_ns

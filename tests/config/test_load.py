@@ -165,7 +165,7 @@ def test_names_that_are_accepted_unread(name: str, prefix: str | None) -> None:
         (
             {"pybroker.advertised.by.peer": "true"},
             "http://localhost",
-            "is not HOST or HOST:PORT; an IPv6 address stands in brackets",
+            "is not HOST or HOST:PORT; an IPv6 address needs brackets",
         ),
         (
             {"pybroker.advertised.by.peer": "true", "advertised.listeners": "PLAINTEXT://kafka:9092"},

@@ -18,7 +18,7 @@ def test_nothing_said(tmp_path: Path) -> None:
     entry = read_entry({}, root=str(tmp_path))
     assert entry.loaded.config.log_dirs == (DATA_DIRECTORY,)
     assert (entry.loaded.warnings, entry.loaded.notices, dict(entry.topics)) == ((), (), {})
-    assert entry.remarks == (f"data directories: {DATA_DIRECTORY}",)
+    assert entry.remarks == (f"Data directories: {DATA_DIRECTORY}",)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -29,7 +29,7 @@ def test_a_mounted_file_is_read_and_the_environment_wins_over_it(tmp_path: Path,
     entry = read_entry({"KAFKA_NODE_ID": "6"}, overrides={"broker.rack": "r"}, root=str(tmp_path))
     config = entry.loaded.config
     assert (config.num_partitions, config.node_id, config.log_dirs, config.broker_rack) == (2, 6, ("/of-the-file",), "r")
-    assert f"properties are read from {file}" in entry.remarks
+    assert f"Properties are read from {file}" in entry.remarks
 
 
 def test_a_file_is_checked_as_the_environment_is(tmp_path: Path) -> None:

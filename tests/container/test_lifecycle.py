@@ -35,7 +35,7 @@ async def test_topics_are_made_once(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert await again.before_sockets(whole.controller) is None
     assert {name: whole.controller.image.topics[name].topic_id for name in ids} == ids
     assert "c" in whole.controller.image.topics
-    assert "PYBROKER_TOPICS: the topic a is there with 3 partitions, not 4: it is left as it is" in caplog.text
+    assert "PYBROKER_TOPICS: the topic a exists with 3 partitions, not 4, and stays as it is" in caplog.text
 
 
 async def test_a_topic_that_cannot_be_made_is_why_it_does_not_start(tmp_path: Path) -> None:

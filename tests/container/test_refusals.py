@@ -65,7 +65,7 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
         ({"process.roles": "controller"}, "process.roles", "no controller apart from its broker"),
         ({"process.roles": " broker "}, "process.roles", "would be a cluster of its own"),
         ({"controller.quorum.voters": "1@a:1, 2@b:1,3@c:1"}, "controller.quorum.voters", "names 3 controllers"),
-        ({"controller.quorum.voters": "2@b:1"}, "controller.quorum.voters", "is not the node of this container, 1"),
+        ({"controller.quorum.voters": "2@b:1"}, "controller.quorum.voters", "does not name the node of this container, 1"),
         ({SERVERS: "a:1,b:1"}, SERVERS, "names 2 controllers"),
         ({SERVERS: "kafka-1:9093"}, SERVERS, "kafka-1 is not known as an address of this container"),
         (
@@ -73,7 +73,7 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
             SERVERS,
             "if it is this container, write localhost:9093",
         ),
-        ({SERVERS: "localhost:9193"}, SERVERS, "is not the controller of this container, whose port is 9093"),
+        ({SERVERS: "localhost:9193"}, SERVERS, "does not name the controller of this container, whose port is 9093"),
         ({SERVERS: "localhost"}, SERVERS, "is not HOST:PORT"),
         ({"confluent.license.topic.replication.factor": "3"}, "confluent.license.topic.replication.factor", "needs 3 brokers"),
         ({"confluent.metrics.reporter.topic.replicas": "2"}, "confluent.metrics.reporter.topic.replicas", "needs 2 brokers"),
@@ -92,7 +92,7 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
         (
             {"controller.quorum.voters": "2@b:1", "node.id": ""},
             "controller.quorum.voters",
-            "is not the node of this container, 1",
+            "does not name the node of this container, 1",
         ),
         (
             {"zookeeper.connect": "zoo:2181", "broker.id": "2", "node.id": "", "controller.quorum.voters": ""},
@@ -181,7 +181,7 @@ def test_access_control_that_is_not_there_is_refused(environment: dict[str, str]
         read_entry(environment, root="/nonexistent")
     line = str(caught.value)
     assert line.startswith(beginning)
-    assert "set PYBROKER_WITHOUT_ACCESS_CONTROL=true to start all the same" in line
+    assert "set PYBROKER_WITHOUT_ACCESS_CONTROL=true to start without it" in line
     assert line.endswith(f"(from {variable})")
     assert "secret" not in line
 

@@ -61,10 +61,10 @@ def test_a_separator_of_the_users() -> None:
         ("a:1:3", "3 replicas need 3 brokers"),
         ("a:1:1:compact:more", "is not name:partitions:replicas:policy"),
         ("a,b,a:2", "KAFKA_CREATE_TOPICS=a:2: asks for the topic a a second time"),
-        ("__consumer_offsets:1", "is the broker's own"),
+        ("__consumer_offsets:1", "the broker creates its internal topic __consumer_offsets itself"),
         ("a:1:1:delete --force", "is not name:partitions:replicas:policy"),
         ("a:1:1:delete --force=true", "'delete --force' is not the name of a setting"),
-        ("a:1:1:min.insync.replicas=2", "2 replicas in sync need 2 brokers"),
+        ("a:1:1:min.insync.replicas=2", "2 in-sync replicas need 2 brokers"),
     ],
 )
 def test_what_cannot_be_names_the_entry(text: str, reason: str) -> None:

@@ -28,7 +28,7 @@ def test_bitnamis_image_listens_at_its_own_port_whatever_is_advertised(advertise
 def test_without_the_prefix_wins_as_in_bitnamis_image() -> None:
     read = read_variables({"KAFKA_CFG_NODE_ID": "1", "KAFKA_NODE_ID": "2"})
     assert read.properties["node.id"] == ("KAFKA_NODE_ID", "2")
-    assert read.remarks == ("KAFKA_CFG_NODE_ID is ignored: KAFKA_NODE_ID says otherwise",)
+    assert read.remarks == ("KAFKA_CFG_NODE_ID is ignored, because KAFKA_NODE_ID has another value",)
     assert read_variables({"KAFKA_CFG_NODE_ID": "1", "KAFKA_NODE_ID": "1"}).remarks == ()
 
 
@@ -67,7 +67,9 @@ def test_what_somebody_could_wonder_at_is_one_line() -> None:
     read = read_variables(environment)
     assert dict(read.properties) == {}
     names = sorted(environment.keys() - {"KAFKA_OPTS"})
-    assert read.remarks == (f"without effect, as they are for Java or for parts of other images: {', '.join(names)}",)
+    assert read.remarks == (
+        f"Variables without effect, because they are for Java or for parts of other images: {', '.join(names)}",
+    )
 
 
 def test_what_no_broker_of_ours_reads_is_kept_apart() -> None:
@@ -93,7 +95,7 @@ def test_what_no_broker_of_ours_reads_is_kept_apart() -> None:
 def test_commands_of_another_image_are_one_line() -> None:
     read = read_variables({"HOSTNAME_COMMAND": "hostname", "PORT_COMMAND": "", "RACK_COMMAND": "curl http://x"})
     (line,) = read.warnings
-    assert line.startswith("HOSTNAME_COMMAND, RACK_COMMAND: no command is run; ")
+    assert line.startswith("HOSTNAME_COMMAND, RACK_COMMAND: ignored, because no command is run; ")
 
 
 def test_the_advertised_host_of_older_images() -> None:
@@ -111,4 +113,4 @@ def test_our_own_variables() -> None:
     read = read_variables(environment)
     assert dict(read.properties) == {"pybroker.advertised.outside": ("PYBROKER_ADVERTISED", "h:1")}
     assert dict(read.topics) == {"PYBROKER_TOPICS": "a"}
-    assert read.remarks == ("unknown variable PYBROKER_TOPIC",)
+    assert read.remarks == ("Unknown variable PYBROKER_TOPIC",)

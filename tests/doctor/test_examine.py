@@ -184,7 +184,7 @@ def test_each_of_several_brokers_is_looked_at() -> None:
         (failing("localhost", 9092, Failure.REFUSED), "localhost:9092 refuses the connection. Nothing listens at that port"),
         (failing("localhost", 9092, Failure.TIMEOUT), "localhost:9092 gives no response. A firewall is in the way"),
         (failing("localhost", 9092, Failure.UNREACHABLE), "localhost:9092 cannot be reached. There is no route"),
-        (fine("localhost", 9092), "The broker at localhost:9092 tells of no brokers"),
+        (fine("localhost", 9092), "The broker at localhost:9092 lists no brokers"),
         *(
             (
                 Look("localhost", 9092, attempts=[("127.0.0.1", None)], instead=instead),
