@@ -1,4 +1,4 @@
-"""What a request handler is given: the broker's services and where the request came from."""
+"""What a request handler gets beside the request: the broker's services, and where the request came from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Services:
     """The services of one broker, built by the composition root; the same for every request.
 
-    `config` is what is in force: another object after a change of a dynamic setting.
+    `config` is the configuration in force: another object after a change of a dynamic setting.
     """
 
     config: BrokerConfig
@@ -36,7 +36,7 @@ class Services:
 
     @property
     def groups(self) -> GroupCoordinator:
-        """The coordinator of groups, made when it is first asked for: a broker without groups does not pay for it."""
+        """The coordinator of groups, made when it is first needed: a broker without groups does not pay for it."""
         if self._groups is None:
             self._groups = self.make_groups()
         return self._groups

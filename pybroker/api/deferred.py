@@ -1,4 +1,4 @@
-"""An answer that an operation gives by a callback: at once, in most cases, or later."""
+"""A response whose result comes from an operation's callback: at once, in most cases, or later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Deferred(Generic[Result, Response]):
     """Turns a completion callback into what a handler returns.
 
     Give `complete` to the operation, then return `response()`: the response itself when the operation has completed by then, so
-    that the common case makes no Future and no task; a Future of it otherwise.
+    that the common case makes no Future and no task; otherwise a Future of the response.
     """
 
     __slots__ = ("_build", "_future", "_response")
@@ -27,17 +27,19 @@ class Deferred(Generic[Result, Response]):
         self._future: asyncio.Future[Response] | None = None
 
     def complete(self, result: Result) -> None:
-        """The operation's one call, on the loop's thread. What `build` raises goes to who waits for the answer."""
+        """Take the operation's only call, on the loop's thread. An exception of `build` goes to the caller that waits for the
+        response.
+        """
         if self._future is None:
             self._response = self._build(result)
-        elif not self._future.done():  # done: the connection went away and cancelled it
+        elif not self._future.done():  # done: the connection was closed and cancelled it
             try:
                 self._future.set_result(self._build(result))
             except Exception as error:
                 self._future.set_exception(error)
 
     def response(self) -> Response | asyncio.Future[Response]:
-        """The response, or a Future of it. Call it once, after the operation was started."""
+        """Return the response, or a Future of it. Call it once, after the operation was started."""
         if self._response is _NOTHING:
             self._future = asyncio.get_running_loop().create_future()
             return self._future

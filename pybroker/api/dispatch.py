@@ -1,11 +1,11 @@
-"""From a frame to its answer: header, decode, handle, encode, and the three kinds of errors.
+"""Takes a frame to its response: header, decode, handle, encode, and the three kinds of errors.
 
 Errors
     The peer breaks the protocol (garbage, an unknown key, a version that is not served): ProtocolViolation, and the network
-    closes the connection with one log line. Only ApiVersions in a version that nobody knows is answered, in v0 form with
-    UNSUPPORTED_VERSION, since that is how clients find out what is served.
-    A handler raises KafkaError: its code is answered for all that was asked.
-    A handler raises anything else: a bug of ours; a traceback in the log, a counter, UNKNOWN_SERVER_ERROR.
+    closes the connection with one log line. The only exception is ApiVersions in an unknown version: its response has v0 form and
+    UNSUPPORTED_VERSION, because that is how clients find out what is served.
+    A handler raises KafkaError: the response has its code for everything that was requested.
+    A handler raises any other exception: a bug of the broker; a traceback in the log, a counter, UNKNOWN_SERVER_ERROR.
 
 Source: KafkaApis.handle, RequestContext.parseRequest, ApiVersionsRequest.getErrorResponse.
 """
@@ -50,12 +50,12 @@ class Dispatcher:
 
     def __init__(self, broker: Services) -> None:
         self._apis: dict[int, Api] = {}
-        """The APIs that were asked for so far."""
+        """The APIs that were requested so far."""
         self._broker = broker
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
     def __call__(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        """Answer one request. Raises ProtocolViolation."""
+        """Handle one request and return its response. Raises ProtocolViolation."""
         started_ns = monotonic_ns()
         try:
             header, body_offset = decode_request_header(frame)
@@ -88,7 +88,7 @@ class Dispatcher:
                 _count_errors(metrics, codes)
             parts = encode_response(response, version, correlation_id)
             encoded = parts[0]
-            if len(parts) == 1 and type(encoded) is bytes:  # nearly always, but for large fetches
+            if len(parts) == 1 and type(encoded) is bytes:  # nearly always, except for large fetches
                 if memo is not None:
                     memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
                 metrics.at_once(
@@ -112,7 +112,7 @@ class Dispatcher:
         return self._parked(api, context, request, response, timing)
 
     def _first_of(self, key: int) -> Api | None:
-        """What serves an API that was not asked for before; None if nothing does."""
+        """Load what serves an API at its first request; None if the API is not served."""
         if key not in APIS:
             return None
         api = self._apis[key] = load_api(key)
@@ -133,7 +133,7 @@ class Dispatcher:
     def _parked(
         self, api: Api, context: RequestContext, request: object, awaitable: Awaitable[Any], timing: _Timing
     ) -> asyncio.Future[EncodedResponse]:
-        """The encoded answer, when `awaitable` has it. Cancelled with the connection; the operation goes on then."""
+        """Return the encoded response when `awaitable` has it. Cancelled with the connection; the operation then continues."""
         inner = asyncio.ensure_future(awaitable)
         outer: asyncio.Future[EncodedResponse] = inner.get_loop().create_future()
 
@@ -142,7 +142,7 @@ class Dispatcher:
                 outer.cancel()
                 return
             error = done.exception()
-            if outer.done():  # the connection is gone, and nobody is there to be told
+            if outer.done():  # the connection is gone, so no client gets this error
                 if error is not None and not isinstance(error, ProtocolViolation | KafkaError):
                     self._log_bug(api, context, error)
                 return
@@ -157,7 +157,7 @@ class Dispatcher:
         return outer
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """The response for what a handler raised."""
+        """Return the response for an exception that a handler raised."""
         from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
 
         if isinstance(error, KafkaError):
@@ -169,19 +169,25 @@ class Dispatcher:
 
     def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:
         self._broker.metrics.unexpected_errors += 1
-        logger.error("%s v%d from %s failed", api.name, context.api_version, context.connection, exc_info=error)
+        logger.error(
+            "%s v%d from %s failed, which is a bug; the response is UNKNOWN_SERVER_ERROR",
+            api.name,
+            context.api_version,
+            context.connection,
+            exc_info=error,
+        )
 
     def _unsupported(self, header: RequestHeader) -> EncodedResponse:
         if header.api_key != ApiKey.API_VERSIONS:
             raise ProtocolViolation(f"version {header.api_version} of API key {header.api_key} is not served")
         response = api_versions.unsupported_version_response(self._broker)
         (encoded,) = encode_response(response, 0, header.correlation_id)
-        assert type(encoded) is bytes  # nothing in it is large
+        assert type(encoded) is bytes  # none of its fields is large
         return encoded
 
 
 class _Timing:
-    """When a request that is answered later, or in pieces, passed from one stage to the next, in monotonic ns."""
+    """When a request with a later or a streamed response passed from one stage to the next, in monotonic ns."""
 
     __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
 
@@ -193,11 +199,11 @@ class _Timing:
         self.size = 0
 
     def sent(self) -> None:
-        """The last byte of a streamed answer was handed over."""
+        """Count the request: the last byte of a streamed response was handed over."""
         self.responded(self.size)
 
     def responded(self, size: int) -> None:
-        """Count the request; its answer of `size` bytes is out, or on its way with the next write."""
+        """Count the request; its response of `size` bytes is out, or on its way with the next write."""
         self.metrics.responded(
             size,
             queue_ns=self.started_ns - self.received_ns,
@@ -208,7 +214,7 @@ class _Timing:
 
 
 def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> None:
-    """Count the error codes that an answer says."""
+    """Count the error codes of a response."""
     if any(codes):
         for code, count in Counter(codes).items():
             metrics.error(ERROR_NAMES[code], count)
@@ -223,7 +229,7 @@ def _encoded(response: object, context: RequestContext, timing: _Timing) -> byte
 
 
 def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
-    """One bytes object as it is; else parts that the network pulls, and that are counted when they are out."""
+    """Return a single bytes object as it is; else parts that the network pulls, and that are counted when they are sent."""
     first = parts[0]
     if len(parts) == 1 and type(first) is bytes:
         timing.responded(len(first))

@@ -1,17 +1,18 @@
-"""Fetched records for clients from before magic 2: each partition's slice becomes a part that converts itself when it is sent.
+"""Converts fetched records for clients from before magic 2: each partition's slice becomes a part that converts itself when it is
+sent.
 
 Memory of a response (KIP-283)
-    One chunk while it is sent, made when the socket can take it. Before that, the first converted batches of its partitions are
-    kept only while their sum is within one chunk; what is beyond is measured, forgotten and made again when its turn comes. So
-    a response from 250 partitions holds no more than one from a single one.
+    One chunk while it is sent, made when the socket can take it. Before that, the first converted batches of the partitions are
+    kept only while their sum is within one chunk. Further first batches are measured, forgotten and made again when their turn
+    comes. So a response from 250 partitions holds no more than a response from a single one.
 
 First batches that do not fit
     Before Fetch v3 they are cut at the partition's limit (`records.cut_conversion`). The slice that was read ends inside such a
-    batch; here it is widened to all of it, as only a whole batch can be converted.
+    batch; here it is widened to the whole batch, because only a whole batch can be converted.
 
 Padding
-    Its size field is Integer.MAX_VALUE, as the document says. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits
-    and fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today: a byte more than is left.
+    Its size field is Integer.MAX_VALUE, as the KIP says. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits and
+    fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today: a byte more than is left.
 
 Source: KIP-74, KIP-283; KafkaApis.maybeConvertFetchedData.
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def magic_for(version: int) -> int | None:
-    """The newest magic that clients of this Fetch version read; None when that is what is on disk."""
+    """Return the newest magic that clients of this Fetch version read; None when that is the format on disk."""
     if version >= 4:
         return None
     return 1 if version >= 2 else 0
@@ -65,11 +66,12 @@ class DownConversion:
         cut_batch_size: int = 0,
         read_on: Callable[[int], FileRecords | None],
     ) -> SendPart | bytes | ErrorCode:
-        """The part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or CORRUPT_MESSAGE.
+        """Return the part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or
+        CORRUPT_MESSAGE.
 
-        `cut_batch_size` is the size of the first batch where `records` end inside it, because its size is the limit; else 0.
-        `read_on(offset)` gives what comes after, None at the end: such clients only get on by records, so where a slice has none
-        for them, of control batches or what compaction has left, the next one is taken.
+        `cut_batch_size` is the size of the first batch where `records` end inside it, because the batch is larger than the limit;
+        else 0. `read_on(offset)` returns the records that follow, None at the end. Such clients only advance by records, so where
+        a slice has none for them, only control batches or remains of a compaction, the next slice is taken.
         """
         started_ns = time.perf_counter_ns()
         limit = records.size
@@ -121,7 +123,7 @@ class _Counted(SendPart):
         self.size = lazy.size
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
-        """The next chunk."""
+        """Return the next chunk."""
         lazy, metrics = self._lazy, self._metrics
         before, started_ns = lazy.records_converted, time.perf_counter_ns()
         parts = lazy.pull(bytes_max)
@@ -133,9 +135,9 @@ class _Counted(SendPart):
         return parts
 
     def cold(self) -> Callable[[], None] | None:
-        """What the next chunk has to wait for."""
+        """Return the read that the next chunk has to wait for, if any."""
         return self._lazy.cold()
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Release the source."""
         self._lazy.close()

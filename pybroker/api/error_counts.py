@@ -1,12 +1,12 @@
 """Finds the error codes in a response, for the metrics that count them.
 
 Behaviour
-    Every `error_code` in the response's lists counts, as its declaration has them; the one of the response itself only if it is
-    an error, or if nothing else has a code. Exceptions are listed below.
+    Every `error_code` in the response's lists counts, as its declaration has them. The code of the response itself counts only if
+    it is an error, or if no other part has a code. The exceptions are listed below.
 
 Cost
     About 3 % of the broker's instructions for a Produce or a Fetch of one record (docs/design/cost.md): the loops are made for a
-    class when its first response is counted, and those over one and two lists, which nearly all responses have, call nothing.
+    class when its first response is counted, and those over one and two lists, which nearly all responses have, call no function.
 
 Source: AbstractResponse.errorCounts of each response.
 """
@@ -28,7 +28,7 @@ NEVER, ALWAYS, IF_SET_OR_ALONE = range(3)
 
 
 def error_codes(response: Any) -> Sequence[int]:
-    """Every code in `response`, NONE (0) included, one for each thing that can fail by itself."""
+    """Return every code in `response`, NONE (0) included, one for each thing that can fail by itself."""
     return error_reader(type(response))(response)
 
 
@@ -36,14 +36,14 @@ ERROR_NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode
 
 
 class Places(NamedTuple):
-    """Where the messages of a class have codes: their own, and those in lists of others by the lists' names."""
+    """Where the messages of a class have codes: their own, and those in lists of other messages by the lists' names."""
 
     own: int
     inner: tuple[tuple[str, Places], ...]
 
 
 def error_reader(response_class: type) -> _Reader:
-    """What finds the codes of a class of responses."""
+    """Return the function that finds the codes of a class of responses."""
     reader = _READERS.get(response_class)
     if reader is None:
         places = places_of(response_class)
@@ -52,14 +52,14 @@ def error_reader(response_class: type) -> _Reader:
 
 
 _READERS: Final[dict[type, _Reader]] = {}
-"""Those that were made so far."""
+"""The functions that were made so far."""
 
 
 def places_of(response_class: type) -> Places:
-    """Where a response has the codes that count."""
+    """Return where a response has the codes that count."""
     places = _declared(response_class)
     api_key = schema_of(response_class).api_key
-    if api_key is ApiKey.FETCH:  # Kafka counts its own code always
+    if api_key is ApiKey.FETCH:  # Kafka always counts Fetch's own code
         return places._replace(own=ALWAYS)
     if api_key in _ONLY_OF_TOPICS:
         return places._replace(inner=tuple((name, topics._replace(inner=())) for name, topics in places.inner))
@@ -67,11 +67,11 @@ def places_of(response_class: type) -> Places:
 
 
 _ONLY_OF_TOPICS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
-"""Where Kafka counts no codes of partitions."""
+"""The APIs for which Kafka counts no codes of partitions."""
 
 
 def _declared(cls: type) -> Places:
-    """All places that the declaration has."""
+    """Return all places that the declaration has."""
     fields = schema_of(cls).fields
     has_own = any(field.name == "error_code" for field in fields)
     inside = [(field.name, _declared(field.struct)) for field in fields if field.is_array and field.struct is not None]
@@ -111,7 +111,7 @@ def _list_reader(name: str, places: Places) -> Callable[[Any], list[int]]:
         inner_messages = attrgetter(places.inner[0][0])
 
         def read_list_of_lists(message: Any) -> list[int]:
-            codes = []  # a comprehension is one more call
+            codes = []  # a comprehension costs one more call
             for one in messages(message) or ():
                 for inner in inner_messages(one) or ():
                     codes.append(inner.error_code)  # noqa: PERF401

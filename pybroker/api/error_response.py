@@ -1,9 +1,9 @@
-"""A response that says one error of everything that the request asked for.
+"""Builds the response that carries one error for everything that the request asked for.
 
 Behaviour
-    Where the response has an error of its own in that version, that is set; elsewhere every topic or partition, group or resource
-    of the request gets it. Used for what a handler raises: a KafkaError of a rare path, or a bug of ours (UNKNOWN_SERVER_ERROR).
-    Imported with the first error, since it knows the messages of many APIs.
+    If the response has an error of its own in that version, that field is set; otherwise every topic or partition, group or
+    resource of the request gets the error. Used for what a handler raises: a KafkaError of a rare path, or a bug of the broker
+    (UNKNOWN_SERVER_ERROR). Imported with the first error, because it needs the messages of many APIs.
 Source: AbstractRequest.getErrorResponse of each request.
 """
 
@@ -30,7 +30,7 @@ _FETCH_ERROR_VERSION: Final = 7
 
 
 def error_response(request: object, response_class: type[Any], version: int, code: ErrorCode) -> object:
-    """The response to `request`, decoded at `version`."""
+    """Return the response to `request`, decoded at `version`."""
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, version, code)
@@ -41,11 +41,11 @@ def error_response(request: object, response_class: type[Any], version: int, cod
 
 
 def _mirror(asked: object, cls: type[Any], version: int, code: ErrorCode) -> Any:
-    """A response, or a struct of one, for what the request asked: the same elements in its lists, down to those with an error."""
+    """Return a response, or a struct of one, that repeats the lists of the request, down to the elements with an error."""
     fields = [field for field in schema_of(cls).fields if field.versions.has(version)]
     has_own = any(field.name == "error_code" for field in fields)
     values: dict[str, object] = {"error_code": code} if has_own else {}
-    if not isinstance(asked, Struct):  # of a list of names or numbers; the first field is what they name
+    if not isinstance(asked, Struct):  # an element of a list of names or numbers, which the first field of that type holds
         values[next(field.name for field in fields if isinstance(asked, type(field.default)))] = asked
     for field in fields:
         if field.name in values:
@@ -61,7 +61,7 @@ def _mirror(asked: object, cls: type[Any], version: int, code: ErrorCode) -> Any
 
 
 def _elements(asked: object, field: Field) -> list[Any]:
-    """What the request has for a list of the response; nothing where it has none, or asks for "all"."""
+    """Return what the request has for a list of the response; nothing where it has none, or asks for "all"."""
     for name in (field.name, *_ASKED_AS.get(field.name, ())):
         if hasattr(asked, name):
             return getattr(asked, name) or []
@@ -77,7 +77,7 @@ _ASKED_AS: Final = {
     "responses": ("resources",),
     "results": ("topics", "resources", "groups_names"),
 }
-"""The names of the request's lists, where they are not those of the response's."""
+"""The names of the request's lists, where they differ from those of the response's."""
 
 _NONE_IS_MINUS_1: Final = {"committed_offset", "low_watermark", "node_id", "port"}
 
@@ -172,7 +172,7 @@ def _alter_replica_log_dirs(
 def _describe_log_dirs(
     _request: describe_log_dirs.DescribeLogDirsRequest, _version: int, code: ErrorCode
 ) -> describe_log_dirs.DescribeLogDirsResponse:
-    """Before v3 there is no place for the error: no directory is known."""
+    """Return the error, for which there is no place before v3: then no directory is listed."""
     return describe_log_dirs.DescribeLogDirsResponse(error_code=code)
 
 

@@ -1,11 +1,12 @@
-"""What Metadata answers are put together from, made once per image of the cluster.
+"""Builds the parts of Metadata responses, once per image of the cluster.
 
-What a client is told about a topic depends on the image, on the listener (whether it can reach the leader there), on one of three
-kinds of versions, and on whether it asked for its authorized operations. For each combination the image keeps one MetadataTopics
-in `derived`; it makes a topic's structures when they are first asked for, and gives the same ones to everybody.
+What a client learns about a topic depends on the image, on the listener (whether the client can reach the leader there), on one
+of three kinds of versions, and on whether it requested its authorized operations. For each combination the image keeps one
+MetadataTopics in `derived`; it makes a topic's structures at their first request, and shares them among all clients.
 
 Cost
-    Handling a request for one known topic takes 5 us, whatever its number of partitions; encoding its answer takes 2.5 us each.
+    Handling a request for one known topic takes 5 us, whatever its number of partitions; encoding its response takes 2.5 us per
+    partition.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.metadata import MetadataRequest
 
 NOT_ASKED_FOR: Final = -(2**31)
-"""Authorized operations of a request that does not want to know."""
+"""The value for requests that do not ask for authorized operations."""
 
 
 class MetadataTopics:
@@ -35,15 +36,15 @@ class MetadataTopics:
         self, image: ClusterImage, reachable: frozenset[int], *, operations: int, hides_unreachable: bool, names_listener: bool
     ) -> None:
         self._image, self._reachable = image, reachable
-        self._hides_unreachable = hides_unreachable  # v0 knows only brokers that it can reach
-        self._names_listener = names_listener  # v6 tells a wrong configuration from a broker that is away
+        self._hides_unreachable = hides_unreachable  # v0 knows only brokers that the client can reach
+        self._names_listener = names_listener  # v6 distinguishes a wrong configuration from a broker that is away
         self._by_name: dict[str, MetadataResponseTopic] = {}
         self._all: list[MetadataResponseTopic] | None = None
         self.operations = operations
 
     @staticmethod
     def of(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataTopics:
-        """Those for the combination of this request."""
+        """Return the topics for the combination of this request."""
         image, version = broker.controller.image, context.api_version
         kind = 0 if version == 0 else 1 if version < 6 else 2
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
@@ -58,20 +59,20 @@ class MetadataTopics:
         return topics
 
     def all(self) -> list[MetadataResponseTopic]:
-        """Every topic of the image."""
+        """Return every topic of the image."""
         if self._all is None:
             self._all = [self.topic(topic) for topic in self._image.topics.values()]
         return self._all
 
     def named(self, name: str) -> MetadataResponseTopic | None:
-        """The topic `name`, if the image has it."""
+        """Return the topic `name`, if the image has it."""
         response = self._by_name.get(name)
         if response is None and (topic := self._image.topics.get(name)) is not None:
             response = self.topic(topic)
         return response
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
-        """One topic of the image."""
+        """Return one topic of the image."""
         response = self._by_name.get(topic.name)
         if response is None:
             response = self._by_name[topic.name] = MetadataResponseTopic(
@@ -111,7 +112,7 @@ class MetadataTopics:
 
 
 def metadata_brokers(broker: Services, context: RequestContext) -> list[MetadataResponseBroker]:
-    """The brokers that the client can reach. Shared: never change it."""
+    """Return the brokers that the client can reach. Shared: never change it."""
     reachable, derived = reach(broker, context), broker.controller.image.derived
     brokers: list[MetadataResponseBroker] | None = derived.get(reachable)
     if brokers is None:

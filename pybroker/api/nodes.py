@@ -1,9 +1,9 @@
-"""How the cluster's brokers are reached from where a request came in, and what a client may do without an authorizer.
+"""Decides how a client reaches the cluster's brokers from its listener, and what a client may do without an authorizer.
 
-A broker tells the address that is configured for the listener of the client's connection. Without one, it tells the address by
-which the client has just reached it: that one works. In a container it may not, as a published port is another address; what
-such a client is told instead was settled when it connected (docs/design/addresses.md). Only this broker can do so; another broker
-without a fixed address for the listener is out of the client's reach.
+A broker returns the address that is configured for the listener of the client's connection. Without a configured address, it
+returns the address by which the client has just reached it, because that one works. In a container it may not work, because a
+published port is another address; the address that such a client gets was settled when it connected (docs/design/addresses.md).
+Only this broker can do so; another broker without a fixed address for the listener is out of the client's reach.
 
 Source: KRaftMetadataCache.getAliveEndpoint, AuthHelper.authorizedOperations, AclEntry.supportedOperations.
 """
@@ -29,7 +29,7 @@ NO_CONTROLLER: Final = -1
 
 
 class Node(NamedTuple):
-    """A broker with the address that the client shall use."""
+    """A broker with the address that the client must use."""
 
     broker_id: int
     host: str
@@ -49,7 +49,7 @@ class Reach:
 
 
 def reach(broker: Services, context: RequestContext) -> Reach:
-    """The brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
+    """Return the brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
     image, connection = broker.controller.image, context.connection
     key = (Reach, connection.listener_name, connection.told_host, connection.told_port)
     known: Reach | None = image.derived.get(key)
@@ -67,5 +67,5 @@ def reach(broker: Services, context: RequestContext) -> Reach:
 
 
 def offline_replicas(partition: PartitionImage, reachable: frozenset[int]) -> list[int]:
-    """Replicas on brokers that are away, or out of the client's reach."""
+    """Return the replicas on brokers that are away, or out of the client's reach."""
     return [broker_id for broker_id in partition.replicas if broker_id not in reachable]

@@ -1,7 +1,6 @@
 """The one list of the APIs that are served, from which ApiVersions is derived.
 
-A handler and its messages are imported when the first request of their API comes, so that a start costs nothing for APIs that
-nobody uses.
+A handler and its messages are imported when the first request of their API comes, so that a start costs nothing for unused APIs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
 
 Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
-"""The response; an awaitable of it when it must wait; None when there is no answer (acks 0)."""
+"""Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0)."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,13 +36,13 @@ class Served:
 
 @dataclass(slots=True, frozen=True)
 class Api(Served):
-    """And what decodes its requests, and what handles them."""
+    """A served API with what decodes its requests, and what handles them."""
 
     request: type[Any]
     response: type[Any]
     handle: Handler
     error_codes: Callable[[Any], Sequence[int]]
-    """Every code in a response that counts."""
+    """Returns every code in a response that counts."""
     memo: ResponseMemo | None
     """Where encoded responses are kept, for an API whose responses follow from the cluster's image and the request alone."""
 
@@ -95,7 +94,7 @@ APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(
 
 
 def load_api(key: int) -> Api:
-    """What serves an API, imported if this is the first time. Raises KeyError for a key that is not served."""
+    """Return what serves an API, imported at the first call. Raises KeyError for a key that is not served."""
     served = APIS[key]
     handler = import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
     response = response_class(key)

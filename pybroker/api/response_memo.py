@@ -3,15 +3,14 @@
 Idea
     A Metadata response follows from the image, from the address that the client gets, and from the bytes of the request. Many
     clients ask for the same topics, each of them every few minutes, and all of them at once when a leader has moved. So the first
-    response is kept as it was sent, and the next one differs in nothing but the correlation id: it needs no decoding, handling
-    and encoding.
+    response is kept as it was sent. The next one differs only in the correlation id and needs no decoding, handling and encoding.
 
 Which APIs
-    Those whose handler's module has `KEEPS_RESPONSES = True`: a response follows from nothing but what is named above.
+    Those whose handler's module has `KEEPS_RESPONSES = True`: a response follows only from the three things named above.
 
 Bounds
     Everything is dropped with the image, and when requests and responses together exceed `MEMO_BYTES_MAX`. Large requests are not
-    kept: they name topics that few others ask for.
+    kept: they name topics that few other clients ask for.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class KeptResponse(NamedTuple):
     error_codes: Sequence[int]
 
     def to(self, correlation_id: int) -> bytes:
-        """Make the response to another request."""
+        """Return the response to another request with this correlation id."""
         encoded = self.encoded
         return encoded[:_CORRELATION_ID_AT] + correlation_id.to_bytes(4, signed=True) + encoded[_BODY_AT:]
 
@@ -57,7 +56,7 @@ class ResponseMemo:
 
     @staticmethod
     def key(connection: ConnectionContext, version: int, body: memoryview) -> MemoKey:
-        """Return all that a response follows from, but for the image. `body` is borrowed."""
+        """Return everything that a response follows from, except the image. `body` is borrowed."""
         return version, connection.listener_name, connection.told_host, connection.told_port, body.tobytes()
 
     def find(self, image: ClusterImage, key: MemoKey) -> KeptResponse | None:

@@ -45,7 +45,7 @@ def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str
 def _become(words: tuple[str, ...]) -> None:
     """Run another command in place of this one."""
     try:
-        os.execvp(words[0], words)  # the command that the user of the image asks for
+        os.execvp(words[0], words)  # noqa: S606  the command that the user of the image asks for
     except OSError as error:
         raise RunError(f"{words[0]}: {error.strerror}") from error
 

@@ -102,7 +102,7 @@ def test_a_single_node_is_taken(changes: dict[str, str]) -> None:
         ({"advertised.listeners": "A://_{HOSTNAME_COMMAND}:1"}, "advertised.listeners", "no command is run"),
         ({"advertised.protocol.name": "outside", MAP: "OUTSIDE:SSL"}, MAP, "the listener OUTSIDE is SSL"),
         ({"protocol.name": "SASL_PLAINTEXT", MAP: ""}, "protocol.name", "the listener SASL_PLAINTEXT is SASL_PLAINTEXT"),
-        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol", "SASL_SSL is not there"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol", "SASL_SSL is not supported"),
         ({"min.insync.replicas": "2"}, "min.insync.replicas", "needs 2 brokers"),
         ({"transaction.state.log.replication.factor": "3"}, "transaction.state.log.replication.factor", "needs 3 brokers"),
         ({"transaction.state.log.min.isr": "2"}, "transaction.state.log.min.isr", "needs 2 brokers"),

@@ -1,4 +1,4 @@
-"""The broker's loggers as resources of settings: their levels can be seen and changed while it runs. Nothing of it is kept.
+"""The broker's loggers as resources of settings: their levels can be read and changed while it runs, and are lost at its stop.
 
 Kafka's names of levels are used. Python has no TRACE, which is DEBUG here; FATAL is CRITICAL.
 
@@ -27,7 +27,7 @@ _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 
 
 def levels() -> dict[str, str]:
-    """The level that counts for each logger, by its name."""
+    """Return the effective level of each logger, by its name."""
     names = [ROOT, *(name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger))]
     return {name: _named(_logger(name).getEffectiveLevel()) for name in sorted(names)}
 
@@ -35,7 +35,7 @@ def levels() -> dict[str, str]:
 def change_levels(edits: Sequence[Edit], *, validate_only: bool) -> None:
     """Set levels, or let loggers inherit theirs again. All or nothing.
 
-    Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for what levels cannot do.
+    Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an operation that levels do not support.
     """
     known = levels()
     for name, operation, text in edits:
@@ -63,5 +63,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _named(level: int) -> str:
-    """The name of the nearest level that is not more verbose."""
+    """Return the name of the nearest level that is not more verbose."""
     return next((_NAMES[known] for known in sorted(_NAMES) if known >= level), "FATAL")

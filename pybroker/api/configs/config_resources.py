@@ -1,4 +1,4 @@
-"""The resources whose settings can be asked for and changed, and changing them, for the APIs that do.
+"""The resources whose settings can be read and changed, and the changes, for the APIs that make them.
 
 Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigResource.Type.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers."""
+    """The types of resources, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 def check_broker_name(broker: Services, name: str, *, is_default_allowed: bool) -> None:
-    """Whether a resource's name is this broker's number, or empty where that is allowed. Raises INVALID_REQUEST."""
+    """Check that a resource's name is this broker's number, or empty where that is allowed. Raises INVALID_REQUEST."""
     own = broker.controller.broker_id
     if not name and is_default_allowed:
         return
@@ -54,9 +54,9 @@ def check_broker_name(broker: Services, name: str, *, is_default_allowed: bool) 
 async def alter(
     broker: Services, resources: Sequence[Any], *, is_incremental: bool, validate_only: bool
 ) -> list[KafkaError | None]:
-    """Change the settings of the resources of a request; an error or None for each of them.
+    """Change the settings of the resources of a request; return an error or None for each of them.
 
-    `is_incremental` tells the two requests apart, whose resources differ in the operation of a setting.
+    `is_incremental` distinguishes the two requests, whose resources differ in the operation of a setting.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: list[KafkaError | None] = [None] * len(resources)
@@ -109,7 +109,7 @@ def _change(broker: Services, resource: Any, edits: list[Edit], *, replaces_all:
 
 
 def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
-    """A `result`, the response's class, for each resource."""
+    """Return a `result`, the response's class, for each resource."""
     return [
         result(
             resource_type=resource.resource_type,

@@ -1,13 +1,13 @@
-"""Settings as they are told: the value in force, where it comes from, and what would be in force without it.
+"""Describes settings: the value in force, where it comes from, and what would be in force without it.
 
 Synonyms
-    A setting's list begins with what is in force: the topic's or group's own value, then the broker's dynamic one, the dynamic
-    default of all brokers, what the broker was started with, the default. Several names may mean one thing (log.retention.ms,
-    .minutes, .hours). As in Kafka, what stands before the first entry of the name that was asked about is left out, so that
+    A setting's list begins with the value in force: the topic's or group's own value, then the broker's dynamic one, the dynamic
+    default of all brokers, the value that the broker was started with, the default. Several names may mean one thing
+    (log.retention.ms, .minutes, .hours). As in Kafka, entries before the first one with the requested name are left out, so that
     retention.ms has no synonyms as long as log.retention.ms is nowhere set.
 
 Secrets
-    A password, and a dynamic setting of the broker that no table knows, has no value here.
+    A password, and a dynamic setting of the broker that is in no table, has no value here.
 
 Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms, DescribeConfigsResponse.ConfigSource.
 """
@@ -66,7 +66,7 @@ class DescribedSetting:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never told."""
+        """Whether its value is never shown."""
         return self.source < ConfigSource.BROKER_LOGGER and (self.row is None or self.row.kind is Kind.PASSWORD)
 
 
@@ -76,7 +76,7 @@ _TOGETHER: Final = {
     for synonym in synonyms
     if len(synonyms) > 1
 }
-"""Of the broker's settings that mean the same in several units: all their names, the one that counts most first."""
+"""All names of each of the broker's settings that exist in several units, the name that takes precedence first."""
 
 
 class BrokerLayers:
@@ -94,7 +94,7 @@ class BrokerLayers:
         )
 
     def topic_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
-        """All settings of a topic for which `own` was set, in the order of their names."""
+        """Return all settings of a topic for which `own` was set, in the order of their names."""
         inherited = TopicConfig.resolve(self.config, {})
         settings = []
         for name, row in sorted(TOPIC_SETTINGS.items()):
@@ -104,7 +104,7 @@ class BrokerLayers:
         return settings
 
     def group_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
-        """All settings of a group for which `own` was set, in the order of their names."""
+        """Return all settings of a group for which `own` was set, in the order of their names."""
         settings = []
         for name, row in sorted(GROUP_CONFIGS.items()):
             synonym = broker_synonym(name) or name
@@ -130,7 +130,7 @@ class BrokerLayers:
         return DescribedSetting(name=row.name, value=value, source=_first(synonyms), row=row, synonyms=synonyms)
 
     def broker_settings(self) -> list[DescribedSetting]:
-        """All settings of this broker, in the order of their names."""
+        """Return all settings of this broker, in the order of their names."""
         dynamic = {name for _, layer in self._layers[:2] for name in layer}
         settings = []
         for name in sorted(BROKER_SETTINGS.keys() | dynamic):
@@ -141,7 +141,7 @@ class BrokerLayers:
         return settings
 
     def default_broker_settings(self) -> list[DescribedSetting]:
-        """The dynamic defaults of all brokers, in the order of their names."""
+        """Return the dynamic defaults of all brokers, in the order of their names."""
         source, layer = self._layers[1]
         settings = []
         for name in sorted(layer):
@@ -151,7 +151,7 @@ class BrokerLayers:
         return settings
 
     def synonyms(self, asked: str, names: Sequence[str]) -> list[Synonym]:
-        """What gives values to `names`, strongest first, from the first entry of `asked` on."""
+        """Return the values given to `names`, strongest first, from the first entry of `asked` on."""
         found = [
             Synonym(name, _told(dynamic_setting(name), layer[name]), source)
             for source, layer in self._layers
@@ -166,7 +166,7 @@ class BrokerLayers:
 
 
 def client_metrics_settings(own: Mapping[str, str]) -> list[DescribedSetting]:
-    """What was set for a subscription of client metrics, in the order of the names."""
+    """Return the settings of a subscription of client metrics, in the order of the names."""
     return [
         DescribedSetting(name=name, value=own[name], source=ConfigSource.CLIENT_METRICS, row=CLIENT_METRICS_CONFIGS.get(name))
         for name in sorted(own)

@@ -1,9 +1,9 @@
-"""AlterConfigs (key 33), v0-2: give resources all their settings at once; what is not named goes back to its default.
+"""AlterConfigs (key 33), v0-2: set all settings of resources at once; settings that are not named return to their default.
 
 Behaviour
-    For topics, the broker, the defaults of all brokers, groups and client metrics; loggers cannot be changed so. Each resource is
-    taken or refused as a whole, and all that are taken are changed in one step, before the answer. Null values, a setting or a
-    resource that stands twice are INVALID_REQUEST.
+    For topics, the broker, the defaults of all brokers, groups and client metrics, but not for loggers. Each resource is changed
+    or refused as a whole. All changes are one step, which precedes the response. A null value, a setting that is named twice and
+    a resource that is named twice are INVALID_REQUEST.
 Versions
     v1 throttle time. v2 flexible.
 Not done
@@ -23,6 +23,6 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001
-    """Change what can be changed, then answer."""
+    """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=False, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45), v0-1: move partitions to other brokers, or stop moving them.
 
 Behaviour
-    On one broker a partition can only be moved to where it is, which is done at once. Other assignments name a broker that is
-    not there, one twice or none: INVALID_REPLICA_ASSIGNMENT. Nothing is ever under way, so there is nothing to stop:
+    On one broker a partition can only be moved to where it is, which is done at once. An assignment that names an unknown broker,
+    a broker twice, or no broker is INVALID_REPLICA_ASSIGNMENT. No move is ever under way, so there is none to stop:
     NO_REASSIGNMENT_IN_PROGRESS.
 Versions
     v1 may refuse another number of replicas (KIP-860), INVALID_REPLICATION_FACTOR.
@@ -35,7 +35,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer from the image."""
+    """Respond from the image."""
     is_factor_free = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=is_factor_free,

@@ -1,11 +1,11 @@
 """AlterReplicaLogDirs (key 34), v0-2: move partitions between the data directories of this broker.
 
 Behaviour
-    The move is begun, and goes on after the answer while the partition is written and read: `log/directory_moves.py`.
-    DescribeLogDirs tells how far it is. A partition that lies in the directory already stays there, and a move of it under way
-    is given up. LOG_DIR_NOT_FOUND for a path that is none of the broker's data directories, KAFKA_STORAGE_ERROR for one that
-    failed, REPLICA_NOT_AVAILABLE for a partition that another broker has, INVALID_TOPIC_EXCEPTION where the topic's name leaves
-    no room for the mark of a move (above 212 characters).
+    The handler begins the move, which continues after the response while the partition is written and read:
+    `log/directory_moves.py`. DescribeLogDirs reports its progress. A partition that already lies in the directory stays there,
+    and a move of it that is under way is given up. LOG_DIR_NOT_FOUND for a path that is none of the broker's data directories,
+    KAFKA_STORAGE_ERROR for a directory that failed, REPLICA_NOT_AVAILABLE for a partition that another broker has,
+    INVALID_TOPIC_EXCEPTION where the topic's name leaves no room for the mark of a move (above 212 characters).
 Versions
     v1 throttle time. v2 flexible.
 Not done

@@ -1,17 +1,17 @@
 """ApiVersions (key 18), v0-5: which APIs are served in which versions; usually a connection's first request.
 
 Behaviour
-    The list is the registry, but for the APIs of KIP-848's groups if `group.coordinator.rebalance.protocols` does not say
-    consumer. From v3 on the client's software is noted in the connection; a name or version that is not made of
-    letters, digits, '-' and '.', or begins or ends with one of those two, is INVALID_REQUEST. A client that came to another
-    cluster or broker than it believes (v5) gets REBOOTSTRAP_REQUIRED.
-    A version that nobody knows yet is answered in v0 with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
-    chooses a lower one (KIP-511).
+    The list is the registry, without the APIs of KIP-848's groups if `group.coordinator.rebalance.protocols` lacks consumer. From
+    v3 on the handler notes the client's software in the connection. A name or version of that software may consist of letters,
+    digits, '-' and '.', and must not begin or end with '-' or '.'; any other is INVALID_REQUEST. A client that reached another
+    cluster or broker than it expects (v5) gets REBOOTSTRAP_REQUIRED.
+    The response to an unknown version is in v0, with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
+    chooses a lower version (KIP-511).
     The features that are supported and the levels in force, as of the image's revision: `metadata/features.py`.
 Versions
     v1 throttle time. v3 flexible, but with the header of v0; client software (KIP-511), features (KIP-584). v4 features that
-    begin at level 0, which older clients cannot read, so that they are not told of their range. v5 the cluster id and node id
-    that the client expects (KIP-1242).
+    begin at level 0: older clients cannot read those and do not get their range. v5 the cluster id and node id that the client
+    expects (KIP-1242).
 Not done
     Nothing.
 Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest, ApiVersionsResponse.Builder.
@@ -43,7 +43,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Answer with the list of what is served."""
+    """Respond with the list of the APIs that are served."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
@@ -72,7 +72,7 @@ def handle(broker: Services, context: RequestContext, request: ApiVersionsReques
 
 
 def unsupported_version_response(broker: Services) -> ApiVersionsResponse:  # noqa: ARG001
-    """The answer, to be encoded as v0, to an ApiVersions request whose version is not served."""
+    """Return the response, to be encoded as v0, to an ApiVersions request whose version is not served."""
     own = [api for api in _served() if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 

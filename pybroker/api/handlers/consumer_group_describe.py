@@ -1,8 +1,8 @@
 """ConsumerGroupDescribe (key 69), v0-1: state, members and assignments of KIP-848 groups.
 
 Behaviour
-    Answered from what is durable. A group that nobody knows, or of the classic protocol, is GROUP_ID_NOT_FOUND, with a text. All
-    are UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
+    The response shows durable state. An unknown group, and a group of the classic protocol, is GROUP_ID_NOT_FOUND, with a text.
+    Every group is UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
 Versions
     v1 kind of the members.
 Not done

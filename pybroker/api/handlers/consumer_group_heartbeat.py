@@ -1,11 +1,12 @@
-"""ConsumerGroupHeartbeat (key 68), v0-1: all that a member of a KIP-848 group says, and is told.
+"""ConsumerGroupHeartbeat (key 68), v0-1: everything that a member of a KIP-848 group reports, and what it gets.
 
 Behaviour
-    Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Any other is the member's own; see
-    `coordinator/consumer/heartbeat.py`. The answer is given when what it says is durable, and has an assignment when that changed
-    or the request was a full one. The first member's joining turns a classic group of consumers into one of KIP-848, if
-    `group.consumer.migration.policy` allows that; other groups of the classic protocol that have members are GROUP_ID_NOT_FOUND.
-    All is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` does not say consumer, and while the feature
+    Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Any other epoch is the member's own; see
+    `coordinator/consumer/heartbeat.py`. The broker responds when the state behind the response is durable. The response has an
+    assignment if that changed or the request was a full one. The first member that joins turns a classic group of consumers into
+    a KIP-848 group, if `group.consumer.migration.policy` allows that; other groups of the classic protocol that have members are
+    GROUP_ID_NOT_FOUND.
+    Every request is UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` lacks consumer, and while the feature
     group.version is 0.
 Versions
     v1 regular expressions (INVALID_REGULAR_EXPRESSION), and members choose their ids (KIP-1082).
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def handle(
     broker: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
-    """Take it to the group's coordinator."""
+    """Pass the heartbeat to the group's coordinator."""
     if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
         return _respond(ErrorCode.UNSUPPORTED_VERSION)
     deferred = Deferred(_respond)

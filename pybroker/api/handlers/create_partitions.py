@@ -1,9 +1,9 @@
 """CreatePartitions (key 37), v0-3: let topics have more partitions.
 
 Behaviour
-    The answer comes when the logs of the new partitions exist, so the request's timeout never passes. Each topic is taken or
-    refused as a whole, and all that are taken grow in one step. INVALID_PARTITIONS unless the number grows; a name that stands
-    twice is INVALID_REQUEST, answered once. More than 10,000 new partitions in one request are POLICY_VIOLATION.
+    The broker responds when the logs of the new partitions exist, so the request's timeout never passes. Each topic grows or is
+    refused as a whole, and all that grow do so in one step. INVALID_PARTITIONS unless the number grows. A name that the request
+    has twice is INVALID_REQUEST, once in the response. More than 10,000 new partitions in one request are POLICY_VIOLATION.
 Versions
     v1 throttle time. v2 flexible.
 Not done
@@ -33,7 +33,7 @@ async def handle(
     context: RequestContext,  # noqa: ARG001
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
-    """Add what can be added, then answer."""
+    """Add the partitions that can be added, then respond."""
     times_named = Counter(topic.name for topic in request.topics)
     wanted = [
         MorePartitions(

@@ -1,12 +1,12 @@
-"""CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created in one step.
+"""CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created are created in one step.
 
 Behaviour
-    The answer comes when the logs exist, so the request's timeout never passes. Names, numbers, assignments and settings are
-    checked as Kafka's controller does, with its codes. A name that stands twice in the request is INVALID_REQUEST, answered once.
-    More than 10,000 partitions in one request are POLICY_VIOLATION.
+    The broker responds when the logs exist, so the request's timeout never passes. Names, numbers, assignments and settings are
+    checked as Kafka's controller does, with its codes. A name that the request has twice is INVALID_REQUEST, once in the
+    response. More than 10,000 partitions in one request are POLICY_VIOLATION.
 Versions
-    v1 validate only, error texts. v2 throttle time. v4 -1 for the broker's default numbers (taken in every version). v5 flexible,
-    numbers and settings in the answer (KIP-525). v7 topic id.
+    v1 validate only, error texts. v2 throttle time. v4 -1 for the broker's default numbers (accepted in every version). v5
+    flexible, numbers and settings in the response (KIP-525). v7 topic id.
 Not done
     Quotas of v6 (KIP-599), create.topic.policy.class.name.
 Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP-4, KIP-464, KIP-525.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
-    """Create what can be created, then answer."""
+    """Create the topics that can be created, then respond."""
     times_named = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if times_named[topic.name] == 1]
     outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)

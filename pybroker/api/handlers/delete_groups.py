@@ -1,7 +1,8 @@
-"""DeleteGroups (key 42), v0-3: groups without members go, with their offsets.
+"""DeleteGroups (key 42), v0-3: remove groups without members, with their offsets.
 
 Behaviour
-    Each group has a result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND. Answered when the deletion is durable.
+    Each group has a result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if it does not exist. The broker responds
+    when the deletion is durable.
 Versions
     v1 nothing. v2 flexible. v3 error texts (KIP-1043).
 Not done
@@ -29,7 +30,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
-    """Delete what can be deleted."""
+    """Delete the groups that can be deleted."""
     deferred = Deferred(_respond)
     broker.groups.delete_groups(dict.fromkeys(map(GroupId, request.groups_names)), deferred.complete)
     return deferred.response()

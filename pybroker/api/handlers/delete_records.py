@@ -1,10 +1,10 @@
 """DeleteRecords (key 21), v0-2: let partitions begin later.
 
 Behaviour
-    Records below the offset are gone for every reader when the answer comes; -1 is the high watermark, so all that can be read.
-    Whole segments below it are removed by the next retention pass. An offset before the beginning changes nothing. The answer
-    tells where the partition begins. OFFSET_OUT_OF_RANGE above the high watermark and below -1, POLICY_VIOLATION for a topic
-    whose cleanup.policy is compact alone, INVALID_TOPIC_EXCEPTION for the coordinators' topics.
+    When the response is sent, records below the offset are gone for every reader; -1 is the high watermark, so everything that
+    can be read. The next retention pass removes whole segments below the offset. An offset before the beginning changes nothing.
+    The response has the offset at which the partition begins. OFFSET_OUT_OF_RANGE above the high watermark and below -1,
+    POLICY_VIOLATION for a topic whose cleanup.policy is compact alone, INVALID_TOPIC_EXCEPTION for the coordinators' topics.
 Versions
     v1 throttle time. v2 flexible.
 Not done
@@ -37,7 +37,7 @@ NO_OFFSET: Final = -1
 
 
 def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001
-    """Cut what can be cut, then answer."""
+    """Delete the records that can be deleted, then respond."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -65,7 +65,7 @@ def _result(broker: Services, topic_partition: TopicPartition, offset: int) -> D
 
 
 def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> int:
-    """Where the partition begins now. Raises KafkaError."""
+    """Delete and return the offset at which the partition begins now. Raises KafkaError."""
     partition = broker.replica_manager.partition_or_raise(topic_partition)
     if is_internal(topic_partition.topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -78,5 +78,5 @@ def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> i
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     high_watermark = partition.high_watermark
     if log.increment_log_start_offset(high_watermark if offset == HIGH_WATERMARK else offset, high_watermark=high_watermark):
-        logger.info("%s begins at offset %d now: its records before were deleted", topic_partition, log.log_start_offset)
+        logger.info("%s begins at offset %d now: a client deleted the records before it", topic_partition, log.log_start_offset)
     return log.log_start_offset

@@ -1,9 +1,10 @@
-"""DeleteTopics (key 20), v0-6: delete topics by name or by id; all that can be deleted in one step.
+"""DeleteTopics (key 20), v0-6: delete topics by name or by id; all that can be deleted are deleted in one step.
 
 Behaviour
-    When the answer comes the topics are gone for every client, and a topic of the same name can be created; the files follow
-    after file.delete.delay.ms. With delete.topic.enable=false every topic is refused. Faults of the request (a name or an id that
-    stands twice or not at all, both at once, an id whose topic is also named) are INVALID_REQUEST for the topic in question.
+    When the response is sent, the topics are gone for every client, and a topic of the same name can be created; the files are
+    removed after file.delete.delay.ms. With delete.topic.enable=false every topic is refused. Faults of the request (a topic with
+    neither name nor id or with both, a name or an id that occurs twice, an id whose topic is also named) are INVALID_REQUEST for
+    the topic in question.
 Versions
     v1 throttle time. v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before. v4 flexible. v5 error texts. v6 topic ids.
 Not done
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete what can be deleted, then answer."""
+    """Delete the topics that can be deleted, then respond."""
     asked = [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
     if not broker.config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if context.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
@@ -44,7 +45,7 @@ async def handle(broker: Services, context: RequestContext, request: DeleteTopic
 
 
 def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId, str], list[DeletableTopicResult]]:
-    """The topics to delete, and answers for those that cannot be."""
+    """Return the topics to delete, and responses for those that cannot be deleted."""
     image = broker.controller.image
     responses: list[DeletableTopicResult] = []
     names: Counter[str] = Counter()
@@ -82,7 +83,7 @@ def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId
 
 
 def _result(name: str, topic_id: TopicId, outcome: TopicOutcome) -> DeletableTopicResult:
-    if outcome.error is not None:  # also when somebody else deleted it since the lookup
+    if outcome.error is not None:  # also when another request has deleted it since the lookup
         return _refused(name, topic_id, outcome.error.code, outcome.error.message)
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
 

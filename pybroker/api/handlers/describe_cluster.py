@@ -1,10 +1,10 @@
 """DescribeCluster (key 60), v0-2: the brokers, without topics.
 
 Behaviour
-    The addresses are those of Metadata. Asked about controllers, a broker refuses: its listeners are for clients.
+    The addresses are those of Metadata. A broker refuses a request for the controllers, because its listeners are for clients.
 Versions
-    v1 the type of endpoint that is asked about: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE (KIP-919). v2 whether to
-    include fenced brokers (KIP-1073): a registered broker of ours is never fenced.
+    v1 the type of the requested endpoints: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE (KIP-919). v2 whether to include
+    fenced brokers (KIP-1073): a registered pybroker is never fenced.
 Not done
     Authorization: everything is allowed, and the operations say so.
 Source: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse; KIP-700.
@@ -30,7 +30,7 @@ CONTROLLERS: Final = 2
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Answer from the image of the cluster."""
+    """Respond from the image of the cluster."""
     if request.endpoint_type == CONTROLLERS:
         text = "The request was sent to a broker, but asks about controllers."
         return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)

@@ -1,11 +1,11 @@
 """DescribeConfigs (key 32), v0-4: the settings of topics, of this broker, its loggers, groups and client metrics.
 
 Behaviour
-    Each setting comes with where its value was set, and on request with its synonyms and what it means. A broker tells of itself
-    and, under the empty name, the dynamic defaults of all brokers. A group need not exist: its settings
-    may be there before its members. A named setting that does not exist is left out; no names ask for all.
+    Each setting comes with the place where its value was set, and on request with its synonyms and its documentation. A broker
+    describes itself and, under the empty name, the dynamic defaults of all brokers. A group need not exist: its settings may
+    exist before its members. A requested setting that does not exist is left out; a request without names asks for all settings.
 Versions
-    v0 says only whether a value is the default. v1 sources and synonyms (KIP-226), throttle time. v3 types and documentation
+    v0 reports only whether a value is the default. v1 sources and synonyms (KIP-226), throttle time. v3 types and documentation
     (KIP-569). v4 flexible.
 Not done
     Properties that are accepted unread (`ssl.`, `sasl.` and others) are not listed.
@@ -46,11 +46,11 @@ _TYPES: Final = {
     Kind.CLASS: 8,
     Kind.PASSWORD: 9,
 }
-"""The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that no table has."""
+"""The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that is in no table."""
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001
-    """Answer from the image and the settings in force."""
+    """Respond from the image and the settings in force."""
     return DescribeConfigsResponse(results=[_describe(broker, request, resource) for resource in request.resources])
 
 
@@ -80,7 +80,7 @@ def _settings(broker: Services, resource_type: int, name: str) -> list[Described
         if (reason := names.invalid_name_reason(name)) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         if name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # Kafka says no more either
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # Kafka's message is empty, too
         return layers.topic_settings(image.topics[name].configs)
     if resource_type == ResourceType.BROKER:
         check_broker_name(broker, name, is_default_allowed=True)

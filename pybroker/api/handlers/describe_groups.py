@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), v0-6: groups of the classic protocol and their members.
 
 Behaviour
-    Metadata and assignments are told while the group is Stable. Answered from what is durable. A group that nobody knows is Dead
+    The response has metadata and assignments only while the group is Stable, and shows durable state. An unknown group is Dead
     without an error, as it always was; from v6 it is GROUP_ID_NOT_FOUND, with a text.
 Versions
     v1 throttle time. v3 authorized operations (KIP-430). v4 group instance id (KIP-345). v5 flexible. v6 error texts (KIP-1043).

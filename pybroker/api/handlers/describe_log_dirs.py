@@ -1,11 +1,11 @@
 """DescribeLogDirs (key 35), v0-5: the data directories, the logs in them and their sizes.
 
 Behaviour
-    Every directory is told, with those of the partitions asked for that lie in it; a partition that is not known is in none. A
-    directory that failed is KAFKA_STORAGE_ERROR, without partitions. A log that is on the way into a directory is there too, as
-    a future one, with how many offsets it is behind the present one.
+    The response lists every directory, with those requested partitions that lie in it; an unknown partition is in none. A
+    directory that failed is KAFKA_STORAGE_ERROR, without partitions. A log that is being moved into a directory is listed there
+    too, as a future log, with the number of offsets by which it is behind the present one.
 Versions
-    v1 throttle time. v2 flexible. v3 an error for the whole answer, never set here. v4 size and free space of the volume
+    v1 throttle time. v2 flexible. v3 an error for the whole response, never set here. v4 size and free space of the volume
     (KIP-827). v5 directories that get no new partitions (KIP-1066), never any here.
 Not done
     Nothing.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001
-    """Answer from the logs as they are."""
+    """Respond from the logs as they are."""
     known = broker.replica_manager.partitions
     if request.topics is None:
         wanted: Iterable[TopicPartition] = known
@@ -55,7 +55,7 @@ def handle(broker: Services, context: RequestContext, request: DescribeLogDirsRe
 
 
 def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> DescribeLogDirsResult:
-    """`logs` has each with the offsets that it is behind, and whether it is a future one."""
+    """Describe a directory; `logs` has each log with the number of offsets that it is behind, and whether it is a future one."""
     path = directory.absolute_path
     try:
         if directory.is_offline:

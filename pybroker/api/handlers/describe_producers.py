@@ -2,7 +2,7 @@
 
 Behaviour
     Every idempotent or transactional producer that has not been silent for producer.id.expiration.ms, with its last sequence and
-    where its open transaction begins. Only the leader tells: NOT_LEADER_OR_FOLLOWER.
+    the offset where its open transaction begins. Only the leader responds with producers: NOT_LEADER_OR_FOLLOWER.
 Versions
     Only one.
 Not done
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001
-    """Answer from the logs' producers."""
+    """Respond from the logs' producers."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

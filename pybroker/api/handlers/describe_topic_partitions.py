@@ -2,9 +2,11 @@
 
 Behaviour
     Topics come in the order of their names, from the cursor on, until the page has as many partitions as the smaller of the
-    request's limit and max.request.partition.size.limit. `next_cursor` says where the next page begins; null: there is none.
-    A topic that does not exist is answered with an error, and takes nothing of the page. Nothing is ever created.
-    A cursor at a topic that the request does not list, or at a negative partition, is INVALID_REQUEST for every topic.
+    request's limit and max.request.partition.size.limit. `next_cursor` is where the next page begins; null: there is none. A
+    topic that does not exist has an error in the response, and takes no room of the page. Topics are never created. A cursor at a
+    topic that the request does not list, or at a negative partition, is INVALID_REQUEST for every topic.
+Versions
+    Only one.
 Not done
     Eligible leader replicas (KIP-966) are always empty. Authorization: everything is allowed, and the operations say so.
 Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadataForDescribeTopicResponse; KIP-966.
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Answer one page from the image of the cluster."""
+    """Respond with one page from the image of the cluster."""
     image, cursor = broker.controller.image, request.cursor
     listed = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (listed and cursor.topic_name not in listed)):

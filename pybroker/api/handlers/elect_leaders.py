@@ -1,10 +1,10 @@
 """ElectLeaders (key 43), v0-2: give partitions their preferred leader, or any.
 
 Behaviour
-    A partition's only replica is its preferred one and always leads, so what exists is ELECTION_NOT_NEEDED; Kafka's tool takes
-    that for "already done". Asked for all partitions, those that need no election are left out, which is all of them.
+    A partition's only replica is its preferred one and always leads, so every existing partition is ELECTION_NOT_NEEDED; Kafka's
+    tool takes that for "already done". A request for all partitions gets only those that need an election, so none.
 Versions
-    v1 the type of election, an error for the whole answer (KIP-460). v2 flexible.
+    v1 the type of election, an error for the whole response (KIP-460). v2 flexible.
 Not done
     Elections between several replicas: PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE until there is
     replication.
@@ -33,7 +33,7 @@ UNCLEAN: Final = 1
 
 
 def handle(broker: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:  # noqa: ARG001
-    """Answer from the image."""
+    """Respond from the image."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = broker.controller.image

@@ -1,10 +1,10 @@
 """FindCoordinator (key 10), v0-6: which broker coordinates a group.
 
 Behaviour
-    The first one to ask makes `__consumer_offsets` be created, and waits for it; Kafka answers COORDINATOR_NOT_AVAILABLE and lets
-    the client ask again. The address is that of Metadata. While the partition has no leader: COORDINATOR_NOT_AVAILABLE.
-    Transactional ids: UNSUPPORTED_VERSION with a text that says why, as COORDINATOR_NOT_AVAILABLE would make clients search
-    until their timeout. Share partitions and types that nobody knows: INVALID_REQUEST.
+    The first request creates `__consumer_offsets` and waits for it; Kafka responds with COORDINATOR_NOT_AVAILABLE and lets the
+    client ask again. The address is that of Metadata. While the partition has no leader: COORDINATOR_NOT_AVAILABLE. Transactional
+    ids: UNSUPPORTED_VERSION with a text that gives the reason, because COORDINATOR_NOT_AVAILABLE would make clients search until
+    their timeout. Share partitions and unknown types: INVALID_REQUEST.
 Versions
     v0 groups only. v1 type, error text. v3 flexible. v4 several keys (KIP-699). v6 share partitions (KIP-932).
 Not done
@@ -38,14 +38,14 @@ _REFUSED: Final = {
 def handle(
     broker: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Answer at once, but for the very first one."""
+    """Respond at once, except for the very first request."""
     if request.key_type == GROUP and broker.groups.is_topic_missing:
         return _create_first(broker, context, request)
     return _respond(broker, context, request)
 
 
 async def _create_first(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await broker.groups.create_topic()  # if that fails there is no leader, which is answered
+    await broker.groups.create_topic()  # if that fails there is no leader, and the response says so
     return _respond(broker, context, request)
 
 

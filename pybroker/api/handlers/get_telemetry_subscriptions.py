@@ -1,14 +1,14 @@
 """GetTelemetrySubscriptions (key 71), v0: which metrics the broker wants from a client. None.
 
 Behaviour
-    A client that has no id yet gets one. It learns that nothing is wanted, and asks again after five minutes, Kafka's default;
-    it never pushes. What was set for client metrics by AlterConfigs is kept and not used.
-    Kafka without a receiver of metrics does not list this API at all. Both are the same to clients, which try it once they see
-    it (Java, librdkafka) and are quiet when nothing is wanted.
+    A client that has no id yet gets one. It learns that no metrics are wanted, and asks again after five minutes, Kafka's
+    default; it never pushes. Settings of client metrics made by AlterConfigs are kept and not used.
+    Kafka without a receiver of metrics does not list this API at all. Both are the same to clients: they call this API once it is
+    listed (Java, librdkafka) and are quiet when no metrics are wanted.
 Versions
     Only one.
 Not done
-    Subscriptions: there is nothing that would receive what is pushed.
+    Subscriptions: pybroker has no receiver for the metrics.
 Source: ClientMetricsManager.processGetTelemetrySubscriptionRequest; KIP-714.
 """
 
@@ -39,7 +39,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse:
-    """Answer that nothing is wanted."""
+    """Respond that no metrics are wanted."""
     instance_id = request.client_instance_id
     return GetTelemetrySubscriptionsResponse(
         error_code=ErrorCode.NONE,

@@ -1,9 +1,9 @@
 """Heartbeat (key 12), v0-4: a member says that it is alive and learns whether it must rejoin.
 
 Behaviour
-    Restarts the member's session timer. REBALANCE_IN_PROGRESS tells it to join again; it stays a member until the rebalance
-    timeout. A static member whose instance has a new member is FENCED_INSTANCE_ID. While groups are loaded every heartbeat is
-    fine: nobody's session ends then.
+    Restarts the member's session timer. REBALANCE_IN_PROGRESS asks the member to join again; it stays a member until the
+    rebalance timeout. A static member whose instance has a new member is FENCED_INSTANCE_ID. While groups are loaded every
+    heartbeat succeeds, because no session ends then.
     In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v1 throttle time. v3 group instance id (KIP-345). v4 flexible.

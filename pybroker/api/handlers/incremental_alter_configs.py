@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs (key 44), v0-1: change single settings of resources; the others stay as they are.
 
 Behaviour
-    For topics, the broker, the defaults of all brokers, groups, client metrics and loggers. A setting is set, goes back to its
-    default, or is a list to which elements are added or from which they are taken. Each resource is taken or refused as a whole,
-    and all that are taken are changed in one step, before the answer; levels of loggers are changed at once and kept nowhere.
+    For topics, the broker, the defaults of all brokers, groups, client metrics and loggers. A change sets a setting, returns it
+    to its default, or adds elements to a list or removes them. Each resource is changed or refused as a whole. All changes are
+    one step, which precedes the response; levels of loggers are changed at once and stored nowhere.
 Versions
     v1 flexible.
 Not done
@@ -31,6 +31,6 @@ async def handle(
     context: RequestContext,  # noqa: ARG001
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
-    """Change what can be changed, then answer."""
+    """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=True, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))

@@ -1,9 +1,10 @@
 """InitProducerId (key 22), v0-6: an id for an idempotent producer.
 
 Behaviour
-    Every call without a transactional id gets an id that nobody ever had, with epoch 0, also a producer that names the id and
-    epoch it has: as Kafka, where an idempotent producer raises its epoch by itself. One of the two alone is INVALID_REQUEST.
-    With a transactional id: UNSUPPORTED_VERSION. It is what says "not here" without "try again": the Java producer and librdkafka
+    Every call without a transactional id gets an id that was never assigned before, with epoch 0. This includes a producer that
+    names the id and epoch it has: as in Kafka, where an idempotent producer raises its epoch by itself. An id without an epoch,
+    or an epoch without an id, is INVALID_REQUEST.
+    With a transactional id: UNSUPPORTED_VERSION. This code means "not here" without "try again": the Java producer and librdkafka
     both fail at once with it, while COORDINATOR_NOT_AVAILABLE would make them search until their timeout.
 Versions
     v2 flexible. v3 the producer's current id and epoch (KIP-360). v4, v5 more codes for transactions.
@@ -30,7 +31,7 @@ async def handle(
     context: RequestContext,  # noqa: ARG001
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
-    """Answer with a new id; waits for the metadata store once in a thousand calls."""
+    """Respond with a new id; this waits for the metadata store once in a thousand calls."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refuse(ErrorCode.INVALID_REQUEST)
     if request.transactional_id == "":

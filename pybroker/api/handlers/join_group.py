@@ -1,14 +1,14 @@
 """JoinGroup (key 11), v0-9: a member comes into its group, or comes again for a rebalance.
 
 Behaviour
-    Answered when the group's next generation begins: when all members have joined or the longest rebalance timeout is over. Until
-    then the request waits; the loss of its connection does not take the member out, its session does. The cases and the answers
-    by state stand in `coordinator/classic/join.py` and `coordinator/classic/group.py`.
+    The broker responds when the group's next generation begins: when all members have joined or the longest rebalance timeout has
+    passed. Until then the request waits. A member is removed when its session ends, not when the connection of the request is
+    lost. The cases and the responses by state are in `coordinator/classic/join.py` and `coordinator/classic/group.py`.
     In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v0 the session timeout is the rebalance timeout too. v1 rebalance timeout. v2 throttle time. v4 MEMBER_ID_REQUIRED (KIP-394).
-    v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the answer (KIP-559). v8 reason (KIP-800).
-    v9 skip assignment (KIP-814).
+    v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the response (KIP-559). v8 reason
+    (KIP-800). v9 skip assignment (KIP-814).
 Not done
     Nothing.
 Source: KafkaApis.handleJoinGroupRequest, GroupCoordinatorService.joinGroup.

@@ -1,8 +1,8 @@
-"""LeaveGroup (key 13), v0-5: members go, and the others share their partitions at once.
+"""LeaveGroup (key 13), v0-5: members leave, and the other members share their partitions at once.
 
 Behaviour
-    A member names itself; an administrator names a static member by its instance alone. Each has a result of its own; the group
-    rebalances once. A consumer that is only closed, being static, does not send this.
+    A member names itself; an administrator names a static member by its instance alone. Each member has a result of its own; the
+    group rebalances once. A static consumer that is only closed does not send this request.
     In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v0-2 one member, whose error is the response's. v1 throttle time. v3 any number of members (KIP-345). v4 flexible. v5 reason
@@ -31,7 +31,7 @@ _SEVERAL_MEMBERS_VERSION: Final = 3
 def handle(
     broker: Services, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
-    """Take the members out."""
+    """Remove the members from the group."""
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_single = context.api_version < _SEVERAL_MEMBERS_VERSION

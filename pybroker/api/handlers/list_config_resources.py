@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), v0-1: which resources have settings.
 
 Behaviour
-    Topics and brokers are told whether or not anything was set for them, groups and client metrics only if something was. No
-    types ask for all of them. A type that is not known is UNSUPPORTED_VERSION.
+    Topics and brokers are listed whether or not they have settings of their own; groups and client metrics are listed only if
+    they have some. A request without types asks for all types. An unknown type is UNSUPPORTED_VERSION.
 Versions
     v0 client metrics only, by the name of ListClientMetricsResources (KIP-714). v1 every type (KIP-1142).
 Not done
@@ -31,7 +31,7 @@ _TYPES: Final = frozenset(map(int, ResourceType))
 
 
 def handle(broker: Services, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """Answer from the image."""
+    """Respond from the image."""
     if context.api_version == 0:
         asked: list[int] = [ResourceType.CLIENT_METRICS]
     else:

@@ -1,8 +1,8 @@
 """ListGroups (key 16), v0-5: the groups that this broker coordinates.
 
 Behaviour
-    A tool asks all brokers and puts the answers together. Filters do not mind upper and lower case; a state or type that does not
-    exist lets nothing through. While groups are loaded: COORDINATOR_LOAD_IN_PROGRESS.
+    A tool asks all brokers and combines their responses. Filters ignore upper and lower case; a state or type that does not exist
+    matches no group. While groups are loaded: COORDINATOR_LOAD_IN_PROGRESS.
 Versions
     v1 throttle time. v3 flexible. v4 states (KIP-518). v5 types (KIP-848).
 Not done
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001
-    """List them."""
+    """List the groups that pass the filters."""
     groups = broker.groups.list_groups(_normalized(request.states_filter), _normalized(request.types_filter))
     if isinstance(groups, ErrorCode):
         return ListGroupsResponse(error_code=groups)

@@ -1,13 +1,13 @@
 """ListOffsets (key 2), v0-11: the offset that belongs to a time, or to a place in the log.
 
 Behaviour
-    A timestamp of 0 or more asks for the first record at or after it. Negative ones name places: -1 the end as far as the reader
+    A timestamp of 0 or more asks for the first record at or after it. Negative timestamps name places: -1 the end that the reader
     may see (high watermark, or last stable offset for read_committed), -2 the start, -3 the record with the largest timestamp, -4
-    the start of what is on local disk, -5 the end and -6 the pending start of what a remote tier has: there is none, so -1.
-    What lies beyond the reader's end is not found: offset and timestamp -1.
+    the start of what is on the local disk, -5 the end and -6 the pending start of what a remote tier has: there is none, so -1. A
+    record beyond the reader's end is not found: offset and timestamp -1.
 Versions
-    v0 a list of segment starts by file time, for clients that knew no time index. v1 one offset with its timestamp. v2 isolation
-    level.
+    v0 a list of segment starts by file time, for clients from before the time index. v1 one offset with its timestamp. v2
+    isolation level.
     v4 leader epochs. v6 flexible. v7 -3. v8 -4. v9 -5. v10 a timeout, for remote lookups. v11 -6.
 Not done
     Nothing.
@@ -58,7 +58,7 @@ _NOT_FOUND: Final = TimestampedOffset(-1, -1, NO_LEADER_EPOCH)
 
 
 def handle(broker: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up; see the module."""
+    """Look up the offset of each partition."""
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     return ListOffsetsResponse(
         topics=[
@@ -106,7 +106,7 @@ def _respond(
 
 
 def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> TimestampedOffset:
-    """The offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
+    """Return the offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
 
     Raises OFFSET_NOT_AVAILABLE while a new leader's high watermark has not reached its epoch.
     """

@@ -1,8 +1,8 @@
 """ListPartitionReassignments (key 46), v0: which partitions are being moved to other brokers.
 
 Behaviour
-    Nothing ever is: see AlterPartitionReassignments. Topics that do not exist are left out, as in Kafka, so the answer is empty
-    whatever is asked for.
+    No partition ever is: see AlterPartitionReassignments. Topics that do not exist are left out, as in Kafka, so the response is
+    empty for every request.
 Versions
     Only one.
 Not done
@@ -29,5 +29,5 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001
 ) -> ListPartitionReassignmentsResponse:
-    """Answer that nothing is being moved."""
+    """Respond that no partition is being moved."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

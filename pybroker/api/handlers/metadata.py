@@ -1,15 +1,15 @@
 """Metadata (key 3), v0-13: which brokers there are and which of them leads each partition; may create topics on the way.
 
 Behaviour
-    A topic that does not exist is created, if the broker and the request allow it, and answered with its leader at once: Kafka
-    answers with an error first, and clients ask again. Many requests for one new topic make one topic.
-    With a topic id in the request only ids count and names are ignored, as in Kafka. A topic asked for twice is answered once.
-    The structures of an answer are made once per image of the cluster and shared by all answers.
+    A topic that does not exist is created, if the broker and the request allow it, and the response has its leader at once: Kafka
+    responds with an error first, and clients ask again. Many requests for one new topic make one topic.
+    If the request has a topic id, only ids count and names are ignored, as in Kafka. A topic that the request has twice is in the
+    response once. The structures of a response are made once per image of the cluster and shared by all responses.
 Versions
     v0 an empty list asks for all topics, and a partition with replicas out of reach is REPLICA_NOT_AVAILABLE. v1 null asks for
     all, rack, controller. v2 cluster id. v4 whether to create topics. v5 offline replicas. v6 LISTENER_NOT_FOUND instead of
     LEADER_NOT_AVAILABLE. v7 leader epoch. v8 authorized operations; those of the cluster until v10. v9 flexible. v10 topic ids in
-    the answer, v12 also in the request (INVALID_REQUEST before). v13 an error of the whole answer.
+    the response, v12 also in the request (INVALID_REQUEST before). v13 an error of the whole response.
 Not done
     Authorization: everything is allowed, and the operations say so.
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-516.
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
 
 KEEPS_RESPONSES: Final = True
-"""They follow from the image, the client's address and the request; see `ResponseMemo`."""
+"""The responses follow from the image, the client's address and the request; see `ResponseMemo`."""
 
 
 def handle(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer at once, unless topics have to be created first."""
+    """Respond at once, unless topics have to be created first."""
     asked, version = request.topics, context.api_version
     if asked is None or (version == 0 and not asked):
         return _respond(broker, context, request, MetadataTopics.of(broker, context, request).all())

@@ -1,14 +1,15 @@
-"""OffsetCommit (key 8), v0-10: a group's place in partitions is written down.
+"""OffsetCommit (key 8), v0-10: store a group's offsets in partitions.
 
 Behaviour
-    Answered when the offsets are durable. Each partition has a result; an error of the group is that of all. Partitions that do
-    not exist are UNKNOWN_TOPIC_OR_PARTITION, an id that nobody has UNKNOWN_TOPIC_ID; nothing is kept of them. The text beside an
-    offset may have `offset.metadata.max.bytes` characters. Who may commit when: `coordinator/classic/group.py`.
+    The broker responds when the offsets are durable. Each partition has a result; an error of the group is that of all.
+    Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION, an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
+    kept. The text beside an offset may have `offset.metadata.max.bytes` characters. `coordinator/classic/group.py` has the rules
+    of which member may commit when.
 Versions
     v0 no member: kept with the group like all others (Kafka kept them in ZooKeeper). v1 member and generation, commit time by the
     client. v2-v4 retention by the client. v3 throttle time. v6 leader epoch. v7 static members (KIP-345). v8 flexible. v9
-    KIP-848: the number may be a member's epoch (STALE_MEMBER_EPOCH), before UNSUPPORTED_VERSION for such members; a group that is
-    not there is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION. v10 topic ids.
+    KIP-848: the number may be a member's epoch (STALE_MEMBER_EPOCH), before UNSUPPORTED_VERSION for such members; a group that
+    does not exist is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION. v10 topic ids.
 Not done
     Nothing.
 Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset; KIP-211.
@@ -41,10 +42,10 @@ _TOPIC_ID_VERSION: Final = 10
 def handle(
     broker: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
-    """Commit what can be committed."""
+    """Commit the offsets that can be committed."""
     refused: Codes = {}
     new: dict[TopicPartition, NewOffset] = {}
-    layout: list[tuple[str, bytes, list[TopicPartition]]] = []  # the answer's, in the request's order
+    layout: list[tuple[str, bytes, list[TopicPartition]]] = []  # the response's, in the request's order
     image = broker.controller.image
     for topic in request.topics:
         if context.api_version >= _TOPIC_ID_VERSION:
@@ -53,7 +54,7 @@ def handle(
         else:
             known = image.topics.get(topic.name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # Partitions of unknown ids are told apart by the id's bytes, which no topic's name can equal.
+        # Partitions of unknown ids are identified by the id's bytes, which no topic's name can equal.
         name = (topic.name or topic.topic_id.hex(" ")) if known is None else known.name
         asked: list[TopicPartition] = []
         layout.append((topic.name, topic.topic_id, asked))

@@ -1,11 +1,11 @@
-"""OffsetDelete (key 47), v0: a group's offsets of some partitions go.
+"""OffsetDelete (key 47), v0: remove a group's offsets of some partitions.
 
 Behaviour
-    From a group of consumers with members only those of topics that nobody subscribes to: GROUP_SUBSCRIBED_TO_TOPIC. From another
-    group with members nothing: NON_EMPTY_GROUP. A partition without an offset is no error, one that does not exist
-    UNKNOWN_TOPIC_OR_PARTITION.
+    From a group of consumers with members, only offsets of topics without a subscriber can be deleted: GROUP_SUBSCRIBED_TO_TOPIC.
+    From another group with members, none can: NON_EMPTY_GROUP. A partition without an offset is no error; a partition that does
+    not exist is UNKNOWN_TOPIC_OR_PARTITION.
 Versions
-    v0 only.
+    Only one.
 Not done
     Nothing.
 Source: KafkaApis.handleOffsetDeleteRequest, OffsetMetadataManager.deleteOffsets; KIP-496.
@@ -37,7 +37,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
-    """Delete what can be deleted."""
+    """Delete the offsets that can be deleted."""
     topics = broker.controller.image.topics
     asked = [TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     known = [tp for tp in asked if tp.topic in topics and 0 <= tp.partition < len(topics[tp.topic].partitions)]

@@ -1,13 +1,13 @@
 """OffsetFetch (key 9), v0-10: how far groups have read.
 
 Behaviour
-    Partitions without an offset have -1 and no error; so has a group that nobody knows. Null topics ask for all partitions that
-    have one. What is answered is durable. `require_stable` finds nothing to wait for while there are no transactions.
+    Partitions without an offset have -1 and no error; so has an unknown group. Null topics ask for all partitions that have an
+    offset. The response shows durable offsets. `require_stable` never waits, because there are no transactions.
 Versions
-    v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as Kafka answered from ZooKeeper. v2 null topics, error of the
-    group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9 KIP-848:
-    member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
-    v10 topic ids; an id that nobody has is UNKNOWN_TOPIC_ID, and with null topics those that are gone are left out.
+    v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
+    of the group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9
+    KIP-848: member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
+    v10 topic ids; an unknown id is UNKNOWN_TOPIC_ID, and with null topics those that no longer exist are left out.
 Not done
     UNSTABLE_OFFSET_COMMIT, which needs transactions.
 Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
@@ -50,7 +50,7 @@ Committed = dict[TopicPartition, "CommittedOffset"]
 def handle(
     broker: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
-    """Answer from what is committed."""
+    """Respond from the committed offsets."""
     version = context.api_version
     if version < _SEVERAL_GROUPS_VERSION:
         group = _as_group(request)
@@ -158,7 +158,7 @@ def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> Offse
 
 
 def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> list[OffsetFetchResponseTopics]:
-    """Before v2 the error of the group is told of its partitions."""
+    """Return the partitions that carry the error of the group before v2, when the response had no place for it."""
     if version >= _GROUP_ERROR_VERSION:
         return []
     return [
@@ -170,7 +170,7 @@ def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> li
 
 
 def _old_response(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    """One group, as it was said up to v7."""
+    """Build the response of one group, in the form up to v7."""
     if version == 0:
         for topic in group.topics:
             for partition in topic.partitions:

@@ -1,12 +1,13 @@
-"""OffsetForLeaderEpoch (key 23), v0-4: where a leader's epoch ended, for consumers and followers that look for a truncation.
+"""OffsetForLeaderEpoch (key 23), v0-4: where a leader epoch ended, for consumers and followers that check for a truncation.
 
 Behaviour
-    The largest epoch that is not above the one asked for, and the offset after its last record; both -1 if there is none. The
-    newest epoch ends at the log's end. The leader's epoch begins where its log ended when it became the leader, so it is known
-    before it has a record: an empty log has ends too, for it and for the epochs of what was deleted. FENCED_LEADER_EPOCH and
-    UNKNOWN_LEADER_EPOCH when the asker knows an older or newer epoch.
+    Returns the largest epoch that is not above the requested one, and the offset after its last record; both -1 if there is none.
+    The newest epoch ends at the log's end. The leader's epoch begins where its log ended when it became the leader, so it is
+    known before it has a record: an empty log has ends too, for this epoch and for those of deleted records. FENCED_LEADER_EPOCH
+    and UNKNOWN_LEADER_EPOCH when the client knows an older or newer epoch.
 Versions
-    v0 the offset only. v1 the epoch found. v2 the epoch that the asker knows (KIP-320), throttle time. v3 who asks. v4 flexible.
+    v0 the offset only. v1 the epoch found. v2 the epoch that the client knows (KIP-320), throttle time. v3 the client's replica
+    id. v4 flexible.
 Not done
     Nothing.
 Source: ReplicaManager.lastOffsetForLeaderEpoch, Partition.lastOffsetForLeaderEpoch; KIP-101, KIP-279, KIP-320.
@@ -35,7 +36,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
-    """Answer from the logs' epochs."""
+    """Respond from the logs' epochs."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

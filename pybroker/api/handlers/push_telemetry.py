@@ -1,8 +1,8 @@
-"""PushTelemetry (key 72), v0: a client's metrics, which nobody asked for.
+"""PushTelemetry (key 72), v0: metrics that a client pushes without a subscription.
 
 Behaviour
-    See GetTelemetrySubscriptions: no client has a subscription, so whatever is pushed is UNKNOWN_SUBSCRIPTION_ID, upon which
-    clients ask again what is wanted. INVALID_REQUEST without an instance id.
+    See GetTelemetrySubscriptions: no client has a subscription, so every push is UNKNOWN_SUBSCRIPTION_ID, after which clients ask
+    for their subscriptions again. INVALID_REQUEST without an instance id.
 Versions
     Only one.
 Not done
@@ -27,7 +27,7 @@ def handle(
     context: RequestContext,  # noqa: ARG001
     request: PushTelemetryRequest,
 ) -> PushTelemetryResponse:
-    """Refuse."""
+    """Refuse the metrics."""
     if request.client_instance_id == ZERO_TOPIC_ID:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     return PushTelemetryResponse(error_code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID)

@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57), v0-2: set the levels of the cluster's features.
 
 Behaviour
-    Which features and levels there are, and what they do: `metadata/features.py`. INVALID_UPDATE_VERSION for a level that is not
-    supported and for one that is lower without the permission to go down, INVALID_REQUEST for a feature that comes twice.
+    `metadata/features.py` lists the features and levels, and what they do. INVALID_UPDATE_VERSION for an unsupported level, and
+    for a lower level without the permission to downgrade; INVALID_REQUEST for a feature that the request has twice.
 Versions
     v0 a downgrade is allowed or not. v1 validate only, kinds of downgrade. v2 all or none, and one error for all (KIP-1022);
     before, each feature is changed or refused by itself.
@@ -31,7 +31,7 @@ _ONE_ERROR_VERSION: Final = 2
 
 
 async def handle(broker: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Have the controller change them, and answer when that is durable."""
+    """Let the controller change the features, and respond when the change is durable."""
     updates = [_update(update, context.api_version) for update in request.feature_updates]
     if len({update.feature for update in updates}) != len(updates):
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="A feature is there more than once.")
