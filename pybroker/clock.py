@@ -1,4 +1,4 @@
-"""The only source of time; a manual one drives tests."""
+"""The only source of time; a manual clock drives tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Clock(Protocol):
     """Time in integer milliseconds."""
 
     def time_ms(self) -> int:
-        """Wall time since 1970-01-01 UTC; may jump."""
+        """Return the wall time since 1970-01-01 UTC; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Time that never goes back, from an arbitrary start; for every timeout."""
+        """Return a time that never goes back, from an arbitrary start; for every timeout."""
 
 
 class SystemClock:
@@ -22,11 +22,11 @@ class SystemClock:
     __slots__ = ()
 
     def time_ms(self) -> int:
-        """Wall time in ms."""
+        """Return the wall time in ms."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Monotonic time in ms; the same clock as the event loop's."""
+        """Return the monotonic time in ms; the same clock as the event loop's."""
         return time.monotonic_ns() // 1_000_000
 
 
@@ -39,11 +39,11 @@ class ManualClock:
         self._now_ms = now_ms
 
     def time_ms(self) -> int:
-        """The time set so far, in ms."""
+        """Return the time set so far, in ms."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """The same as `time_ms`."""
+        """Return the same as `time_ms`."""
         return self._now_ms
 
     def advance(self, delta_ms: int) -> None:

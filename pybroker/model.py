@@ -45,12 +45,12 @@ class TopicPartition(NamedTuple):
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Kafka's text form: 22 characters of URL-safe base64 without padding."""
+    """Return Kafka's text form: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def topic_id_parse(text: str) -> TopicId:
-    """The inverse of `topic_id_text`. Raises ValueError when the text is not a UUID in that form."""
+    """Parse the text form of `topic_id_text`. Raises ValueError when the text is not a UUID in that form."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as error:

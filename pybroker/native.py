@@ -6,7 +6,7 @@ does the same faster. `x.py` imports the names from the Python twin, where a rea
     IS_NATIVE: Final = choose(_x_python, globals())
 
 The native part is used where it was built for this interpreter. `PYBROKER_PURE=1` in the environment forces every twin. A part
-that was built and cannot be used is an error: the broker would be slow, and no line of its log would say why.
+that was built and cannot be used is an error: otherwise the broker would be slow, and no line of its log would give the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_wanted() -> bool:
 def choose(twin: ModuleType, namespace: dict[str, Any]) -> bool:
     """Replace the names that `namespace` has from the Python twin by those of the native part, if it was built and is wanted.
 
-    `twin.__all__` says which names; the native part must have all of them. Returns whether the native part is used. Raises
+    `twin.__all__` lists the names; the native part must have all of them. Returns whether the native part is used. Raises
     NativePartError.
     """
     place, _, file = twin.__name__.rpartition(".")
@@ -54,7 +54,7 @@ def choose(twin: ModuleType, namespace: dict[str, Any]) -> bool:
     if module is not None:
         missing = [name for name in twin.__all__ if not hasattr(module, name)]
         if missing:
-            raise NativePartError(f"{module.__file__} has no {', '.join(missing)}: it is of another version; {_REMEDY}")
+            raise NativePartError(f"{module.__file__} has no {', '.join(missing)}: it belongs to another version; {_REMEDY}")
         namespace.update({name: getattr(module, name) for name in twin.__all__})
     _chosen[_part(place, stem)] = module is not None
     return module is not None

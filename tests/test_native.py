@@ -94,7 +94,7 @@ def test_a_part_whose_import_fails_is_an_error_with_its_path(package: Path, faul
 def test_a_part_without_a_function_is_an_error_with_its_path(package: Path) -> None:
     path = package / "_adder_native.py"
     path.write_text("def subtract(a, b):\n    return 'native'\n")
-    with pytest.raises(NativePartError, match=f"^{path} has no add: it is of another version"):
+    with pytest.raises(NativePartError, match=f"^{path} has no add: it belongs to another version"):
         chosen()
 
 

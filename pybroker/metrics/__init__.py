@@ -1,1 +1,8 @@
-"""Counters as plain integers, and their Prometheus form."""
+"""Counters as plain integers, and their Prometheus form.
+
+broker_metrics    all numbers of one broker, and the callbacks that read those of other objects
+request_metrics   the counters and times of each API
+histogram         durations, counted per power of two
+counts            the counts behind a histogram, native or in Python (_counts_native, _counts_python)
+exporter          the page for Prometheus, in threads of its own
+"""

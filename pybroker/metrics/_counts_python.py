@@ -1,4 +1,4 @@
-"""Counts of durations in ns, in Python: the contract, and what runs where the native part was not built.
+"""Counts of durations in ns, in Python: the contract, and the code that runs where the native part was not built.
 
 One thread writes, others may read.
 """
@@ -23,12 +23,12 @@ class Counts:
 
     @property
     def buckets(self) -> list[int]:
-        """A snapshot."""
+        """A snapshot of the counts."""
         return self._buckets.copy()
 
     @property
     def sum(self) -> int:
-        """Of all durations."""
+        """The sum of all durations."""
         return self._sum
 
     def observe(self, duration_ns: int) -> None:

@@ -1,11 +1,11 @@
 """All numbers of one broker, in plain attributes that their owners increment on the loop's thread.
 
-Two ways in. What several layers count is an attribute here: requests, topics, conversions. What one object owns (a pool, a cache,
-a purgatory) stays there, and its owner registers a callable that reads it:
+Numbers come in two ways. Those that several layers count are attributes here: requests, topics, conversions. Those that one object
+owns (a pool, a cache, a purgatory) stay there, and its owner registers a callable that reads them:
 `metrics.gauge("kafka_network_socketserver_memorypoolused", "Bytes ...", lambda: pool.size - pool.available)`.
 
-Nothing here knows how the numbers leave the process; that is `exporter`, which may read them from another thread: a plain int is
-always whole, and numbers of one scrape may be a few requests apart.
+This module does not know how the numbers leave the process. That is the job of `exporter`, which may read them from another thread:
+a plain int is always whole, and numbers of one scrape may be a few requests apart.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
 
 
 class TopicMetrics:
-    """One topic, or all topics together, since start.
+    """One topic, or all topics together, since the start.
 
     `bytes_in` and `bytes_out` are record batches only, without requests around them. `messages_in` are records. The conversions
-    are records that were brought into another format for an old client.
+    are records that were converted to another format for an old client.
     """
 
     __slots__ = (
@@ -74,25 +74,25 @@ class BrokerMetrics:
         self.conversion_ns = {"Produce": 0, "Fetch": 0}
         """Time spent converting record formats, by Kafka's name of the request."""
         self.unexpected_errors = 0
-        """Bugs of ours: handlers, jobs of disk threads and periodic tasks that raised what they should not."""
+        """Bugs of the broker: handlers, jobs of disk threads and periodic tasks that raised unexpected exceptions."""
         self.readings: list[Reading] = []
 
     def request(self, api_key: int, name: str) -> RequestMetrics:
-        """The counters of one API; `name` is Kafka's, used at the first call."""
+        """Return the counters of one API; `name` is Kafka's, used at the first call."""
         metrics = self.requests.get(api_key)
         if metrics is None:
             metrics = self.requests[api_key] = RequestMetrics(name)
         return metrics
 
     def topic(self, name: str) -> TopicMetrics:
-        """The counters of one topic, made at the first call."""
+        """Return the counters of one topic, made at the first call."""
         metrics = self.topics.get(name)
         if metrics is None:
             metrics = self.topics[name] = TopicMetrics()
         return metrics
 
     def of_topic(self, name: str) -> tuple[TopicMetrics, TopicMetrics]:
-        """The two places where what happens to a topic is counted: that of all topics, and its own."""
+        """Return the two places where the events of a topic are counted: that of all topics, and its own."""
         own = self.topics.get(name)
         return self.all_topics, self.topic(name) if own is None else own
 

@@ -1,4 +1,4 @@
-"""What every request counts its times with: native where it was built, else Python; `pybroker/native.py` chooses.
+"""The counts of each request's times: native where that part was built, else Python; `pybroker/native.py` chooses.
 
 The contract is in `_counts_python.py`.
 """

@@ -29,7 +29,7 @@ _MS_PER_NS: Final = 1e-6
 
 @dataclass(slots=True, frozen=True)
 class Name:
-    """A metric that is always there. `attribute` is of RequestMetrics or TopicMetrics."""
+    """A metric that always exists. `attribute` is of RequestMetrics or TopicMetrics."""
 
     name: str
     help: str
@@ -37,15 +37,23 @@ class Name:
 
 
 REQUEST_TIMES: Final = (
-    Name("kafka_network_requestmetrics_totaltimems", "Time of a request from read to sent, in ms", "total_ns"),
-    Name("kafka_network_requestmetrics_requestqueuetimems", "Part of it from read to begun", "queue_ns"),
+    Name(
+        "kafka_network_requestmetrics_totaltimems",
+        "Time of a request, from when it was read to when its response was sent, in ms",
+        "total_ns",
+    ),
+    Name("kafka_network_requestmetrics_requestqueuetimems", "Part of it before the handler began", "queue_ns"),
     Name("kafka_network_requestmetrics_localtimems", "Part of it in the handler", "local_ns"),
     Name("kafka_network_requestmetrics_remotetimems", "Part of it waiting for data, replicas or time", "remote_ns"),
-    Name("kafka_network_requestmetrics_responsesendtimems", "Part of it from answered to handed to the socket", "send_ns"),
+    Name(
+        "kafka_network_requestmetrics_responsesendtimems",
+        "Part of it from the finished response until the socket took it",
+        "send_ns",
+    ),
 )
 REQUEST_BYTES: Final = (
     Name("kafka_network_requestmetrics_requestbytes_total", "Bytes of requests", "request_bytes"),
-    Name("kafka_network_requestmetrics_responsebytes_total", "Bytes of answers", "response_bytes"),
+    Name("kafka_network_requestmetrics_responsebytes_total", "Bytes of responses", "response_bytes"),
 )
 TOPIC_COUNTERS: Final = (
     Name("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of batches produced", "bytes_in"),
@@ -68,11 +76,19 @@ TOPIC_COUNTERS: Final = (
     ),
 )
 REQUESTS: Final = Name("kafka_network_requestmetrics_requests_total", "Requests by API and version", "requests")
-ERRORS: Final = Name("kafka_network_requestmetrics_errors_total", "Error codes answered, NONE too, one per partition", "errors")
+ERRORS: Final = Name(
+    "kafka_network_requestmetrics_errors_total",
+    "Error codes in responses, NONE too; a response has a code for each partition",
+    "errors",
+)
 CONVERSION_TIME: Final = Name(
     "kafka_network_requestmetrics_messageconversionstimems_total", "Time spent converting records, in ms", ""
 )
-UNEXPECTED: Final = Name("pybroker_unexpected_errors_total", "Work that failed for a bug of the broker: requests, disks", "")
+UNEXPECTED: Final = Name(
+    "pybroker_unexpected_errors_total",
+    "Work that failed because of a bug in the broker: requests, work on the disks, periodic tasks",
+    "",
+)
 
 
 class BrokerCollector(Collector):
@@ -82,7 +98,7 @@ class BrokerCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """All families; those without a sample yet too, so that a dashboard finds them."""
+        """Yield all families; those without a sample yet too, so that a dashboard finds them."""
         yield from self._requests()
         yield from self._topics()
         conversion = _counter(CONVERSION_TIME)
@@ -147,7 +163,7 @@ def _read(reading: Reading) -> Metric:
 
 
 class MetricsServer:
-    """The HTTP page with the metrics, in threads of its own, so that a slow reader holds up nobody."""
+    """The HTTP page with the metrics, in threads of its own, so that a slow reader holds up nothing else."""
 
     def __init__(self, metrics: BrokerMetrics) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
@@ -165,7 +181,7 @@ class MetricsServer:
         return self._server.server_port
 
     def stop(self) -> None:
-        """Stop listening, within about a second; the rest of an answer under way is dropped at the process's end."""
+        """Stop listening, within about a second; the rest of a response under way is dropped at the process's end."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

@@ -1,4 +1,4 @@
-"""How long things took: a count per power of two.
+"""Counts how long things took: a count per power of two.
 
 Cost: `observe` is one `bit_length`, one increment and one addition, natively 0.05 us, and no lock: one thread writes. A quantile
 is exact to its power of two and interpolated within it.
@@ -20,7 +20,7 @@ class Histogram(Counts):
         return sum(self.buckets)
 
     def quantile(self, fraction: float) -> float:
-        """The duration in ns below which `fraction` (0 to 1) of all lie; 0 when there are none."""
+        """Return the duration in ns below which `fraction` (0 to 1) of all lie; 0 when there are none."""
         buckets = self.buckets
         rank = fraction * sum(buckets)
         below = 0

@@ -1,7 +1,7 @@
-"""What is counted for each API: plain ints that the dispatcher increments.
+"""Counts the requests of each API: plain ints that the dispatcher increments.
 
-A request's time has Kafka's four parts, which add up to the total: queue (read to begun), local (in the handler), remote (parked:
-waiting for data, replicas or time), send (answered to handed over).
+A request's time has Kafka's four parts, which add up to the total: queue (before the handler begins), local (in the handler),
+remote (parked: waiting for data, replicas or time), send (from the finished response until it is handed over).
 
 Source: RequestChannel.RequestMetrics.
 """
@@ -13,7 +13,7 @@ from pybroker.metrics.histogram import Histogram
 
 
 class RequestMetrics:
-    """The requests of one API since start; sizes in bytes with their 4-byte prefix, times in ns."""
+    """The requests of one API since the start; sizes in bytes with their 4-byte prefix, times in ns."""
 
     __slots__ = (
         "errors",
@@ -29,12 +29,12 @@ class RequestMetrics:
     )
 
     def __init__(self, name: str) -> None:
-        """`name` is Kafka's for the API, for example "ListOffsets"."""
+        """Start at zero; `name` is Kafka's for the API, for example "ListOffsets"."""
         self.name = name
         self.requests: dict[int, int] = {}
         """Count by API version."""
         self.errors: dict[str, int] = {}
-        """Count by the name of the error in the answer, "NONE" included, as in Kafka."""
+        """Count by the name of the error in the response, "NONE" included, as in Kafka."""
         self.request_bytes = 0
         self.response_bytes = 0
         self.queue_ns = Histogram()
@@ -49,7 +49,7 @@ class RequestMetrics:
         self.request_bytes += size
 
     def responded(self, size: int, *, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
-        """Count an answer of `size` bytes, 0 where there is none, and where its time went."""
+        """Count a response of `size` bytes, 0 where there is none, and where its time went."""
         self.response_bytes += size
         observe_request(
             self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
@@ -65,5 +65,5 @@ class RequestMetrics:
         observe_request(self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, 0, send_ns)
 
     def error(self, name: str, count: int = 1) -> None:
-        """Count answers with the error of this name."""
+        """Count responses with the error of this name."""
         self.errors[name] = self.errors.get(name, 0) + count

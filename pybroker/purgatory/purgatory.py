@@ -1,4 +1,4 @@
-"""The purgatory: where requests wait that can be neither answered nor refused yet, and the operations that wait in it.
+"""The purgatory: where requests wait that can be neither completed nor refused yet, and the operations that wait in it.
 
 The operation
     It waits for an event or for its time, whichever comes first, and is completed exactly once: a fetch waits for enough bytes, a
@@ -11,21 +11,22 @@ The operation
 
 The purgatory
     An operation is tried at once. If it is not complete, it is watched under each of its keys, tried again (so that no event
-    between the first try and the watching is lost), and only then gets its timer. An event on a key tries what is watched under
-    that key. Event or time complete it exactly once; it then leaves the timer at once, but its entries under *other* keys stay
-    until an event meets them or a purge takes them.
+    between the first try and the watching is lost), and only then gets its timer. An event on a key tries the operations that are
+    watched under that key. Event or time complete an operation exactly once. It then leaves the timer at once, but its entries
+    under *other* keys stay until an event meets them or a purge takes them.
 
 When to purge
-    When the completed operations that may still be watched are more than the purge interval. Their number is an estimate: an
-    operation has an entry per key, and how many of them events have met is not counted. So it may be too high, never too low: a
-    purge may come early, never late, and what completed operations hold on to is bounded by the purge interval.
+    When the number of completed operations that may still be watched exceeds the purge interval. That number is an estimate: an
+    operation has an entry per key, and the entries that events have met are not counted. So the estimate may be too high, but
+    never too low: a purge may come early, never late, and the purge interval bounds what completed operations hold on to.
 
 Cost
-    A try and an insertion per key to watch; two lookups for an event nobody waits for. A purge removes the entries of the
-    completed ones, each at O(1), and does not look at those that wait: it costs a completed operation about what watching it
-    did, and it cannot stop the loop for longer when many wait.
+    A try and an insertion per key to watch; two lookups for an event that no operation waits for. A purge removes the entries of
+    the completed operations, each at O(1), and does not look at those that wait. It costs a completed operation about what
+    watching it did, and it does not stop the loop for longer when many wait.
 
-Both are in this module, as each keeps what the other goes by: an operation that is completed tells its purgatory so.
+Both classes are in this module, because each maintains the state of the other: an operation that is completed notes it in its
+purgatory.
 
 Source: DelayedOperation, DelayedOperationPurgatory; seed document on the purgatory (2015).
 """
@@ -48,7 +49,7 @@ PURGE_INTERVAL: Final = 1000
 
 
 class DelayedOperation(TimerTask):
-    """Subclasses say when the operation can be completed and what completing it does.
+    """An operation that waits. Subclasses decide when it can be completed and what completing it does.
 
     `is_completed` is read on the hot path; only `force_complete` sets it.
     """
@@ -58,8 +59,8 @@ class DelayedOperation(TimerTask):
     def __init__(self) -> None:
         super().__init__()
         self.is_completed = False
-        self._purgatory: Purgatory | None = None  # who watches this operation and counts it as delayed
-        self._keys: Sequence[Hashable] = ()  # under which it is watched
+        self._purgatory: Purgatory | None = None  # watches this operation and counts it as delayed
+        self._keys: Sequence[Hashable] = ()  # the keys under which it is watched
 
     @abc.abstractmethod
     def try_complete(self) -> bool:
@@ -67,13 +68,13 @@ class DelayedOperation(TimerTask):
 
     @abc.abstractmethod
     def on_complete(self) -> None:
-        """What completing does: called exactly once, by event or by time. By now the operation has left the timer."""
+        """Do what completing means: called exactly once, by event or by time, when the operation has left the timer."""
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when it was the time that completed the operation."""
+        """Note the expiry: called after `on_complete` when it was the time that completed the operation."""
 
     def force_complete(self) -> bool:
-        """Complete now, unless that has happened. Returns whether this call did it, so that exactly one caller is told True."""
+        """Complete now, unless that has happened. Returns whether this call did it, so that exactly one caller gets True."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -87,9 +88,9 @@ class DelayedOperation(TimerTask):
         return True
 
     def expire(self) -> None:
-        """The timer's call when the time has come."""
+        """Complete the operation because its time has come; called by the timer."""
         purgatory = self._purgatory
-        if purgatory is not None and self.force_complete():  # None: completed by what expired just before
+        if purgatory is not None and self.force_complete():  # None: completed by an operation that expired just before
             self.on_expiration()
             purgatory.purge_if_due()
 
@@ -98,8 +99,8 @@ class Purgatory:
     """Operations of one kind, by the keys whose events may complete them. Not thread-safe: it belongs to the loop.
 
     `delayed` is the number of operations that wait for an event or their time: exact at any moment. `completed` are those that
-    were completed and may still be watched. An operation keeps both up to date when it is completed. `watchers` has what is
-    watched under each key: to look at, so that an event that nobody waits for costs no call.
+    were completed and may still be watched. An operation keeps both up to date when it is completed. `watchers` has the
+    operations that are watched under each key; it is public so that an event that no operation waits for costs no call.
     """
 
     __slots__ = ("_purge_interval", "_timer", "completed", "delayed", "name", "watchers")
@@ -109,12 +110,14 @@ class Purgatory:
         self.delayed = 0
         self._timer = timer
         self._purge_interval = purge_interval
-        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # a dict is a list here that gives up any entry at O(1)
+        self.watchers: dict[
+            Hashable, dict[DelayedOperation, None]
+        ] = {}  # a dict serves as a list here that gives up any entry at O(1)
         self.completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
 
     @property
     def watched(self) -> int:
-        """Entries in all watcher lists: an operation counts once per key, and a completed one until it is met or purged."""
+        """The entries in all watcher lists: an operation counts once per key, and a completed one until it is met or purged."""
         return sum(map(len, self.watchers.values()))
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: int) -> bool:
@@ -137,24 +140,26 @@ class Purgatory:
         operation._purgatory = self
         operation._keys = keys
         is_completed_here = operation.try_complete()
-        if not operation.is_completed:  # the try itself may have set off an event that completed it
+        if not operation.is_completed:  # the try itself may have caused an event that completed it
             self._timer.add(operation, timeout_ms)
         self.purge_if_due()
         return is_completed_here
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something happened to `key`: try what is watched there. Returns how many operations that completed."""
+        """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed."""
         found = self.watchers.get(key)
         if found is None:
             return 0
         completed = 0
         met: list[DelayedOperation] = []
-        for operation in tuple(found):  # completing one may watch another under the same key, or set off the same event
+        for operation in tuple(found):  # completing one may watch another under the same key, or cause the same event
             if not operation.is_completed:
                 try:
                     completed += operation.try_complete()
-                except Exception:  # whoever caused the event must not suffer; the operation still has its timer
-                    logger.exception("%s: an operation failed on %r", self.name, key)
+                except Exception:  # the cause of the event must not suffer; the operation still has its timer
+                    logger.exception(
+                        "%s: an operation failed at an event on %r, which is a bug; it waits for its timeout", self.name, key
+                    )
             if operation.is_completed:
                 met.append(operation)
         for operation in met:
@@ -167,17 +172,17 @@ class Purgatory:
         return completed
 
     def complete_all(self) -> int:
-        """Complete everything that waits, as if its time were over; for the end of a broker. Returns how many that were."""
+        """Complete every operation that waits, as if its time were over; for the end of a broker. Returns how many there were."""
         waiting = {operation: None for found in self.watchers.values() for operation in found if not operation.is_completed}
         for operation in waiting:
             try:
                 operation.expire()
-            except Exception:  # the others are to be completed all the same
-                logger.exception("%s: an operation failed at the end", self.name)
+            except Exception:  # the other operations must be completed nevertheless
+                logger.exception("%s: an operation failed at the end of the broker, which is a bug", self.name)
         return len(waiting)
 
     def purge_if_due(self) -> None:
-        """Drop the entries of completed operations if the estimate of how many have some exceeds the purge interval."""
+        """Drop the entries of completed operations if the estimate of their number exceeds the purge interval."""
         if len(self.completed) > self._purge_interval:
             completed, self.completed = self.completed, {}
             self._unwatch(completed)

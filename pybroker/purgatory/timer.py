@@ -1,12 +1,12 @@
 """Drives one timing wheel from a clock and one pending wake-up.
 
-The wheel says when it has something to do next; this object asks for one call at that time and no other. A timer that is added
-later than the pending wake-up changes nothing; only an earlier one re-arms it. So the cost on the event loop is a call per
+The wheel reports when it next has something to do; this object asks for one call at that time and no other. A timer that is added
+later than the pending wake-up changes nothing; only an earlier timer re-arms it. So the cost on the event loop is a call per
 non-empty bucket, not per timer, and an idle timer costs nothing.
 
 `call_at(when_ms, callback)` is injected, because this layer knows no event loop: `when_ms` is in the clock's monotonic
-milliseconds. With asyncio it is `lambda when_ms, callback: loop.call_at(when_ms / 1000, callback)`. A test may give one that
-does nothing and call `advance` after moving its manual clock.
+milliseconds. With asyncio it is `lambda when_ms, callback: loop.call_at(when_ms / 1000, callback)`. A test may pass a function
+that does nothing and call `advance` after moving its manual clock.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class WakeUp(Protocol):
-    """What `call_at` returns; asyncio's TimerHandle is one."""
+    """What `call_at` returns; asyncio's TimerHandle is an example."""
 
     def cancel(self) -> None:
-        """Do not call back."""
+        """Cancel the call."""
 
 
 NEVER_MS: Final = math.inf
@@ -44,14 +44,14 @@ class TimerTask(Timer, abc.ABC):
 
     @abc.abstractmethod
     def expire(self) -> None:
-        """Called once, after the task has left the wheel, unless it was cancelled before."""
+        """Act on the expiry: called once, after the task has left the wheel, unless it was cancelled before."""
 
 
 class PurgatoryTimer(Protocol):
     """What a purgatory needs of a timer."""
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
-        """Have `task` expire `delay_ms` from now, or at once when that is not positive."""
+        """Let `task` expire `delay_ms` from now, or at once when that is not positive."""
 
 
 class OperationTimer:
@@ -72,7 +72,7 @@ class OperationTimer:
         return self._wheel.next_expiration_ms
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
-        """Have `task` expire `delay_ms` from now; not positive: it expires before this returns."""
+        """Let `task` expire `delay_ms` from now; if that is not positive, it expires before this returns."""
         wheel = self._wheel
         now_ms = self._clock.monotonic_ms()
         expiration_ms = now_ms + delay_ms
@@ -84,7 +84,7 @@ class OperationTimer:
             self._arm()
 
     def advance(self) -> int:
-        """Expire what is due by the clock, and return how many tasks that were."""
+        """Expire the tasks that are due by the clock, and return their number."""
         expired = self._wheel.advance(self._clock.monotonic_ms())
         for task in expired:
             assert isinstance(task, TimerTask)
@@ -115,4 +115,4 @@ def _expire(task: TimerTask) -> None:
     try:
         task.expire()
     except Exception:  # a bug in one task must not cost the others their time
-        logger.exception("a timer task failed: %r", task)
+        logger.exception("A timer task failed, which is a bug: %r", task)

@@ -1,8 +1,8 @@
 """A hierarchical timing wheel: timers that are almost always cancelled before they expire.
 
 Idea
-    A wheel of 20 buckets covers 20 ticks. A timer further away than that goes to an overflow wheel, made on demand, whose one
-    bucket covers the whole wheel below it: 1 ms, 20 ms, 400 ms, 8 s, 160 s... When a coarse bucket comes due, its timers are
+    A wheel of 20 buckets covers 20 ticks. A timer further away than that goes to an overflow wheel, made on demand, each of whose
+    buckets covers the whole wheel below it: 1 ms, 20 ms, 400 ms, 8 s, 160 s... When a coarse bucket comes due, its timers are
     placed again and fall into finer buckets, or expire. A bucket is a doubly linked list through the timers themselves.
 
 Cost
@@ -11,10 +11,10 @@ Cost
     stay in the heap, empty, until its time: at most 20 per wheel.
 
 Example
-    At 0 ms, a timer for 45 ms overflows into the second wheel's bucket [40, 60). `advance(40)` empties that bucket and places
-    the timer again, now 5 ms away, into the first wheel's bucket [45, 46). `advance(45)` returns it.
+    At 0 ms, a timer for 45 ms overflows into the second wheel's bucket [40, 60). `advance(40)` empties that bucket and places the
+    timer again, now 5 ms away, into the first wheel's bucket [45, 46). `advance(45)` returns it.
 
-Time is whatever the caller's clock says, in integer milliseconds; it never goes back.
+Time is the time of the caller's clock, in integer milliseconds; it never goes back.
 
 Source: seed document on the purgatory (2015); G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
 """
@@ -29,7 +29,7 @@ BUCKETS: Final = 20
 
 
 class Timer:
-    """One entry of a wheel. Subclass it and override nothing: what expires is returned by `advance`, not called back.
+    """One entry of a wheel. Subclass it and override nothing: `advance` returns the expired timers, it does not call them back.
 
     The links are the bucket's list; a timer that is in no bucket has `_bucket` None, refers to no other timer and may be added
     again.
@@ -59,7 +59,7 @@ class Timer:
         return True
 
 
-_NOBODY: Final = Timer.__new__(Timer)  # what a link refers to outside of a bucket; None would have to be told apart at each step
+_NOBODY: Final = Timer.__new__(Timer)  # what a link refers to outside of a bucket; None would need a check at each step
 
 
 class _Bucket(Timer):
@@ -70,7 +70,7 @@ class _Bucket(Timer):
     def __init__(self) -> None:
         super().__init__()
         self._previous = self._next = self
-        self.is_queued = False  # in the heap, which holds a bucket at most once
+        self.is_queued = False  # whether it is in the heap, which holds a bucket at most once
 
     def __lt__(self, other: _Bucket) -> bool:  # the heap's order
         return self.expiration_ms < other.expiration_ms
@@ -83,7 +83,7 @@ class _Wheel:
         self.tick_ms = tick_ms
         self.span_ms = tick_ms * BUCKETS
         self.now_ms = now_ms - now_ms % tick_ms  # start of the current bucket
-        self.end_ms = self.now_ms + self.span_ms  # from here on it is the overflow wheel's
+        self.end_ms = self.now_ms + self.span_ms  # later times belong to the overflow wheel
         self.buckets = [_Bucket() for _ in range(BUCKETS)]
         self.overflow: _Wheel | None = None
 
@@ -103,7 +103,7 @@ class TimingWheel:
         return self._due[0].expiration_ms if self._due else None
 
     def add(self, timer: Timer, expiration_ms: int) -> bool:
-        """Start `timer`. Returns False, and leaves it out, when its time has already come: the caller expires it then."""
+        """Start `timer`. Returns False, and leaves it out, when its time has already come: then the caller expires it."""
         assert timer._bucket is None, "a timer is in at most one bucket"
         timer.expiration_ms = expiration_ms
         wheel = self._wheel
@@ -131,7 +131,7 @@ class TimingWheel:
             bucket.is_queued = False
             self._move_to(bucket.expiration_ms)  # before placing again: the finer wheels must stand where this bucket begins
             timer = bucket._next
-            bucket._previous = bucket._next = bucket  # all timers leave it; each one's links are set below or by `add`
+            bucket._previous = bucket._next = bucket  # all timers leave it; the links of each are set below or by `add`
             while timer is not bucket:
                 following = timer._next
                 timer._bucket = None

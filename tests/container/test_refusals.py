@@ -190,7 +190,7 @@ def test_access_control_that_is_not_there_is_refused(environment: dict[str, str]
 def test_a_variable_says_to_start_without_access_control(environment: dict[str, str], _: str) -> None:
     entry = read_entry({**environment, access_control.VARIABLE: "true"}, root="/nonexistent")
     (line,) = entry.warnings
-    assert line.startswith("PYBROKER_WITHOUT_ACCESS_CONTROL=true: there is no access control, ")
+    assert line.startswith("PYBROKER_WITHOUT_ACCESS_CONTROL=true: there is no access control: ")
     assert line.endswith(f"; ignored: {', '.join(environment)}")
 
 
