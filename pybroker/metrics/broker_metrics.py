@@ -1,11 +1,11 @@
 """All numbers of one broker, in plain attributes that their owners increment on the loop's thread.
 
-Numbers come in two ways. Those that several layers count are attributes here: requests, topics, conversions. Those that one object
-owns (a pool, a cache, a purgatory) stay there, and its owner registers a callable that reads them:
+Numbers come in two ways. Those that several layers count are attributes here: requests, topics, conversions. Those that one
+object owns (a pool, a cache, a purgatory) stay there, and its owner registers a callable that reads them:
 `metrics.gauge("kafka_network_socketserver_memorypoolused", "Bytes ...", lambda: pool.size - pool.available)`.
 
-This module does not know how the numbers leave the process. That is the job of `exporter`, which may read them from another thread:
-a plain int is always whole, and numbers of one scrape may be a few requests apart.
+This module does not know how the numbers leave the process. That is the job of `exporter`, which may read them from another
+thread: a plain int is always whole, and numbers of one scrape may be a few requests apart.
 """
 
 from __future__ import annotations
