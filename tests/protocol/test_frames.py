@@ -211,9 +211,9 @@ def test_a_value_that_the_version_has_no_place_for_is_refused_unless_it_is_ignor
             encode(request, version)
     with pytest.raises(EncodeError, match="no field transactional_id"):
         encode(ProduceRequest(transactional_id="t"), 2)
-    with pytest.raises(EncodeError, match="no place for allow_auto_topic_creation"):
+    with pytest.raises(EncodeError, match="no field allow_auto_topic_creation"):
         encode(MetadataRequest(allow_auto_topic_creation=False), 3)
-    with pytest.raises(EncodeError, match="no place for current_leader"):
+    with pytest.raises(EncodeError, match="no field current_leader"):
         encode(_with_leader(LeaderIdAndEpoch(leader_id=1)), 11)
     assert encode(_with_leader(LeaderIdAndEpoch()), 11) == encode(fetched(None), 11), "equal to the default"
 
