@@ -88,23 +88,24 @@ def accept_batch() -> None:
 
 @case("a fetch without a session is read by one native call")
 def read_at_once() -> None:
-    from pybroker.replication import kernels
+    from pybroker.replication import reading
 
-    _put(kernels, "read_at_once", _nothing)
+    _put(reading, "read_at_once", _nothing)
 
 
 @case("what a fetch wants, in C")
 def wanted_partitions() -> None:
-    from pybroker.replication import _pure, kernels
+    from pybroker.replication import _reading_python, reading
 
-    _put(kernels, "wanted_partitions", _pure.wanted_partitions)
+    _put(reading, "wanted_partitions", _reading_python.wanted_partitions)
 
 
 @case("partitions are read in C where they are usual")
-def read_partitions() -> None:
-    from pybroker.replication import _pure, kernels
+def read_usual() -> None:
+    from pybroker.replication import reading
 
-    _put(kernels, "read_partitions", _pure.read_partitions)
+    _put(reading, "read_usual", _nothing)
+    _put(reading, "read_at_once", _nothing)
 
 
 @case("small slices of a log are copied into the response")

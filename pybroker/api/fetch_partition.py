@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import PartitionData
-from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData
+from pybroker.protocol.wire import JOIN_BYTES_MAX
+from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, FetchResults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybroker.api.context import Services
     from pybroker.api.down_conversion import DownConversion
     from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.protocol.messages.fetch import FetchableTopicResponse
 
 _STORAGE_ERROR_VERSION: Final = 6
 ZSTD_VERSION: Final = 10
@@ -28,6 +33,18 @@ _NEVER_READ: Final = frozenset(
 )
 """Errors with which Kafka answers before it reads; its list of aborted transactions is empty then, and null for all others."""
 _NO_DATA: Final = FetchPartitionData()
+
+_new_topic: Final = maker(messages.FetchableTopicResponse, "topic", "topic_id", "partitions")
+_new_partition: Final = maker(
+    PartitionData,
+    "partition_index",
+    "high_watermark",
+    "last_stable_offset",
+    "log_start_offset",
+    "aborted_transactions",
+    "preferred_read_replica",
+    "records",
+)
 
 
 def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData = _NO_DATA) -> PartitionData:
@@ -91,6 +108,58 @@ def answer_partition(
                     return _refused(wanted, converted)
                 answered.records = converted
     return answered
+
+
+def topic_responses(
+    results: FetchResults,
+    metrics: BrokerMetrics,
+    respond: Callable[[FetchPartition, FetchPartitionData], PartitionData] | None,
+    copied_bytes_max: int,
+    *,
+    is_plain: bool = True,
+) -> list[FetchableTopicResponse]:
+    """Return the responses by topics, and count them. Small slices are copied into them until they are `copied_bytes_max`.
+
+    `respond` knows every case, and counts it. It is not asked for partitions that were read as they are on disk (`is_plain`)
+    without error, aborted transactions and diverging epoch; None if all are such.
+    """
+    topics: list[FetchableTopicResponse] = []
+    partitions: list[PartitionData] = []
+    last_topic = last_id = None
+    copied_max = min(copied_bytes_max, JOIN_BYTES_MAX)
+    for wanted, data in results:
+        topic, topic_id, records = wanted.topic, wanted.topic_id, data.records
+        if respond is not None and (
+            not is_plain
+            or topic is None
+            or data.error_code
+            or data.diverging_epoch is not None
+            or data.aborted_transactions is not None
+        ):
+            response = respond(wanted, data)
+        else:
+            assert topic is not None
+            response = _new_partition(
+                wanted.partition,
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                None,
+                data.preferred_read_replica,
+                b"" if records is None else records,
+            )
+            metrics.fetched(topic, 0 if records is None else records.size)
+        if records is not None and records.size <= copied_max and response.records is records:
+            copied = records.copied(copied_max)
+            if copied is not None:
+                response.records = copied
+                copied_bytes_max -= len(copied)
+                copied_max = min(copied_bytes_max, JOIN_BYTES_MAX)
+        if topic_id != last_id or topic != last_topic:
+            last_topic, last_id, partitions = topic, topic_id, []
+            topics.append(_new_topic(topic or "", topic_id, partitions))
+        partitions.append(response)
+    return topics
 
 
 def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:

@@ -28,7 +28,7 @@ from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
-from pybroker.replication import kernels
+from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.fetch_data import (
@@ -468,7 +468,7 @@ class ReplicaManager:
 
     def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
         """Read what is there, within the limits, without waiting."""
-        return kernels.read_partitions(self._partitions, params, partitions, self._read_one)
+        return reading.read_partitions(self._partitions, params, partitions, self._read_one)
 
     def _read_one(self, params: FetchParams, wanted: FetchPartition, bytes_max: int, min_one_batch: bool) -> FetchPartitionData:
         topic_partition = wanted.topic_partition

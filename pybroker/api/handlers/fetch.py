@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
-from pybroker.api.fetch_partition import ZSTD_VERSION, answer_partition, count_partition
+from pybroker.api.fetch_partition import ZSTD_VERSION, answer_partition, count_partition, topic_responses
 from pybroker.model import TopicId, new_tuple
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from pybroker.protocol.wire import JOIN_BYTES_MAX
-from pybroker.replication import kernels
+from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from pybroker.replication import reading
 from pybroker.replication.fetch_data import (
     ClientMetadata,
     FetchIsolation,
@@ -46,15 +46,14 @@ if TYPE_CHECKING:
 _RACK_VERSION: Final = 11
 _TOPIC_ID_VERSION: Final = 13
 _REPLICA_STATE_VERSION: Final = 15
+_NONE: Final = ErrorCode.NONE
 _READ_COMMITTED: Final = 1
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _COPIED_BYTES_MAX: Final = 64 << 10
 """Small slices of an answer are copied into it until they are so many bytes: cheaper than sending each as a piece of its own."""
 
-_RESPONSE: Final = FetchResponse()
-_TOPIC: Final = FetchableTopicResponse()
-_PARTITION: Final = PartitionData()
+_new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
 
 
 def handle(broker: Services, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
@@ -101,27 +100,22 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
 def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
     """The answer to a request as most are, if there is enough to read and nothing about it is unusual."""
     bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
-    return kernels.read_at_once(
+    results = reading.read_at_once(
         broker.replica_manager.partitions,
         request.topics,
         _names(broker) if version >= _TOPIC_ID_VERSION else None,
         _COMMITTED if request.isolation_level == _READ_COMMITTED else _UNCOMMITTED,
         bytes_max,
         min(request.min_bytes, bytes_max) if request.max_wait_ms > 0 else 0,
-        broker.metrics,
-        _RESPONSE,
-        _TOPIC,
-        _PARTITION,
-        JOIN_BYTES_MAX,
-        _COPIED_BYTES_MAX,
     )
+    return None if results is None else _new_response(_NONE, 0, topic_responses(results, broker.metrics, None, _COPIED_BYTES_MAX))
 
 
 def _session(broker: Services, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
     topics = request.topics
     uses_ids = version >= _TOPIC_ID_VERSION
     names = _names(broker) if uses_ids else None
-    partitions = kernels.wanted_partitions(topics, names)
+    partitions = reading.wanted_partitions(topics, names)
     if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
     forgotten: list[SessionKey] = [
@@ -169,8 +163,5 @@ def _response(broker: Services, version: int, session: FetchContext, results: Fe
         count_partition(broker.metrics, wanted, data)
         return answer_partition(broker, version, conversion, wanted, data)
 
-    is_plain = version >= ZSTD_VERSION
-    responses = kernels.answered_topics(
-        said.results, broker.metrics, is_plain, answer_one, _TOPIC, _PARTITION, JOIN_BYTES_MAX, _COPIED_BYTES_MAX
-    )
-    return FetchResponse(error_code=said.error_code, session_id=said.session_id, responses=responses)
+    responses = topic_responses(said.results, broker.metrics, answer_one, _COPIED_BYTES_MAX, is_plain=version >= ZSTD_VERSION)
+    return _new_response(said.error_code, said.session_id, responses)

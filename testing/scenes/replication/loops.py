@@ -1,4 +1,4 @@
-"""Which of the twins of `replication.kernels` are run."""
+"""Which of the twins of `replication.reading` are run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from importlib.util import find_spec
 
 import pytest
 
-from pybroker.replication import kernels
+from pybroker.replication import reading
 
-LOOPS = ["_native", "_pure"] if find_spec("pybroker.replication._native") is not None else ["_pure"]
+LOOPS = ["native", "python"] if find_spec("pybroker.replication._reading_native") is not None else ["python"]
 
 
 @contextmanager
 def use(name: str) -> Iterator[None]:
     """Run the loops of this module."""
-    module = import_module(f"pybroker.replication.{name}")
+    module = import_module(f"pybroker.replication._reading_{name}")
     with pytest.MonkeyPatch.context() as patch:
-        for function in ("answered_topics", "read_at_once", "read_partitions", "wanted_partitions"):
-            patch.setattr(kernels, function, getattr(module, function))
+        for function in ("read_at_once", "read_usual", "wanted_partitions"):
+            patch.setattr(reading, function, getattr(module, function))
         yield

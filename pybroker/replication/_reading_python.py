@@ -1,0 +1,70 @@
+"""What the partitions of a fetch want, and the shortest way to read them; in Python, and the contract of the native part.
+
+Usual is a partition that this broker leads, read by a client at its end or at a batch that was written lately. The native part
+reads it; here nothing is, as the general way is as quick in Python. Nothing here returns an error: the general way does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from pybroker.replication.fetch_data import FetchPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pybroker.model import TopicPartition
+    from pybroker.protocol.messages.fetch import FetchTopic
+    from pybroker.replication.fetch_data import FetchIsolation, FetchPartitionData, FetchResults
+    from pybroker.replication.partition import Partition
+
+__all__ = ["read_at_once", "read_usual", "wanted_partitions"]
+
+
+def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], str | None] | None) -> list[FetchPartition]:
+    """Return what the topics of a request ask for. `names` finds a topic's name by its id; None where topics are named."""
+    found: list[FetchPartition] = []
+    for topic in topics:
+        topic_id = ZERO_TOPIC_ID if names is None else TopicId(topic.topic_id)
+        name = topic.topic if names is None else names(topic_id)
+        for asked in topic.partitions:
+            found.append(  # noqa: PERF401  (one loop in place of two)
+                FetchPartition(
+                    name,
+                    topic_id,
+                    asked.partition,
+                    fetch_offset=asked.fetch_offset,
+                    max_bytes=asked.partition_max_bytes,
+                    log_start_offset=asked.log_start_offset,
+                    current_leader_epoch=LeaderEpoch(asked.current_leader_epoch),
+                    last_fetched_epoch=LeaderEpoch(asked.last_fetched_epoch),
+                )
+            )
+    return found
+
+
+def read_usual(
+    partition: Partition | None,  # noqa: ARG001  (for what the native part reads, as all of these)
+    wanted: FetchPartition,  # noqa: ARG001
+    isolation: FetchIsolation,  # noqa: ARG001
+    bytes_max: int,  # noqa: ARG001
+    min_one_batch: bool,  # noqa: ARG001
+) -> FetchPartitionData | None:
+    """Read one partition for a client, if it is usual; None for any other, and then nothing was done."""
+    return None
+
+
+def read_at_once(  # noqa: PLR0917  (as above)
+    partitions: Mapping[TopicPartition, Partition],  # noqa: ARG001  (as above)
+    topics: Sequence[FetchTopic],  # noqa: ARG001
+    names: Callable[[TopicId], str | None] | None,  # noqa: ARG001
+    isolation: FetchIsolation,  # noqa: ARG001
+    bytes_left: int,  # noqa: ARG001
+    bytes_needed: int,  # noqa: ARG001
+) -> FetchResults | None:
+    """Read all that the topics of a request ask for, within `bytes_left`, for a client without a session.
+
+    None unless all of it is usual, no partition is named twice and there are `bytes_needed`; then nothing was done.
+    """
+    return None

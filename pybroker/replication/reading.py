@@ -1,0 +1,52 @@
+"""Reading the partitions of a fetch one after the other, natively where that was built and a partition is usual.
+
+`pybroker/native.py` chooses; the contract of what is native is in `_reading_python.py`. Call those functions through this module
+(`reading.read_at_once(...)`), so that the tests can run on both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.native import choose
+from pybroker.replication import _reading_python
+from pybroker.replication._reading_python import read_at_once, read_usual, wanted_partitions
+from pybroker.replication.fetch_data import FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pybroker.model import TopicPartition
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
+    from pybroker.replication.partition import Partition
+
+__all__ = ["IS_NATIVE", "read_at_once", "read_partitions", "read_usual", "wanted_partitions"]
+
+IS_NATIVE: Final = choose(_reading_python, globals())
+
+_LOG_END: Final = FetchIsolation.LOG_END
+
+
+def read_partitions(
+    partitions: Mapping[TopicPartition, Partition],
+    params: FetchParams,
+    wanted_partitions: Sequence[FetchPartition],
+    read_one: Callable[[FetchParams, FetchPartition, int, bool], FetchPartitionData],
+) -> FetchResults:
+    """Read one partition after the other within the limits of `params`; `read_one` knows every case."""
+    bytes_left, isolation = params.max_bytes, params.isolation
+    min_one_batch = not params.hard_max_bytes_limit
+    results: FetchResults = []
+    for wanted in wanted_partitions:
+        bytes_max = min(bytes_left, wanted.max_bytes)
+        data = None
+        if isolation is not _LOG_END:
+            data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, bytes_max, min_one_batch)
+        if data is None:
+            data = read_one(params, wanted, bytes_max, min_one_batch)
+        results.append((wanted, data))
+        records = data.records
+        if records is not None and records.size:
+            min_one_batch = False
+            bytes_left = max(0, bytes_left - records.size)
+    return results
