@@ -299,7 +299,7 @@ def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pybroker", "tool", "install", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert ran.returncode == 1
-    assert ran.stderr == f"Error: {tmp_path}/kafka-topics: is there already and not one of pybroker's scripts\n"
+    assert ran.stderr == f"Error: {tmp_path}/kafka-topics: exists already and is not one of pybroker's scripts\n"
     assert [path.name for path in tmp_path.iterdir()] == ["kafka-topics"]
 
 

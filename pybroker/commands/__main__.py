@@ -1,6 +1,7 @@
 """Run one command: `python -m pybroker.commands kafka-topics --list ...`, or this file itself, also under `python -I -S`.
 
-As a file it finds the package that it is part of by its own path, because `-I -S` leaves out where packages are installed.
+When the file is run itself, it finds the package that it is part of by its own path, because `-I -S` leaves out the folders where
+packages are installed.
 """
 
 import sys

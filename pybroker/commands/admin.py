@@ -1,6 +1,6 @@
-"""Requests of administrators through the broker's own codec, one at a time, to any broker of the cluster.
+"""Sends administrators' requests through the broker's own codec, one at a time, to any broker of the cluster.
 
-Their errors come with the sentences that Kafka's tools print; a client library keeps some of those to itself.
+Their errors come with the sentences that Kafka's tools print; a client library would hide some of those sentences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """What a broker answers instead of doing it: its code, and the sentence for a person."""
+    """A broker refuses the request: its error code, and the sentence for a person."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message or sentence_of(code))
@@ -27,7 +27,7 @@ class RefusedError(Exception):
 
 
 class Admin:
-    """Asks one broker. Close it; it connects when it is first asked."""
+    """A client of one broker. Close it; it connects at its first request."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -38,11 +38,13 @@ class Admin:
         self._connection.close()
 
     def ask(self, request: object, version: int) -> Any:
-        """The response. Raises UnreachableError, and CommandError for what no request can say, such as a number too large."""
+        """Return the response. Raises UnreachableError, and CommandError for a request that cannot be encoded, such as too large
+        a number.
+        """
         try:
             parts = encode_request(request, version, 1, CLIENT_ID.decode())
         except EncodeError as error:
-            raise CommandError(f"this cannot be asked: {error}") from error
+            raise CommandError(f"the request cannot be encoded: {error}") from error
         frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no late parts
         _, response_class = message_classes(request.__schema__.api_key)  # type: ignore[attr-defined]
         try:
@@ -53,11 +55,11 @@ class Admin:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raises RefusedError for a code that is not 0."""
+    """Raise RefusedError for a code that is not 0."""
     if code:
         raise RefusedError(code, message)
 
 
 def shown_id(value: bytes) -> str:
-    """An id as Kafka prints it: 22 characters of URL-safe base64."""
+    """Format an id as Kafka prints it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()

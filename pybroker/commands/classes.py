@@ -1,4 +1,4 @@
-"""kafka-run-class: the commands by the names of their Java classes, as older scripts call them."""
+"""kafka-run-class: runs the commands by the names of their Java classes, as older scripts call them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = (
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     package, _, name = arguments[0].rpartition(".")
     if package not in PACKAGES or name not in COMMANDS:
         raise not_supported(f"{tool} {arguments[0]}")

@@ -1,6 +1,6 @@
-"""A Java client's settings as librdkafka's, on which the console producer and consumer stand.
+"""A Java client's settings as librdkafka's, on which the console producer and consumer are built.
 
-Most names are the same in both. Those that mean nothing to librdkafka are left out, and a line on stderr says so.
+Most names are the same in both. Names that mean nothing to librdkafka are left out, and a line on stderr reports it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ CLASSES: Final = {
 
 
 CRITICAL: Final = 2
-"""What librdkafka logs by itself; of the rest `Troubles` tells."""
+"""The level up to which librdkafka logs by itself; `Troubles` reports the rest."""
 SILENCE_S: Final = 10.0
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
-    """What `--property name=value` says, the last of each name; no value is an empty one."""
+    """Parse `--property name=value`; the last value of each name wins, and a missing value is an empty one."""
     found = {}
     for one in given:
         name, _, value = one.partition("=")
@@ -53,12 +53,12 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
 
 
 def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The settings for librdkafka. Raises CommandError for a client that would not speak plainly."""
+    """Return the settings for librdkafka. Raises CommandError for a client that wants a protocol other than PLAINTEXT."""
     check_security(dict(properties))
     settings: dict[str, Any] = {}
     for name, value in properties.items():
         if name in WITHOUT_MEANING:
-            print(f"WARN {tool}: {name} has no meaning here and is left out", file=sys.stderr)
+            print(f"WARN {tool}: {name} has no meaning for this client and is ignored", file=sys.stderr)
         elif name in RENAMED:
             renamed, units = RENAMED[name]
             settings[renamed] = _scaled(name, value, units)
@@ -77,7 +77,7 @@ def _scaled(name: str, value: str, units: int) -> int:
 
 
 def library() -> Any:
-    """confluent_kafka, found where packages are installed. Raises CommandError when it is not."""
+    """Import confluent_kafka from where packages are installed. Raises CommandError when it is not installed."""
     import site  # noqa: PLC0415  a command runs without it until it needs a package
 
     if sys.flags.no_site:
@@ -92,14 +92,14 @@ def library() -> Any:
 
 
 class Troubles:
-    """Tells of the client's troubles on stderr, of one kind only now and then: a connection is refused many times a second."""
+    """Reports the client's troubles on stderr, each kind only now and then: a connection may be refused many times a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: dict[str, float] = {}
 
     def __call__(self, error: Any) -> None:
-        """librdkafka's call for what concerns the client as a whole."""
+        """Report an error that concerns the client as a whole; called by librdkafka."""
         name, now = error.name(), self._clock()
         if now - self._told.get(name, now - SILENCE_S) >= SILENCE_S:
             self._told[name] = now
@@ -107,9 +107,9 @@ class Troubles:
 
 
 def made(kind: Any, settings: Mapping[str, Any]) -> Any:
-    """A producer or consumer. Raises CommandError for settings that it does not take."""
+    """Make a producer or consumer. Raises CommandError for settings that it does not accept."""
     log_level = {} if "debug" in settings else {"log_level": CRITICAL}
     try:
         return kind({**log_level, **settings, "error_cb": Troubles()})
     except library().KafkaException as error:
-        raise CommandError(f"the client cannot be made: {error.args[0].str()}", NOT_SUPPORTED) from error
+        raise CommandError(f"the client cannot be created: {error.args[0].str()}", NOT_SUPPORTED) from error

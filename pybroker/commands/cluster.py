@@ -1,4 +1,4 @@
-"""kafka-cluster: the id of a cluster.
+"""kafka-cluster: prints the id of a cluster.
 
 Source: org.apache.kafka.tools.ClusterTool.
 """
@@ -11,13 +11,13 @@ from pybroker.commands.options import VALUE, parse
 from pybroker.commands.target import Target, client_properties
 
 HELP = """The Kafka cluster tool.
-cluster-id --bootstrap-server HOST:PORT   print the id of the cluster; --config FILE: settings of the client
+cluster-id --bootstrap-server HOST:PORT   print the id of the cluster; --config FILE has settings of the client
 """
 NO_TOPICS = bytes(4)
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
     if verb != "cluster-id":
         raise not_supported(f"{tool} {verb}")

@@ -1,4 +1,4 @@
-"""kafka-configs: describe and alter the settings of topics, brokers, loggers and client metrics, in the words of Kafka 3.9.
+"""kafka-configs: describes and alters settings of topics, brokers, loggers and client metrics, in the words of Kafka 3.9.
 
 Source: kafka.admin.ConfigCommand.
 """
@@ -35,13 +35,13 @@ HELP = """This tool helps to manipulate and describe entity config for a topic, 
 --describe                    the settings that were changed, or with --all all of them
 --alter                       --add-config NAME=VALUE,NAME=[VALUE,VALUE] or --add-config-file FILE, --delete-config NAME,NAME
 --entity-type TYPE            topics, brokers, broker-loggers or client-metrics
---entity-name NAME            which of them; --entity-default is that of all brokers
+--entity-name NAME            the entity; --entity-default means the default of all brokers
 --topic, --broker, --broker-logger NAME, --broker-defaults: the same in one option
 """
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     kind, name = _entity(tool, options)
     target = target_of(tool, options)
@@ -69,7 +69,7 @@ def _failed(arguments: list[str], reason: str) -> None:
 
 
 def _entity(tool: str, options: Options) -> tuple[str, str | None]:
-    """Type and name; the name is empty for the defaults of all, None for each of them. Raises CommandError."""
+    """Return type and name; the name is empty for the defaults of all, None for each of them. Raises CommandError."""
     if options.has("describe") == options.has("alter"):
         raise CommandError("Command must include exactly one action: --describe, --alter")
     options.forbid("describe", ("add-config", "delete-config"))

@@ -1,4 +1,4 @@
-"""The settings of a resource: asked for, printed and changed."""
+"""Requests, prints and changes the settings of a resource."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 
 
 def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonyms: bool = False) -> dict[str, list[Any]]:
-    """All settings of each resource, in the broker's order. Raises RefusedError."""
+    """Return all settings of each resource, in the broker's order. Raises RefusedError."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None) for name in names
@@ -73,7 +73,7 @@ def describe(target: Target, kind: str, name: str | None, *, is_all: bool) -> No
 
 
 def shown(admin: Admin, kind: str, name: str, *, is_all: bool, has_synonyms: bool) -> list[Any]:
-    """The settings of a resource by name: those that were changed on it, or all."""
+    """Return the settings of a resource by name: those that were changed on it, or all."""
     source = {"topics": 1, "brokers": 2 if name else 3, "client-metrics": 7}.get(kind)
     found = configs_of(admin, RESOURCES[kind], [name], has_synonyms=has_synonyms)[name]
     return sorted((c for c in found if is_all or source in (None, c.config_source)), key=lambda config: str(config.name))
@@ -127,7 +127,7 @@ def alter(target: Target, kind: str, name: str, options: Options) -> None:
 
 
 def added_configs(text: str | None) -> dict[str, str]:
-    """The settings of --add-config: `a=1,b=[2,3]`. Raises CommandError."""
+    """Parse the settings of --add-config: `a=1,b=[2,3]`. Raises CommandError."""
     if text is None:
         return {}
     pairs = [re.split(rf"\s*=\s*{OUTSIDE_BRACKETS}", one) for one in re.split(f",{OUTSIDE_BRACKETS}", text)]

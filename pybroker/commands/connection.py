@@ -1,6 +1,6 @@
 """A blocking connection to one broker of a bootstrap list: frames out, frames in.
 
-With `socket` and `struct` alone, because the commands of health checks need no more.
+It uses only `socket` and `struct`, because the commands of health checks need no more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER = struct.Struct(">hhih")
 
 
 def servers(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of a bootstrap list: `host:port`, `[::1]:port`, with a protocol before it or not. Raises CommandError."""
+    """Parse a bootstrap list: `host:port`, `[::1]:port`, with or without a protocol before it. Raises CommandError."""
     found = []
     for one in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = one.rpartition("://")[2].rpartition(":")
@@ -37,7 +37,7 @@ def servers(text: str) -> list[tuple[str, int]]:
 
 
 class Connection:
-    """Asks one request at a time. Close it."""
+    """A connection for one request at a time. Close it."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -48,7 +48,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, key: int, version: int, body: bytes = b"") -> bytes:
-        """A request with header v1: its response without size and correlation id. Raises UnreachableError."""
+        """Send a request with header v1 and return its response without size and correlation id. Raises UnreachableError."""
         self._correlation_id += 1
         header = _HEADER.pack(key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
         return self.exchange(_SIZE.pack(len(header) + len(body)) + header + body)[4:]
@@ -74,10 +74,11 @@ class Connection:
 
 
 def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Connection:
-    """A connection to the first server that responds, tried again until `wait_s` is over.
+    """Return a connection to the first server that responds, trying again until `wait_s` is over.
 
-    A container's published port takes connections before the broker does, so each is asked something before it counts. One line
-    on stderr says that it waits, and for what. Raises UnreachableError, and CommandError when no name resolves.
+    A container's published port takes connections before the broker does, so a connection counts only when the broker has
+    responded to a request. One line on stderr reports that the command waits, and for what. Raises UnreachableError, and
+    CommandError when no name resolves.
     """
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
@@ -108,7 +109,7 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
 
 
 def _greeted(address: tuple[bytes | str, int], attempt_s: float, response_s: float) -> Connection:
-    """A connection that has responded to ApiVersions v0. Raises OSError and UnreachableError."""
+    """Return a connection that has responded to ApiVersions v0. Raises OSError and UnreachableError."""
     connected = socket.create_connection(address, attempt_s)  # type: ignore[arg-type]  # bytes do
     connection = Connection(connected)
     try:
@@ -121,10 +122,10 @@ def _greeted(address: tuple[bytes | str, int], attempt_s: float, response_s: flo
 
 
 def _encoded(host: str) -> bytes | str:
-    """Bytes for a name that is ASCII, since the look-up of a text imports the codec for international names first."""
+    """Return bytes for a name that is ASCII, because the look-up of a text first imports the codec for international names."""
     return host.encode() if host.isascii() else host
 
 
 def reason_of(error: Exception) -> str:
-    """An error in a few words."""
+    """Return an error in a few words."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""kafka-console-consumer: each record is a line of standard output.
+"""kafka-console-consumer: prints each record as a line of standard output.
 
 Source: org.apache.kafka.tools.consumer.ConsoleConsumer, ConsoleConsumerOptions of Kafka 3.9.
 """
@@ -31,7 +31,7 @@ KINDS: Final = {
 
 HELP = """This tool helps to read data from Kafka topics and outputs it to standard output.
 --bootstrap-server HOST:PORT  the brokers to connect to
---topic NAME                  what is read; or --include REGEX
+--topic NAME                  the topic to read; or --include REGEX
 --from-beginning              from the earliest record where the group has no offset
 --partition N --offset OFFSET one partition, from an offset, from earliest or from latest
 --group NAME                  the consumer's group
@@ -39,7 +39,7 @@ HELP = """This tool helps to read data from Kafka topics and outputs it to stand
 --property NAME=VALUE         print.key, print.value, print.timestamp, print.partition, print.offset, print.headers,
                               key.separator, line.separator, headers.separator, null.literal, key.deserializer, ...
 --consumer-property NAME=VALUE, --consumer.config FILE  settings of the consumer
---isolation-level LEVEL       read_committed leaves out what was aborted
+--isolation-level LEVEL       read_committed leaves out aborted records
 --formatter CLASS             the DefaultMessageFormatter or the NoOpMessageFormatter
 """
 
@@ -61,7 +61,7 @@ class Stop:
 
 
 class Limits:
-    """When to stop: after so many records, or after so long without one."""
+    """When to stop: after a number of records, or after a time without a record."""
 
     def __init__(self, options: Options) -> None:
         self.messages = options.number("max-messages")
@@ -72,7 +72,7 @@ class Limits:
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     _check(options)
     formatter = formatter_of(options.value("formatter"), _formatter_properties(options))
@@ -94,7 +94,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 
 def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
-    """Records until it is time to stop; what librdkafka has to say else goes to stderr."""
+    """Yield records until it is time to stop; librdkafka's other messages go to stderr."""
     left = limits.messages
     silent_since = time.monotonic()
     while (left is None or left > 0) and not stop.signal:
@@ -102,7 +102,7 @@ def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
         if limits.silence_s is not None and silence_s > limits.silence_s:
             return
         wait_s = POLL_S if limits.silence_s is None else min(POLL_S, max(0.001, limits.silence_s - silence_s))
-        # no more than are wanted: what is taken counts as read, and the group's offset goes behind it
+        # no more than are wanted: a record that is taken counts as read, and the group's offset moves behind it
         for message in consumer.consume(BATCH if left is None else min(left, BATCH), wait_s):
             if message.error() is not None:
                 _tell(message.error())
@@ -120,7 +120,7 @@ def _tell(error: Any) -> None:
 
 
 def _printed(message: Any, formatter: Formatter | NoFormatter, *, is_lenient: bool) -> bool:
-    """False when nobody reads any more. Raises CommandError for a record that cannot be shown."""
+    """Print a record; return False when standard output is closed. Raises CommandError for a record that cannot be shown."""
     try:
         line = formatter.line(message)
     except CommandError as error:
@@ -147,7 +147,7 @@ def _begin(consumer: Any, options: Options) -> None:
 
 
 def offset_of(options: Options) -> int:
-    """Where one partition is read from, as librdkafka has it. Raises CommandError."""
+    """Return where one partition is read from, in librdkafka's form. Raises CommandError."""
     beginning, end = -2, -1
     text = options.value("offset")
     if text is None:
@@ -162,7 +162,7 @@ def offset_of(options: Options) -> int:
 
 
 def settings_of(tool: str, options: Options) -> dict[str, Any]:
-    """What librdkafka is given. Raises CommandError."""
+    """Return the settings for librdkafka. Raises CommandError."""
     file = options.value("consumer.config") or options.value("command-config")
     properties = properties_of(file) if file is not None else {}
     extra = pairs(options.values("consumer-property") + options.values("command-property"))
@@ -206,7 +206,7 @@ def _formatter_properties(options: Options) -> dict[str, str]:
 
 
 def _check(options: Options) -> None:
-    """What stands together that must not, and what is missing. Raises CommandError."""
+    """Refuse options that exclude each other, and missing ones. Raises CommandError."""
     if options.has("topic") == options.has("include", "whitelist"):
         raise CommandError("Exactly one of --include/--topic is required. ", FAILED)
     if options.has("partition"):

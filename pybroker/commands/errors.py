@@ -1,4 +1,4 @@
-"""What ends a command early."""
+"""The exceptions that end a command early."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ NOT_SUPPORTED = 2
 
 
 class CommandError(Exception):
-    """One line for stderr, and the exit code: 1 as Kafka's tools have it, 2 for what these commands do not do."""
+    """One line for stderr, and the exit code: 1 as in Kafka's tools, 2 for requests that these commands do not support."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -15,9 +15,9 @@ class CommandError(Exception):
 
 
 class UnreachableError(Exception):
-    """No broker is reached, or it does not answer in time."""
+    """No broker can be reached, or it does not respond in time."""
 
 
 def not_supported(what: str, why: str = "") -> CommandError:
-    """A CommandError for something that Kafka's tools do and these do not."""
+    """Return a CommandError for something that Kafka's tools do and these commands do not."""
     return CommandError(f"{what} is not supported{f': {why}' if why else ''}", NOT_SUPPORTED)

@@ -1,4 +1,4 @@
-"""Records as lines: timestamp, partition, offset, headers, key and value, of which those are there that are asked for.
+"""Formats records as lines: timestamp, partition, offset, headers, key and value, as far as the properties ask for them.
 
 Source: org.apache.kafka.tools.consumer.DefaultMessageFormatter of Kafka 3.9.
 """
@@ -17,7 +17,7 @@ NOTHING: Final = {"kafka.tools.NoOpMessageFormatter", "org.apache.kafka.tools.co
 
 
 def java_double(value: float, digits: str | None = None) -> str:
-    """A floating-point number as Java prints it: `1.0E7` from ten million on, `1.0E-4` below a thousandth."""
+    """Format a floating-point number as Java prints it: `1.0E7` from ten million on, `1.0E-4` below a thousandth."""
     text = repr(value) if digits is None else digits
     if value != value:  # noqa: PLR0124  not a number
         return "NaN"
@@ -63,7 +63,7 @@ PACKAGE: Final = "org.apache.kafka.common.serialization."
 
 
 class Formatter:
-    """Made of the properties of --property. Raises CommandError for a deserializer that is not here."""
+    """Formats records by the properties of --property. Raises CommandError for an unknown deserializer."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         def flag(name: str, *, otherwise: bool = False) -> bool:
@@ -81,7 +81,7 @@ class Formatter:
         )
 
     def line(self, message: Any) -> bytes:
-        """The line of a record of confluent_kafka."""
+        """Return the line of a record of confluent_kafka."""
         parts = []
         if self._has_timestamp:
             kind, at_ms = message.timestamp()
@@ -114,12 +114,12 @@ class NoFormatter:
     """Prints nothing."""
 
     def line(self, message: Any) -> bytes:  # noqa: ARG002
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
 
 def formatter_of(name: str | None, properties: Mapping[str, str]) -> Formatter | NoFormatter:
-    """The formatter with a class name. Raises CommandError."""
+    """Return the formatter with a class name. Raises CommandError."""
     if name is None or name in DEFAULT:
         return Formatter(properties)
     if name in NOTHING:

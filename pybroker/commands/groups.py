@@ -1,4 +1,4 @@
-"""kafka-consumer-groups: list, describe, delete and reset, in the words of Kafka 3.9.
+"""kafka-consumer-groups: lists, describes and deletes groups and resets their offsets, in the words of Kafka 3.9.
 
 Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, ConsumerGroupCommandOptions.
 """
@@ -32,19 +32,19 @@ KINDS = {
 HELP = """This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset offsets.
 --bootstrap-server HOST:PORT  the brokers to connect to
 --command-config FILE         a properties file with settings of the client
---list                        all groups; --state [STATES] and --type [TYPES] tell more, or of fewer groups
+--list                        all groups; --state [STATES] and --type [TYPES] add a column, or select groups
 --describe                    --group NAME (repeated) or --all-groups: offsets, or --members [--verbose], or --state
 --delete                      --group NAME or --all-groups
 --delete-offsets              --group NAME --topic TOPIC[:PARTITION,...]
 --reset-offsets               --group NAME or --all-groups; --topic TOPIC[:PARTITION,...] or --all-topics;
                               --to-earliest, --to-latest, --to-current, --to-offset N, --shift-by N, --to-datetime TIME,
                               --by-duration DURATION or --from-file FILE; --dry-run, --execute, --export
---timeout MS                  how long a coordinator is waited for
+--timeout MS                  how long to wait for a coordinator
 """
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     target = target_of(tool, options, is_required=False)
     _check(options)
@@ -77,12 +77,12 @@ def main(tool: str, arguments: list[str]) -> int:
             "\nError: Executing consumer group command failed due to java.util.concurrent.ExecutionException: "
             f"org.apache.kafka.common.{reason}"
         )
-        print(f"ERROR no broker is reached: {error}", file=sys.stderr)
-    return 0  # as Kafka's tool, which has 1 for a wrong command line only
+        print(f"ERROR no broker can be reached: {error}", file=sys.stderr)
+    return 0  # as in Kafka's tool, which has 1 only for a wrong command line
 
 
 def _patient(target: Target, options: Options) -> Target:
-    """A target that waits as long as --timeout says, where the client's settings do not say it."""
+    """Return a target that waits as long as --timeout, unless the client's settings have a time."""
     target.properties.setdefault("default.api.timeout.ms", str(options.number("timeout", is_long=True) or TIMEOUT_MS))
     return target
 
@@ -94,12 +94,12 @@ def _ids(groups: Groups, options: Options) -> list[str]:
 
 
 def states(options: Options) -> list[str]:
-    """The states of --state, in Kafka's spelling. Raises CommandError."""
+    """Return the states of --state, in Kafka's spelling. Raises CommandError."""
     return _spelt(options.value("state"), STATES, "Invalid state list '{}'. Valid states are: {}")
 
 
 def types(options: Options) -> list[str]:
-    """The types of --type, in Kafka's spelling. Raises CommandError."""
+    """Return the types of --type, in Kafka's spelling. Raises CommandError."""
     return _spelt(options.value("type"), TYPES, "Invalid types list '{}'. Valid types are: {}")
 
 
@@ -114,7 +114,7 @@ def _spelt(text: str | None, known: tuple[str, ...], complaint: str) -> list[str
 
 
 def _check(options: Options) -> None:
-    """What stands together that must not, and what is missing. Raises CommandError."""
+    """Refuse options that exclude each other, and missing ones. Raises CommandError."""
     if sum(options.has(verb) for verb in VERBS) != 1:
         raise CommandError(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets"

@@ -1,4 +1,4 @@
-"""What is asked about groups, with the patience that a coordinator needs which is still coming up."""
+"""Requests about groups, repeated while the coordinator is still coming up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group as its coordinator tells it."""
+    """A group as its coordinator describes it."""
 
     group_id: str
     state: str
@@ -58,7 +58,7 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """Asks the broker of a cluster of one, which is the coordinator of every group. A context manager."""
+    """A client of the broker of a cluster of one, which is the coordinator of every group. A context manager."""
 
     def __init__(self, target: Target, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -71,17 +71,17 @@ class Groups:
         self.admin.close()
 
     def _patiently(self, group_id: str, ask: Callable[[], Any], error_of: Callable[[Any], int]) -> Any:
-        """A response, asked for again while the coordinator is coming up."""
+        """Return a response, requested again while the coordinator is coming up."""
         end = time.monotonic() + self._wait_s
         while True:
             response = ask()
             if error_of(response) not in NOT_YET or time.monotonic() > end:
                 return response
-            self.admin.ask(FindCoordinatorRequest(key=group_id), 2)  # which makes the topic of offsets, the first time
+            self.admin.ask(FindCoordinatorRequest(key=group_id), 2)  # creates the topic of offsets, the first time
             time.sleep(BACKOFF_S)
 
     def coordinator(self, group_id: str) -> str:
-        """Its address and id, as Kafka's tool prints them. Raises RefusedError."""
+        """Return the coordinator's address and id, as Kafka's tool prints them. Raises RefusedError."""
         found = self._patiently(
             group_id, lambda: self.admin.ask(FindCoordinatorRequest(key=group_id), 2), lambda found: int(found.error_code)
         )
@@ -89,14 +89,14 @@ class Groups:
         return f"{found.host}:{found.port}  ({found.node_id})"
 
     def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[Any]:
-        """The groups of consumers, by name. Raises RefusedError."""
+        """Return the groups of consumers, by name. Raises RefusedError."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         response = self._patiently("", lambda: self.admin.ask(request, 5), lambda response: int(response.error_code))
         check(response.error_code)
         return sorted((one for one in response.groups if one.protocol_type in ("", CONSUMER)), key=lambda one: str(one.group_id))
 
     def described(self, group_id: str) -> Group:
-        """A group of either protocol; one that is not there is Dead. Raises RefusedError."""
+        """Return a group of either protocol; a group that does not exist is Dead. Raises RefusedError."""
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
         (found,) = self._patiently(group_id, lambda: self.admin.ask(request, 0), lambda r: int(r.groups[0].error_code)).groups
         if found.error_code == 0:
@@ -117,7 +117,7 @@ class Groups:
         return Group(group_id, found.group_state, found.protocol_data, members)
 
     def committed(self, group_id: str) -> dict[Partition, int]:
-        """Every committed offset. Raises RefusedError."""
+        """Return every committed offset. Raises RefusedError."""
         request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False)
         response = self._patiently(group_id, lambda: self.admin.ask(request, 7), lambda response: int(response.error_code))
         check(response.error_code)
@@ -129,7 +129,7 @@ class Groups:
         }
 
     def offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-        """The first, the last, or the first offset from a time on; -1 where there is none. Raises RefusedError."""
+        """Return the first, the last, or the first offset from a time on; -1 where there is none. Raises RefusedError."""
         topics = [
             ListOffsetsTopic(
                 name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=timestamp) for i in indexes]
@@ -170,7 +170,7 @@ class Groups:
                 check(one.error_code)
 
     def delete(self, group_ids: Sequence[str]) -> dict[str, int]:
-        """The error of each group."""
+        """Delete groups and return the error of each."""
         request = DeleteGroupsRequest(groups_names=list(group_ids))
         response = self._patiently(
             group_ids[0], lambda: self.admin.ask(request, 2), lambda r: max(int(one.error_code) for one in r.results)
@@ -178,7 +178,7 @@ class Groups:
         return {one.group_id: int(one.error_code) for one in response.results}
 
     def delete_offsets(self, group_id: str, partitions: Iterable[Partition]) -> tuple[int, dict[Partition, int]]:
-        """The error of the group, and of each partition."""
+        """Delete offsets and return the error of the group, and of each partition."""
         topics = [
             OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in indexes])
             for name, indexes in by_topic(partitions).items()
@@ -193,7 +193,7 @@ class Groups:
         return int(response.error_code), errors
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        """All partitions of a topic. Raises RefusedError."""
+        """Return all partitions of a topic. Raises RefusedError."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         (found,) = self.admin.ask(request, 9).topics
         check(found.error_code)
@@ -201,7 +201,7 @@ class Groups:
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """The indexes by topic, both sorted."""
+    """Return the indexes by topic, both sorted."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         found.setdefault(topic, []).append(index)
@@ -213,7 +213,7 @@ def _partitions(assignment: Any) -> list[Partition]:
 
 
 def assigned(data: bytes | memoryview) -> list[Partition]:
-    """What a consumer of the classic protocol shall read; nothing when another kind of member wrote the bytes."""
+    """Return what a classic consumer is assigned to read; an empty list when another kind of member wrote the bytes."""
     if len(data) < 2:
         return []
     version = min(int.from_bytes(data[:2], signed=True), 3)

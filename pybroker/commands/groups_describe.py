@@ -1,6 +1,6 @@
-"""What kafka-consumer-groups prints of groups: lists, offsets, members, states and deletions.
+"""Prints what kafka-consumer-groups shows of groups: lists, offsets, members, states and deletions.
 
-The columns, line ends included, are those of Kafka 3.9: scripts cut them. Rows come sorted, where Kafka's come by their hashes.
+The columns, line ends included, are those of Kafka 3.9: scripts cut them. Rows are sorted, while Kafka's come by their hashes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def print_list(groups: Groups, options: Options, states: Sequence[str], types: Sequence[str]) -> None:
-    """All groups, or those of some states and types."""
+    """Print all groups, or those of some states and types."""
     listed = groups.listed(states, types)
     if not options.has("state", "type"):
         for one in listed:
@@ -49,7 +49,7 @@ def print_list(groups: Groups, options: Options, states: Sequence[str], types: S
 
 
 def print_described(groups: Groups, group_ids: Sequence[str], options: Options) -> None:
-    """Offsets, members or states of groups. Raises RefusedError."""
+    """Print offsets, members or states of groups. Raises RefusedError."""
     described = [groups.described(group_id) for group_id in sorted(group_ids)]
     for group in described:
         if options.has("members"):
@@ -64,7 +64,7 @@ def print_described(groups: Groups, group_ids: Sequence[str], options: Options) 
 
 
 def is_shown(group: Group, count: int) -> bool:
-    """Tell what is special about the group's state, and whether it has something to show."""
+    """Print what is special about the group's state, and return whether it has something to show."""
     sys.stdout.flush()
     if group.state == "Dead":
         print(f"\nError: Consumer group '{group.group_id}' does not exist.")
@@ -76,7 +76,7 @@ def is_shown(group: Group, count: int) -> bool:
 
 
 def rows_of(groups: Groups, group: Group) -> list[Row]:
-    """What each member reads, and then what is committed and nobody reads. Raises RefusedError."""
+    """Return what each member reads, and then committed partitions that no member reads. Raises RefusedError."""
     committed = groups.committed(group.group_id)
     readers = sorted((one for one in group.members if one.assigned), key=lambda one: -len(one.assigned))
     read = {partition for one in readers for partition in one.assigned}
@@ -109,7 +109,7 @@ def _shown(number: int | None) -> str:
 
 
 def print_offsets(rows: Sequence[Row]) -> None:
-    """A line break before each line and none behind the last, as in Kafka's tool."""
+    """Print the rows with a line break before each line and none behind the last, as in Kafka's tool."""
     group, topic = max(15, *(len(row.group) for row in rows)), max(15, *(len(row.topic) for row in rows))
     member, host = max(15, *(len(row.member) for row in rows)), max(15, *(len(row.host) for row in rows))
     heading = Row("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
@@ -119,7 +119,7 @@ def print_offsets(rows: Sequence[Row]) -> None:
 
 
 def print_members(group: Group, *, is_verbose: bool) -> None:
-    """The members; a group without any has the headings only."""
+    """Print the members; for a group without any, only the headings."""
     members = sorted(group.members)
     if not is_shown(group, len(members)):
         members = []
@@ -140,14 +140,14 @@ def print_members(group: Group, *, is_verbose: bool) -> None:
 
 
 def assignment_text(partitions: Sequence[Partition]) -> str:
-    """The partitions of each topic, without its name: as Kafka 3.9 has it."""
+    """Return the partitions of each topic, without its name: as Kafka 3.9 prints them."""
     if not partitions:
         return MISSING
     return ", ".join(sorted(f"({','.join(sorted(map(str, indexes)))})" for indexes in by_topic(partitions).values()))
 
 
 def print_state(group: Group, coordinator: str) -> None:
-    """The coordinator, the assignor, the state and how many members there are."""
+    """Print the coordinator, the assignor, the state and the number of members."""
     width = max(25, len(coordinator))
     heading = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     for row in (heading, (group.group_id, coordinator, group.assignor, group.state, str(len(group.members)))):
@@ -156,7 +156,7 @@ def print_state(group: Group, coordinator: str) -> None:
 
 
 def print_deleted(groups: Groups, group_ids: Sequence[str]) -> None:
-    """Delete groups and tell what became of each."""
+    """Delete groups and print the result of each."""
     errors = groups.delete(group_ids) if group_ids else {}
     done = [group_id for group_id, error in errors.items() if not error]
     failed = {group_id: error for group_id, error in errors.items() if error}
@@ -171,5 +171,5 @@ def print_deleted(groups: Groups, group_ids: Sequence[str]) -> None:
 
 
 def failure(error: int) -> str:
-    """An error as the exception that Kafka's tool prints."""
+    """Return an error as the exception that Kafka's tool prints."""
     return f"java.util.concurrent.ExecutionException: {exception_of(error)}: {sentence_of(error)}"

@@ -1,4 +1,4 @@
-"""Committed offsets set anew or deleted.
+"""Resets or deletes committed offsets.
 
 Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 """
@@ -59,7 +59,7 @@ def print_reset(groups: Groups, group_ids: Sequence[str], options: Options) -> N
 
 
 def _print_plan(planned: Mapping[str, Mapping[Partition, int]]) -> None:
-    """All of it in one line, as Kafka 3.9 has it."""
+    """Print the whole plan in one line, as Kafka 3.9 does."""
     form = "{:<30} {:<30} {:<10} {:<15}"
     if planned:
         print("\n" + form.format("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), end="")
@@ -80,7 +80,7 @@ def _print_csv(planned: Mapping[str, Mapping[Partition, int]], *, has_group: boo
 
 
 def _plan(groups: Groups, group_id: str, options: Options) -> dict[Partition, int]:
-    """The new offsets of a group. Raises RefusedError, ResetError, CommandError."""
+    """Return the new offsets of a group. Raises RefusedError, ResetError, CommandError."""
     file = options.value("from-file")
     if file is not None:
         plans = _plans_of(file, options.values("group"))
@@ -120,7 +120,7 @@ def _scope(groups: Groups, group_id: str, options: Options) -> list[Partition]:
 
 
 def chosen(text: str, partitions_of: Callable[[str], list[Partition]]) -> list[Partition]:
-    """The partitions of `topic` or `topic:0,2`. Raises CommandError."""
+    """Return the partitions of `topic` or `topic:0,2`. Raises CommandError."""
     if ":" not in text:
         return partitions_of(text)
     topic, _, indexes = text.partition(":")
@@ -145,7 +145,7 @@ def _shifted(committed: Mapping[Partition, int], partitions: Sequence[Partition]
 
 
 def _within(groups: Groups, wanted: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The offsets, but none outside of what its partition holds."""
+    """Return the offsets, each moved into the range that its partition holds."""
     starts, ends = groups.offsets(wanted, EARLIEST), groups.offsets(wanted, LATEST)
     for partition, offset in wanted.items():
         for word, limit, is_beyond in (("higher than latest", ends, offset > ends[partition]),
@@ -160,7 +160,7 @@ def _within(groups: Groups, wanted: Mapping[Partition, int]) -> dict[Partition, 
 
 
 def _at(groups: Groups, partitions: Sequence[Partition], at_ms: int) -> dict[Partition, int]:
-    """The first offsets from a time on; the ends of partitions without a record so young."""
+    """Return the first offsets from a time on; the ends of partitions without a record that young."""
     found = groups.offsets(partitions, at_ms)
     late = [partition for partition, offset in found.items() if offset < 0]
     for partition in late:
@@ -169,7 +169,7 @@ def _at(groups: Groups, partitions: Sequence[Partition], at_ms: int) -> dict[Par
 
 
 def milliseconds(text: str) -> int:
-    """A time such as 2024-01-03T00:00:00.000, in UTC unless it says otherwise. Raises ResetError."""
+    """Parse a time such as 2024-01-03T00:00:00.000, in UTC unless it has a zone. Raises ResetError."""
     if "T" not in text:
         raise ResetError(
             "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
@@ -184,7 +184,7 @@ def milliseconds(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """A duration such as P1DT2H. Raises ResetError."""
+    """Parse a duration such as P1DT2H. Raises ResetError."""
     match = DURATION.fullmatch(text)
     if match is None or not any(match.group(2, 4, 5, 6)) or match[3] in ("T", "t"):
         raise ResetError("Text cannot be parsed to a Duration")
@@ -193,7 +193,7 @@ def duration_ms(text: str) -> int:
 
 
 def _plans_of(path: str, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]:
-    """The offsets by group of `topic,partition,offset`, or of `group,topic,partition,offset`. Raises ResetError."""
+    """Read the offsets by group from `topic,partition,offset` or `group,topic,partition,offset`. Raises ResetError."""
     try:
         lines = list(csv.reader(Path(path).read_text().splitlines()))
     except OSError:
@@ -213,7 +213,7 @@ def _plans_of(path: str, group_ids: Sequence[str]) -> dict[str, dict[Partition, 
 
 
 def print_deleted_offsets(groups: Groups, options: Options) -> None:
-    """Delete committed offsets and tell what became of each. Raises CommandError."""
+    """Delete committed offsets and print the result of each. Raises CommandError."""
     group_id, topics = options.value("group") or "", options.values("topic")
     results: dict[Partition, int] = {}
     partitions: list[Partition] = []

@@ -1,4 +1,4 @@
-"""Small scripts by which the commands are called by name, with and without .sh."""
+"""Writes small scripts by which the commands are called by name, with and without .sh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.commands.run import COMMANDS, OTHERS
 WITHOUT_SUFFIX: Final = ("cub", "ub")
 MODE: Final = 0o755
 MARK: Final = "pybroker/commands/__main__.py"
-"""Stands in every script of ours."""
+"""A mark that is in every script of pybroker's."""
 
 HERE: Final = Path(__file__).parent
 
@@ -22,14 +22,14 @@ HERE: Final = Path(__file__).parent
 def install(folder: Path) -> list[str]:
     """Write a script for each command into a folder and return their names.
 
-    Raises OSError, and FileExistsError naming a file that is there and not ours; then nothing is written.
+    Raises OSError, and FileExistsError naming a file that exists and is not pybroker's; then nothing is written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = [name for command in (*COMMANDS, *OTHERS) for name in spellings(command)]
     for name in names:
         path = folder / name
         if path.exists() and MARK not in path.read_text(errors="replace"):
-            raise FileExistsError(17, "is there already and not one of pybroker's scripts", str(path))
+            raise FileExistsError(17, "exists already and is not one of pybroker's scripts", str(path))
     for name in names:
         path = folder / name
         path.write_text(script(name))
@@ -39,18 +39,20 @@ def install(folder: Path) -> list[str]:
 
 
 def spellings(command: str) -> list[str]:
-    """The names of a command."""
+    """Return the names of a command."""
     return [command] if command in WITHOUT_SUFFIX else [command, f"{command}.sh"]
 
 
 def script(name: str) -> str:
-    """Starts this interpreter without `site`, which finds packages that most commands do not need."""
+    """Return a script that starts this interpreter without `site`, which finds packages that most commands do not need."""
     command = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(HERE / '__main__.py'))} {name.removesuffix('.sh')}"
     return f'#!/bin/sh\nexec {command} "$@"\n'
 
 
 def compile_imports() -> None:
-    """Import all that the commands may import, so that it is compiled: who runs them may not be allowed to write that."""
+    """Import everything that the commands may import, so that it is compiled: the user that runs them may not be allowed to write
+    it.
+    """
     for path in sorted(HERE.glob("[a-z]*.py")):
         import_module(f"pybroker.commands.{path.stem}")
     import_module("pybroker.config.properties")

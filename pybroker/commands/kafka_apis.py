@@ -1,4 +1,4 @@
-"""The APIs that the tools of Kafka 3.9.2 know, by key: the name, and the newest version. The oldest is 0 of all of them.
+"""The APIs that the tools of Kafka 3.9.2 know, by key: the name, and the newest version. The oldest is 0 for all of them.
 
 Source: `org.apache.kafka.common.protocol.ApiKeys` of Kafka 3.9.2; `integration/test_commands_versions.py` compares.
 """
@@ -88,7 +88,7 @@ FOR_CLIENTS = {
     86: ("DeleteShareGroupState", 0),
     87: ("ReadShareGroupStateSummary", 0),
 }
-"""What a broker is expected to serve to clients."""
+"""The APIs that a broker is expected to serve to clients."""
 
 BETWEEN_BROKERS = {
     52: ("Vote", 1),

@@ -1,4 +1,4 @@
-"""Errors in the words of Kafka's Java client, which scripts look for: the exception's class, and what it says by itself.
+"""Errors in the words of Kafka's Java client, which scripts look for: the exception's class, and its default message.
 
 Source: `org.apache.kafka.common.protocol.Errors` of Kafka 3.9.2.
 """
@@ -33,13 +33,13 @@ TOPIC_ALREADY_EXISTS, GROUP_ID_NOT_FOUND = 36, 69
 
 
 def exception_of(code: int) -> str:
-    """The class, with its package."""
+    """Return the class, with its package."""
     name, _ = _KNOWN.get(code) or (_derived(code)[0], "")
     return f"{PACKAGE}.{name}"
 
 
 def sentence_of(code: int) -> str:
-    """What the class says when nothing else is said."""
+    """Return the message that the class has by default."""
     return (_KNOWN.get(code) or _derived(code))[1]
 
 
@@ -48,5 +48,5 @@ def _derived(code: int) -> tuple[str, str]:
 
     error = next((one for one in ErrorCode if one == code), None)
     if error is None:
-        return "UnknownServerException", f"The broker answers with the error {code}, which is not known here."
+        return "UnknownServerException", f"The broker responds with the error {code}, which this tool does not know."
     return f"{error.name.title().replace('_', '')}Exception", error.message

@@ -1,4 +1,4 @@
-"""Lines as records: `h1:v1,h2:v2 <tab> key <tab> value`, of which headers and key are there when they are asked for.
+"""Parses lines as records: `h1:v1,h2:v2 <tab> key <tab> value`, with headers and key only where the properties ask for them.
 
 Source: kafka.tools.ConsoleProducer.LineMessageReader of Kafka 3.9.
 """
@@ -13,7 +13,7 @@ from pybroker.commands.errors import CommandError
 
 
 class LineRecord(NamedTuple):
-    """What a line says."""
+    """The record that a line holds."""
 
     key: bytes | None
     value: bytes | None
@@ -21,7 +21,7 @@ class LineRecord(NamedTuple):
 
 
 class LineReader:
-    """Made of the properties of --property. Raises CommandError when two separators are the same."""
+    """Parses lines by the properties of --property. Raises CommandError when two separators are the same."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._has_key = _is_true(properties, "parse.key")
@@ -50,7 +50,7 @@ class LineReader:
                 raise CommandError(f"null.marker and {name} may not be equal")
 
     def record(self, line: str) -> LineRecord:
-        """The record of the next line, which comes without its end. Raises CommandError."""
+        """Parse the next line, which comes without its end. Raises CommandError."""
         self._number += 1
         position = 0
         headers = key = None
@@ -61,7 +61,7 @@ class LineReader:
         return LineRecord(self._bytes(key), self._bytes(line[position:]), self._headers(headers))
 
     def _part(self, line: str, start: int, separator: str, name: str) -> tuple[str | None, int]:
-        """What stands before a separator, and where the rest begins."""
+        """Return the text before a separator, and where the rest begins."""
         end = line.find(separator, start)
         if end >= 0:
             return line[start:end], end + len(separator)
@@ -73,7 +73,7 @@ class LineReader:
         if text is None or text == self._null:
             return []
         parts = re.split(self._headers_separator, text)
-        while len(parts) > 1 and not parts[-1]:  # Java's split drops what is empty at the end
+        while len(parts) > 1 and not parts[-1]:  # Java's split drops empty parts at the end
             parts.pop()
         return [self._header(part) for part in parts]
 

@@ -1,4 +1,4 @@
-"""Brokers and topics out of Metadata v2, read by hand: the codec's import costs more than a whole `kafka-topics --list`."""
+"""Reads brokers and topics out of Metadata v2 by hand: the codec's import costs more than a whole `kafka-topics --list`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)
 
 DAMAGE = (struct.error, UnicodeDecodeError)
-"""What reading raises when bytes are not what they should be."""
+"""What reading raises when the bytes are damaged."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 class Broker:
-    """Where clients are told to find a broker."""
+    """The advertised address of a broker."""
 
     __slots__ = ("host", "node_id", "port", "rack")
 
@@ -25,12 +25,12 @@ class Broker:
         self.node_id, self.host, self.port, self.rack = node_id, host, port, rack
 
     def __str__(self) -> str:
-        """As Kafka 3.9 prints a node."""
+        """Format the broker as Kafka 3.9 prints a node."""
         return f"{self.host}:{self.port} (id: {self.node_id} rack: {'null' if self.rack is None else self.rack})"
 
 
 class Metadata:
-    """What the cluster is."""
+    """The brokers, the id and the topics of the cluster."""
 
     __slots__ = ("brokers", "cluster_id", "topics")
 
@@ -47,37 +47,37 @@ class Reader:
         self._data, self._position = data, 0
 
     def int16(self) -> int:
-        """The next two bytes."""
+        """Read the next two bytes."""
         (value,) = _INT16.unpack_from(self._data, self._position)
         self._position += 2
         return int(value)
 
     def int32(self) -> int:
-        """The next four bytes."""
+        """Read the next four bytes."""
         (value,) = _INT32.unpack_from(self._data, self._position)
         self._position += 4
         return int(value)
 
     def byte(self) -> int:
-        """The next byte."""
+        """Read the next byte."""
         return self.take(1)[0]
 
     def string(self) -> str | None:
-        """A length and as many bytes; -1 is none."""
+        """Read a length and that many bytes; -1 means None."""
         size = self.int16()
         return None if size < 0 else self.take(size).decode()
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         part = self._data[self._position : self._position + size]
         if len(part) < size:
-            raise struct.error(f"{size} bytes are wanted, {len(part)} are there")
+            raise struct.error(f"{size} bytes are needed, {len(part)} are left")
         self._position += size
         return part
 
 
 def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
-    """Ask for brokers and topics; `topics` is the encoded list. Raises UnreachableError."""
+    """Request brokers and topics; `topics` is the encoded list. Raises UnreachableError."""
     try:
         return parsed(connection.ask(METADATA, VERSION, topics))
     except DAMAGE as error:
@@ -85,7 +85,7 @@ def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
 
 
 def parsed(response: bytes) -> Metadata:
-    """What a response v2 says. Raises struct.error."""
+    """Parse a response v2. Raises struct.error."""
     reader = Reader(response)
     brokers = [Broker(reader.int32(), reader.string() or "", reader.int32(), reader.string()) for _ in range(reader.int32())]
     cluster_id = reader.string()
@@ -97,6 +97,6 @@ def parsed(response: bytes) -> Metadata:
             topics.append((name, is_internal))
         for _ in range(reader.int32()):
             reader.take(10)  # error, index, leader
-            for _ in range(2):  # replicas, those in sync
+            for _ in range(2):  # replicas, then those in sync
                 reader.take(4 * reader.int32())
     return Metadata(brokers, cluster_id, topics)

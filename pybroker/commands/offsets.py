@@ -1,4 +1,4 @@
-"""kafka-get-offsets: offsets of partitions by time, one a line.
+"""kafka-get-offsets: prints offsets of partitions by time, one per line.
 
 Source: org.apache.kafka.tools.GetOffsetShell of Kafka 3.9.
 """
@@ -27,7 +27,7 @@ KINDS = {
 HELP = """An interactive shell for getting topic-partition offsets.
 --bootstrap-server HOST:PORT  the brokers to connect to; --broker-list is the same
 --command-config FILE         a properties file with settings of the client
---topic REGEX, --partitions N,N  which of them; or --topic-partitions TOPIC:N,TOPIC:N-M
+--topic REGEX, --partitions N,N  the partitions; or --topic-partitions TOPIC:N,TOPIC:N-M
 --time TIME                   a time in ms, or -1 or latest (the default), -2 or earliest, -3 or max-timestamp,
                               -4 or earliest-local, -5 or latest-tiered
 --exclude-internal-topics     leave out internal topics
@@ -39,7 +39,7 @@ Rule = Callable[[str, int], bool]
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     target = _target(tool, options)
     if options.has("topic-partitions") and options.has("topic", "partitions"):
@@ -79,7 +79,7 @@ def _time(text: str) -> int:
 
 
 def _lines(admin: Admin, options: Options, at: int) -> list[str]:
-    """The offsets, sorted as text. Raises CommandError, RefusedError, TopicError."""
+    """Return the offsets, sorted as text. Raises CommandError, RefusedError, TopicError."""
     topics = [t for t in admin.ask(MetadataRequest(topics=None), 9).topics if not t.error_code]
     partitions = _partitions(topics, options)
     if not partitions:
@@ -130,7 +130,7 @@ def _indexes(text: str | None) -> set[int]:
 
 
 def _rule(text: str) -> Rule:
-    """One of --topic-partitions: `topic`, `topic:3`, `topic:3-`, `topic:-5`, `topic:3-5`, without the last."""
+    """Parse one entry of --topic-partitions: `topic`, `topic:3`, `topic:3-`, `topic:-5`, `topic:3-5`, without the last."""
     match = RULE.fullmatch(text)
     if match is None:
         raise CommandError(f"Error occurred: Invalid rule specification: {text}")

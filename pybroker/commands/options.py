@@ -1,5 +1,6 @@
 """The command line as Kafka's tools read it (jopt-simple): `--topic t`, `--topic=t`, `-topic t`, and `--repl 3` for
-`--replication-factor 3` where no other option begins so. Not argparse, whose import is half of what `kafka-topics --list` costs.
+`--replication-factor 3` where no other option begins with the same letters. Not argparse, whose import is half of what
+`kafka-topics --list` costs.
 """
 
 from __future__ import annotations
@@ -10,28 +11,28 @@ FLAG, VALUE, MAYBE = "", "value", "maybe a value"
 
 
 class Options:
-    """What was given: the values by option, in their order; an option without value has none."""
+    """The options that were given: the values by option, in their order; an option without value has none."""
 
     def __init__(self, kinds: dict[str, str], given: list[tuple[str, str | None]], rest: list[str]) -> None:
         self._kinds, self.given, self.rest = kinds, given, rest
 
     def has(self, *names: str) -> bool:
-        """Whether any of them was given."""
+        """Return whether any of the options was given."""
         return any(name in names for name, _ in self.given)
 
     def values(self, name: str) -> list[str]:
-        """All that was given for an option."""
+        """Return all values that were given for an option."""
         return [value for given, value in self.given if given == name and value is not None]
 
     def value(self, name: str) -> str | None:
-        """What was given for an option that may be given once. Raises CommandError."""
+        """Return the value of an option that may be given once. Raises CommandError."""
         found = self.values(name)
         if len(found) > 1:
             raise CommandError(f"Found multiple arguments for option {name}, but you asked for only one")
         return found[0] if found else None
 
     def number(self, name: str, *, is_long: bool = False) -> int | None:
-        """The same, as an integer of 32 bits, or of 64. Raises CommandError."""
+        """Return the value of an option as an integer of 32 bits, or of 64. Raises CommandError."""
         text = self.value(name)
         if text is None:
             return None
@@ -41,13 +42,13 @@ class Options:
         return int(text)
 
     def require(self, *names: str) -> None:
-        """Raises CommandError for the first that is missing."""
+        """Raise CommandError for the first option that is missing."""
         for name in names:
             if not self.has(name):
                 raise CommandError(f'Missing required argument "[{name}]"')
 
     def forbid(self, name: str, others: tuple[str, ...]) -> None:
-        """Raises CommandError when one of the others stands beside an option."""
+        """Raise CommandError when an option is given together with one of the others."""
         if self.has(name):
             for other in others:
                 if self.has(other):
@@ -55,7 +56,9 @@ class Options:
 
 
 def parse(tool: str, kinds: dict[str, str], arguments: list[str]) -> Options:
-    """`kinds` says of each option whether it takes a value. Raises CommandError: exit code 2 for an option that is not there."""
+    """Parse a command line; `kinds` has for each option whether it takes a value. Raises CommandError: code 2 for unknown
+    options.
+    """
     given: list[tuple[str, str | None]] = []
     rest: list[str] = []
     index = 0
@@ -90,7 +93,7 @@ def parse(tool: str, kinds: dict[str, str], arguments: list[str]) -> Options:
 def _known(tool: str, kinds: dict[str, str], name: str, word: str) -> str:
     if name in kinds:
         return name
-    if f"{name}s" in kinds:  # --partition, which was only the beginning of --partitions until Kafka 3.7
+    if f"{name}s" in kinds:  # --partition, which was only an abbreviation of --partitions until Kafka 3.7
         return f"{name}s"
     begun = [kind for kind in kinds if kind.startswith(name)] if name and word.startswith("--") else []
     if len(begun) == 1:

@@ -1,4 +1,4 @@
-"""kafka-console-producer: each line of standard input is a record.
+"""kafka-console-producer: sends each line of standard input as a record.
 
 Source: kafka.tools.ConsoleProducer of Kafka 3.9. Unlike there, the exit code is 1 when a record was not delivered.
 """
@@ -43,18 +43,18 @@ READERS: Final = {"kafka.tools.ConsoleProducer$LineMessageReader", "org.apache.k
 
 HELP = """This tool helps to read data from standard input and publish it to Kafka.
 --bootstrap-server HOST:PORT  the brokers to connect to; --broker-list is the same
---topic NAME                  where the records go
+--topic NAME                  the topic that gets the records
 --property NAME=VALUE         parse.key, key.separator, parse.headers, headers.delimiter, headers.separator,
                               headers.key.separator, ignore.error, null.marker; --reader-config FILE
 --producer-property NAME=VALUE, --producer.config FILE  settings of the producer
---compression-codec [CODEC]   none, gzip, snappy, lz4 or zstd; without a value gzip
+--compression-codec [CODEC]   none, gzip, snappy, lz4 or zstd; gzip without a value
 --sync                        wait for each record
 --request-required-acks, --timeout (linger), --request-timeout-ms, --batch-size, --message-send-max-retries, ...
 """
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     options.require("topic")
     topic = options.value("topic") or ""
@@ -84,7 +84,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 
 def settings_of(tool: str, options: Options) -> dict[str, Any]:
-    """What librdkafka is given. Raises CommandError."""
+    """Return the settings for librdkafka. Raises CommandError."""
     file = options.value("producer.config") or options.value("command-config")
     properties = properties_of(file) if file is not None else {}
     properties |= pairs(options.values("producer-property") + options.values("command-property"))
@@ -93,7 +93,7 @@ def settings_of(tool: str, options: Options) -> dict[str, Any]:
         codec = options.value("compression-codec") or "gzip"
     properties["compression.type"] = codec
     properties.setdefault("client.id", "console-producer")
-    properties.setdefault("partitioner", "murmur2_random")  # as the Java client's, so that a key has the same partition
+    properties.setdefault("partitioner", "murmur2_random")  # as in the Java client, so that a key has the same partition
     for option, (setting, default) in MERGED.items():
         given = options.value(option)
         if given is not None:
@@ -107,14 +107,14 @@ def settings_of(tool: str, options: Options) -> dict[str, Any]:
 
 
 def _let_linger(settings: dict[str, Any]) -> None:
-    """librdkafka wants a record to live longer than it lingers."""
+    """Shorten the time that a record lingers where it must: librdkafka wants a record to live longer than it lingers."""
     lingers_ms, lives_ms = str(settings["linger.ms"]), str(settings["message.timeout.ms"])
     if lingers_ms.isdecimal() and lives_ms.isdecimal() and 0 < int(lives_ms) <= int(lingers_ms):
         settings["linger.ms"] = int(lives_ms) // 2
 
 
 def bootstrap_of(tool: str, options: Options) -> str:
-    """The brokers as librdkafka knows them, which takes no protocol before a host. Raises CommandError."""
+    """Return the brokers in librdkafka's form, which has no protocol before a host. Raises CommandError."""
     given = options.value("bootstrap-server") or options.value("broker-list") or instead_of_bootstrap(tool, options)
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in servers(given))
 
@@ -126,14 +126,14 @@ def _reader_properties(options: Options) -> dict[str, str]:
 
 
 class Failures:
-    """Counts the records that were not delivered, and tells of each."""
+    """Counts the records that were not delivered, and reports each."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self.count = 0
 
     def delivered(self, error: Any, message: Any) -> None:
-        """librdkafka's call at the end of each record."""
+        """Count a record that was not delivered; called by librdkafka at the end of each record."""
         if error is not None:
             self.count += 1
             key, value = message.key(), message.value()
@@ -152,7 +152,7 @@ def _send(producer: Any, topic: str, record: Any, failed: Failures) -> None:
     while True:
         try:
             producer.produce(topic, key=record.key, value=record.value, headers=record.headers, on_delivery=failed.delivered)
-        except BufferError:  # the queue is full: let some of it go
+        except BufferError:  # the queue is full: let some of it be sent
             producer.poll(1)
         except library().KafkaException as error:
             raise CommandError(f"the record cannot be sent: {error.args[0].str()}") from error

@@ -1,6 +1,6 @@
-"""cub and ub: the one verb of the Confluent images' helper with which init containers wait, `kafka-ready`.
+"""cub and ub: `kafka-ready`, the one verb of the Confluent images' helper with which init containers wait.
 
-cub kafka-ready -b kafka:9092 1 40        brokers that are wanted, seconds to wait
+cub kafka-ready -b kafka:9092 1 40        number of brokers, seconds to wait
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ KINDS = {
     **dict.fromkeys(("b", "bootstrap-servers", "c", "config", "z", "zookeeper-connect", "s", "security-protocol"), VALUE),
     "help": FLAG,
 }
-HELP = """kafka-ready -b HOST:PORT BROKERS SECONDS   wait until so many brokers answer; -c FILE: settings of the client
-zk-ready HOST:PORT SECONDS                 returns at once, as there is no ZooKeeper
+HELP = """kafka-ready -b HOST:PORT BROKERS SECONDS   wait for this many brokers; -c FILE has settings of the client
+zk-ready HOST:PORT SECONDS                 return at once, because there is no ZooKeeper
 """
 PAUSE_S = 0.1
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     verb = arguments[0]
     if verb == "zk-ready":
         print(f"{tool}: there is no ZooKeeper to wait for", file=sys.stderr)

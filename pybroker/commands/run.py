@@ -1,4 +1,4 @@
-"""Which command a name means, and how each of them begins and ends."""
+"""Finds the command that a name means, runs it and ends it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OTHERS = {
     "zookeeper-server-stop": NO_ZOOKEEPER,
     "zookeeper-shell": NO_ZOOKEEPER,
 }
-"""Other programs of Kafka's bin folder, with what there is instead: they say so, instead of not being found."""
+"""Other programs of Kafka's bin folder, with what to use instead: they report it, instead of not being found."""
 
 ALL = f"kafka-{{{','.join(sorted(name.removeprefix('kafka-') for name in COMMANDS if name.startswith('kafka-')))}}}, cub, ub"
 """The commands in one short line."""
@@ -100,7 +100,7 @@ def run(name: str, arguments: list[str]) -> int:
     module = __import__(f"pybroker.commands.{module_name}", fromlist=["main"])
     if not arguments or "--help" in arguments:
         print(module.HELP, end="", file=sys.stderr)
-        return FAILED  # as Kafka's tools have it
+        return FAILED  # as in Kafka's tools
     if "--version" in arguments:
         from pybroker import __version__  # noqa: PLC0415
 
@@ -114,7 +114,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def _forget_stdout() -> None:
-    """Who read it is gone; the interpreter would complain once more when it flushes at its end."""
+    """Close standard output, whose reader is gone: the interpreter would complain once more when it flushes at its end."""
     import os  # noqa: PLC0415
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

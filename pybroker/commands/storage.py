@@ -1,4 +1,4 @@
-"""kafka-storage: new ids; there is nothing else to prepare before a broker's first start."""
+"""kafka-storage: prints new ids; there is nothing else to prepare before a broker's first start."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ format         does nothing: a broker prepares its directories when it starts, w
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     verb = arguments[0]
     if verb == "random-uuid":
         print(random_id())
     elif verb == "format":
         print(
-            f"{tool}: nothing is formatted: a broker prepares its directories when it starts, with the id in CLUSTER_ID",
+            f"{tool}: nothing was formatted: a broker prepares its directories when it starts, with the id in CLUSTER_ID",
             file=sys.stderr,
         )
     else:
@@ -30,7 +30,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 
 def random_id() -> str:
-    """An id as Kafka writes them; none that looks like an option."""
+    """Return an id in Kafka's form that does not look like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):

@@ -1,4 +1,4 @@
-"""Which brokers a command talks to, and how long it waits for them."""
+"""Decides which brokers a command talks to, and how long it waits for them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pybroker.commands.errors import NOT_SUPPORTED, CommandError, not_supported
 from pybroker.commands.options import VALUE, Options
 
 BOOTSTRAP_VARIABLE = "PYBROKER_BOOTSTRAP"
-READY_VARIABLE, READY_FILE = "PYBROKER_READY_FILE", "/tmp/pybroker-ready"  # noqa: S108  where a container's broker tells its address
+READY_VARIABLE, READY_FILE = "PYBROKER_READY_FILE", "/tmp/pybroker-ready"  # noqa: S108  where a container's broker writes its address
 
 OPTIONS = {"bootstrap-server": VALUE, "command-config": VALUE, "zookeeper": VALUE, "version": "", "help": ""}
-"""What every command of an administrator takes."""
+"""The options of every command of an administrator."""
 
 
 class Target:
-    """The brokers, and what a properties file says about the client."""
+    """The brokers, and the settings of a properties file for the client."""
 
     def __init__(self, bootstrap: str, properties: dict[str, str]) -> None:
         self.bootstrap, self.properties = bootstrap, properties
         self.servers = servers(bootstrap)
 
     def connect(self, *, wait_s: float | None = None, response_s: float | None = None) -> Connection:
-        """A connection to one of them. Raises UnreachableError and CommandError."""
+        """Return a connection to one of the brokers. Raises UnreachableError and CommandError."""
         request_s = self._seconds("request.timeout.ms", RESPONSE_S) if response_s is None else response_s
         if wait_s is None:
             wait_s = self._seconds("default.api.timeout.ms", WAIT_S)
@@ -40,7 +40,7 @@ class Target:
 
 
 def target_of(tool: str, options: Options, *, is_required: bool = True) -> Target:
-    """What the options of an administrator's command say. Raises CommandError."""
+    """Return the target that the options of an administrator's command name. Raises CommandError."""
     bootstrap = options.value("bootstrap-server")
     if bootstrap is None and options.has("zookeeper"):
         bootstrap = instead_of_zookeeper(tool)
@@ -55,7 +55,7 @@ def target_of(tool: str, options: Options, *, is_required: bool = True) -> Targe
 
 
 def instead_of_bootstrap(tool: str, options: Options) -> str:
-    """The brokers of a command to which none are given. Raises CommandError."""
+    """Return the brokers for a command that names none. Raises CommandError."""
     if options.has("zookeeper"):
         return instead_of_zookeeper(tool)
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
@@ -65,20 +65,25 @@ def instead_of_bootstrap(tool: str, options: Options) -> str:
 
 
 def instead_of_zookeeper(tool: str) -> str:
-    """The broker that a command with --zookeeper means: there is no ZooKeeper, and only one cluster that it can be about."""
+    """Return the broker that a command with --zookeeper means: there is no ZooKeeper, and only one cluster that it can
+    concern.
+    """
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE) or _of_this_container()
     if bootstrap is None:
         raise CommandError(
-            f"{tool}: --zookeeper is not supported, as there is no ZooKeeper: "
+            f"{tool}: --zookeeper is not supported, because there is no ZooKeeper: "
             f"use --bootstrap-server HOST:PORT, or set {BOOTSTRAP_VARIABLE}=HOST:PORT",
             NOT_SUPPORTED,
         )
-    print(f"WARN {tool}: there is no ZooKeeper; --zookeeper is ignored and the broker at {bootstrap} is asked", file=sys.stderr)
+    print(
+        f"WARN {tool}: there is no ZooKeeper; --zookeeper is ignored and the command uses the broker at {bootstrap}",
+        file=sys.stderr,
+    )
     return bootstrap
 
 
 def _of_this_container() -> str | None:
-    """The address in the file that a container's broker writes when it is ready."""
+    """Return the address in the file that a container's broker writes when it is ready."""
     try:
         with open(os.environ.get(READY_VARIABLE, READY_FILE), encoding="ascii") as file:  # noqa: PTH123  pathlib is slow to import
             host, port = file.read().split()
@@ -88,14 +93,14 @@ def _of_this_container() -> str | None:
 
 
 def client_properties(path: str | None) -> dict[str, str]:
-    """The entries of a client's properties file. Raises CommandError, also for a client that would not speak plainly."""
+    """Read a client's properties file. Raises CommandError, also for a client that wants a protocol other than PLAINTEXT."""
     found = {} if path is None else properties_of(path)
     check_security(found)
     return found
 
 
 def properties_of(path: str) -> dict[str, str]:
-    """The entries of a properties file. Raises CommandError."""
+    """Read a properties file. Raises CommandError."""
     from pybroker.config.properties import PropertiesError, parse_properties  # noqa: PLC0415  rare, and slow to import
 
     try:
@@ -108,7 +113,7 @@ def properties_of(path: str) -> dict[str, str]:
 
 
 def check_security(properties: dict[str, str]) -> None:
-    """Raises CommandError for a client that would not speak plainly."""
+    """Raise CommandError for a client that wants a protocol other than PLAINTEXT."""
     protocol = properties.get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
         raise not_supported(f"security.protocol={protocol}", "the listeners are PLAINTEXT")

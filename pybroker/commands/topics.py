@@ -1,6 +1,6 @@
-"""kafka-topics: list, describe, create, alter and delete topics, in the words of Kafka 3.9.
+"""kafka-topics: lists, describes, creates, alters and deletes topics, in the words of Kafka 3.9.
 
-`--list` is what init containers wait with and health checks ask, so it needs no codec; the other verbs are in `topics_admin`.
+Init containers wait with `--list`, and health checks run it, so it needs no codec; the other verbs are in `topics_admin`.
 
 Source: org.apache.kafka.tools.TopicCommand.
 """
@@ -27,7 +27,7 @@ KINDS = {
 HELP = """This tool helps to create, delete, describe, or change a topic.
 --bootstrap-server HOST:PORT  the brokers to connect to
 --command-config FILE         a properties file with settings of the client
---list                        all topics, or those that --topic matches; --exclude-internal leaves out internal ones
+--list                        all topics, or those that --topic matches; --exclude-internal leaves out internal topics
 --describe                    partitions and settings; of all topics, of --topic REGEX or of --topic-id ID, with --if-exists;
                               or only --topics-with-overrides, --under-replicated-partitions, --unavailable-partitions,
                               --under-min-isr-partitions, --at-min-isr-partitions
@@ -47,7 +47,7 @@ class TopicError(Exception):
 
 
 def main(tool: str, arguments: list[str]) -> int:
-    """Run it and return the exit code. Raises CommandError."""
+    """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
     if sum(options.has(verb) for verb in VERBS) != 1:
         raise CommandError("Command must include exactly one action: --list, --describe, --create, --alter or --delete")
@@ -68,13 +68,13 @@ def main(tool: str, arguments: list[str]) -> int:
     except UnreachableError as error:
         call = "createTopics" if options.has("create") else "listTopics"
         print(f"Error while executing topic command : Timed out waiting for a node assignment. Call: {call}")
-        print(f"ERROR no broker is reached: {error}", file=sys.stderr)
+        print(f"ERROR no broker can be reached: {error}", file=sys.stderr)
         return FAILED
     return 0
 
 
 def listed(target: Target, options: Options) -> list[str]:
-    """The names of the wanted topics, sorted. Raises UnreachableError and TopicError."""
+    """Return the names of the wanted topics, sorted. Raises UnreachableError and TopicError."""
     connection = target.connect()
     try:
         topics = metadata(connection).topics
@@ -84,7 +84,9 @@ def listed(target: Target, options: Options) -> list[str]:
 
 
 def wanted(topics: list[tuple[str, bool]], expression: str | None, *, is_internal_left_out: bool) -> list[str]:
-    """Those that a regular expression matches whole; in it a comma means or, as in Kafka's tool. Raises TopicError."""
+    """Return the topics that a regular expression matches whole; a comma in it means or, as in Kafka's tool. Raises
+    TopicError.
+    """
     names = sorted(name for name, is_internal in topics if not (is_internal and is_internal_left_out))
     if expression is None:
         return names
@@ -99,7 +101,7 @@ def wanted(topics: list[tuple[str, bool]], expression: str | None, *, is_interna
 
 
 def _check(options: Options) -> None:
-    """What stands together that must not, and what is missing. Raises CommandError."""
+    """Refuse options that exclude each other, and missing ones. Raises CommandError."""
     if not options.has("list", "describe"):
         options.require("topic")
     if options.has("alter"):
@@ -125,4 +127,4 @@ _BELONGS = {
     "exclude-internal": ("list", "describe"),
     **dict.fromkeys((*REPORTS, "topics-with-overrides"), ("describe",)),
 }
-"""The verbs that an option may stand with."""
+"""The verbs that each option may be used with."""

@@ -1,4 +1,4 @@
-"""The verbs of kafka-topics that change topics or tell more than their names."""
+"""The verbs of kafka-topics that change topics or print more than their names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLLISION: Final = (
 
 
 def run(target: Target, options: Options) -> None:
-    """Do what the verb says. Raises TopicError, UnreachableError and CommandError."""
+    """Run the verb that was given. Raises TopicError, UnreachableError and CommandError."""
     verb = next(verb for verb in (_create, _alter, _delete, _describe) if options.has(verb.__name__[1:]))
     try:
         verb(target, options)
@@ -78,7 +78,7 @@ def _create(target: Target, options: Options) -> None:
 
 
 def assignment(text: str) -> list[list[int]]:
-    """The brokers of each partition out of `1:2,2:1`. Raises TopicError."""
+    """Return the brokers of each partition out of `1:2,2:1`. Raises TopicError."""
     if not text:
         return []
     try:
@@ -95,7 +95,7 @@ def assignment(text: str) -> list[list[int]]:
 
 
 def new_configs(given: Sequence[str]) -> dict[str, str]:
-    """The settings of --config. Raises TopicError."""
+    """Parse the settings of --config. Raises TopicError."""
     configs = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -109,7 +109,7 @@ def new_configs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _found(target: Target, options: Options) -> list[str]:
-    """The topics that are meant. Raises TopicError where there is none, unless that is wanted."""
+    """Return the topics that the options mean. Raises TopicError where there is none, unless that is allowed."""
     names = listed(target, options)
     expression = options.value("topic")
     if expression and not names and not options.has("if-exists"):
@@ -172,7 +172,7 @@ def _describe(target: Target, options: Options) -> None:
 
 
 def _of_id(admin: Admin, options: Options) -> list[str] | None:
-    """The topic with an id; None when the id is zero, which means no id."""
+    """Return the topic with an id; None when the id is zero, which means no id."""
     wanted_id = options.value("topic-id") or ""
     if wanted_id == shown_id(bytes(16)):
         return None
@@ -185,7 +185,7 @@ def _of_id(admin: Admin, options: Options) -> list[str] | None:
 
 
 def _described(admin: Admin, names: Sequence[str], limit: int = 2000) -> Iterator[Any]:
-    """Topics with all their partitions, which come in pages. Raises RefusedError."""
+    """Yield topics with all their partitions, which come in pages. Raises RefusedError."""
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in sorted(names)], response_partition_limit=limit
     )
@@ -209,7 +209,7 @@ def _described(admin: Admin, names: Sequence[str], limit: int = 2000) -> Iterato
 
 
 def described(topic: Any, configs: Sequence[Any], options: Options, live: set[int]) -> Iterator[str]:
-    """The lines of one topic."""
+    """Yield the lines of one topic."""
     changed = [f"{config.name}={config.value}" for config in configs if config.config_source != DEFAULT_CONFIG]
     partitions = sorted(topic.partitions, key=lambda partition: int(partition.partition_index))
     is_report = options.has(*REPORTS)

@@ -1,7 +1,7 @@
-"""kafka-broker-api-versions: what each broker of a cluster serves, in the words of Kafka 3.9.
+"""kafka-broker-api-versions: prints what each broker of a cluster serves, in the words of Kafka 3.9.
 
-Most of its runs are health checks, so it asks with the least that can be asked: Metadata v2, and ApiVersions v0 of each broker at
-the address that clients are told.
+Most of its runs are health checks, so it sends the smallest requests that suffice: Metadata v2, and ApiVersions v0 to each broker
+at the address that clients get.
 
 Source: kafka.admin.BrokerApiVersionsCommand, NodeApiVersions.
 """
@@ -16,7 +16,7 @@ from pybroker.commands.options import parse
 from pybroker.commands.target import OPTIONS, target_of
 
 RESPONSE_S = 5.0
-"""As Kafka's tool has it; it tries once."""
+"""The limit of Kafka's tool, which tries once."""
 
 HELP = """This tool helps to retrieve broker version information.
 --bootstrap-server HOST:PORT  the brokers to connect to
@@ -25,7 +25,7 @@ HELP = """This tool helps to retrieve broker version information.
 
 
 def main(tool: str, arguments: list[str]) -> None:
-    """Run it. Raises CommandError."""
+    """Run the command. Raises CommandError."""
     options = parse(tool, OPTIONS, arguments)
     target = target_of(tool, options, is_required=False)
     try:
@@ -42,7 +42,7 @@ def main(tool: str, arguments: list[str]) -> None:
 
 
 def _told(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> str:
-    """What a broker serves. The one that is connected already is asked there."""
+    """Return what a broker serves, over the first connection if that leads to the same broker."""
     address = (broker.host, broker.port)
     try:
         if known == [address]:
@@ -57,19 +57,19 @@ def _told(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> st
 
 
 def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
-    """The lowest and highest version by key. Raises UnreachableError, and CommandError for an error of the broker."""
+    """Return the lowest and highest version by key. Raises UnreachableError, and CommandError for an error of the broker."""
     reader = Reader(connection.ask(API_VERSIONS, 0))
     try:
         code = reader.int16()
         if code:
-            raise CommandError(f"the broker answers ApiVersions with the error {code}")
+            raise CommandError(f"the broker responds to ApiVersions with the error {code}")
         return {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
     except DAMAGE as error:
         raise UnreachableError(f"the response cannot be read: {error}") from error
 
 
 def described(served: dict[int, tuple[int, int]]) -> str:
-    """A line for each API."""
+    """Return a line for each API."""
     lines = {key: f"{name}({key}): UNSUPPORTED" for key, (name, _) in FOR_CLIENTS.items()}
     for key, (lowest, highest) in served.items():
         name, latest = FOR_CLIENTS.get(key) or BETWEEN_BROKERS.get(key) or ("UNKNOWN", None)

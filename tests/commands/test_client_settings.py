@@ -17,7 +17,7 @@ AT = ["--bootstrap-server", "localhost:1", "--topic", "t"]
 def test_settings_with_another_name_or_unit(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"acks": "1", "buffer.memory": "33554432", "fetch.max.wait.ms": "7", "max.poll.records": "5"}
     assert librdkafka_of("toy", given) == {"acks": "1", "queue.buffering.max.kbytes": 32768, "fetch.wait.max.ms": 7}
-    assert capsys.readouterr().err == "WARN toy: max.poll.records has no meaning here and is left out\n"
+    assert capsys.readouterr().err == "WARN toy: max.poll.records has no meaning for this client and is ignored\n"
     with pytest.raises(CommandError, match=r"Invalid value much for configuration buffer\.memory: Not a number of type INT"):
         librdkafka_of("toy", {"buffer.memory": "much"})
 

@@ -56,7 +56,9 @@ def test_zookeeper_means_the_broker_of_the_container(tmp_path: Path, capsys: pyt
     (tmp_path / "ready").write_text("127.0.0.1 9092")
     assert target("--zookeeper", "zookeeper:2181/kafka").bootstrap == "127.0.0.1:9092"
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "WARN kafka-toy: there is no ZooKeeper; --zookeeper is ignored and the broker at 127.0.0.1:9092 is asked"
+    assert (
+        line == "WARN kafka-toy: there is no ZooKeeper; --zookeeper is ignored and the command uses the broker at 127.0.0.1:9092"
+    )
     (tmp_path / "ready").write_text("::1 9092\n")
     assert target("--zookeeper", "zookeeper:2181").servers == [("::1", 9092)]
 
@@ -66,7 +68,7 @@ def test_zookeeper_without_a_broker_is_one_line() -> None:
         target("--zookeeper", "zookeeper:2181")
     assert raised.value.code == NOT_SUPPORTED
     assert str(raised.value) == (
-        "kafka-toy: --zookeeper is not supported, as there is no ZooKeeper: "
+        "kafka-toy: --zookeeper is not supported, because there is no ZooKeeper: "
         "use --bootstrap-server HOST:PORT, or set PYBROKER_BOOTSTRAP=HOST:PORT"
     )
 
