@@ -146,12 +146,12 @@ def advertised(config: BrokerConfig) -> Advertised:
     tellings = {
         endpoint.listener_name: Telling(config.outside_address, endpoint.host in _EVERYWHERE)
         for endpoint in config.endpoints
-        if endpoint.listener_name in config.told_listeners
+        if endpoint.listener_name in config.unadvertised_listeners
     }
     fixed = {
         endpoint.listener_name: (endpoint.host, endpoint.port)
         for endpoint in config.advertised_endpoints
-        if endpoint.listener_name not in config.told_listeners
+        if endpoint.listener_name not in config.unadvertised_listeners
     }
     return Advertised(tellings, look_around(os.environ, os.uname().release), fixed=fixed)
 

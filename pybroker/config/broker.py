@@ -271,7 +271,7 @@ class BrokerConfig(BaseSettings):
         return self._listeners().advertised
 
     @property
-    def told_listeners(self) -> frozenset[str]:
+    def unadvertised_listeners(self) -> frozenset[str]:
         """The names of the listeners without an advertised address: what their clients get depends on where the clients are."""
         if self.advertised_listeners is None:
             return frozenset(endpoint.listener_name for endpoint in self.endpoints)
@@ -358,15 +358,14 @@ def _check_outside(config: BrokerConfig) -> None:
     key, address = "pybroker.advertised.outside", config.outside_address
     if address is None:
         return
-    text, told = config.pybroker_advertised_outside, sorted(config.told_listeners)
+    text, unadvertised = config.pybroker_advertised_outside, sorted(config.unadvertised_listeners)
     if not config.pybroker_advertised_by_peer:
         raise ConfigError(key, text, "is for a broker in a container; outside of one set advertised.listeners")
-    if not told:
+    if not unadvertised:
         raise ConfigError(key, text, "has no effect, because advertised.listeners names every listener: set only one of the two")
-    if address[1] and len(told) > 1:
-        reason = (
-            f"has the port of one listener, but {' and '.join(told)} are without an address: set advertised.listeners instead"
-        )
+    if address[1] and len(unadvertised) > 1:
+        names = " and ".join(unadvertised)
+        reason = f"has the port of one listener, but {names} are without an address: set advertised.listeners instead"
         raise ConfigError(key, text, reason)
 
 

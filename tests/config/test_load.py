@@ -194,4 +194,4 @@ def test_the_variable_of_the_container_is_an_address_for_clients_outside() -> No
     loaded = load(environment={"PYBROKER_ADVERTISED": "localhost:19092"}, overrides=overrides)
     assert loaded.config.outside_address == ("localhost", 19092)
     assert load(environment={"PYBROKER_ADVERTISED": " "}, overrides=overrides).config.outside_address is None
-    assert loaded.config.told_listeners == {"PLAINTEXT"}
+    assert loaded.config.unadvertised_listeners == {"PLAINTEXT"}
