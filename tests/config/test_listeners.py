@@ -88,7 +88,7 @@ def test_bad_listeners_are_refused_with_key_and_value(text: str, reason: str) ->
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
 def test_every_interface_needs_no_advertised_address(host: str) -> None:
-    """Clients are told what they connected to."""
+    """Clients get the address that they connected to."""
     assert str(resolve(f"PLAINTEXT://{host}:9092").bound[0]) == f"PLAINTEXT://{host}:9092"
 
 
