@@ -19,7 +19,7 @@ from testing.hosts.namespaces import Namespace, Namespaces, namespaces
 CONTAINER = "10.213.0.2"
 
 
-class Setting:
+class ReplicaScene:
     """A host with a bridge, a container and a neighbour on it, and a machine that is routed to them."""
 
     def __init__(self, made: Namespaces, folder: Path) -> None:
@@ -61,70 +61,70 @@ class Setting:
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Iterator[Setting]:
+def scene(tmp_path: Path) -> Iterator[ReplicaScene]:
     with namespaces() as made:
-        yield Setting(made, tmp_path)
+        yield ReplicaScene(made, tmp_path)
 
 
-def test_host_neighbour_and_machine_on_a_bridge_network(setting: Setting) -> None:
-    setting.start()
-    setting.forward("127.0.0.1:9092", setting.host)
-    assert setting.told(setting.host, "localhost:9092") == "localhost:9092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert setting.told(setting.container, "127.0.0.1:9092") == "localhost:9092"
-    log = setting.log.read_text()
+def test_host_neighbour_and_machine_on_a_bridge_network(scene: ReplicaScene) -> None:
+    scene.start()
+    scene.forward("127.0.0.1:9092", scene.host)
+    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.told(scene.container, "127.0.0.1:9092") == "localhost:9092"
+    log = scene.log.read_text()
     assert "clients on the container's networks (10.213.0.0/24, fd13::/64) get the address that they connected to" in log
     assert "clients that come through a published port get localhost:9092" in log
     assert "is on none of the container's networks" not in log
-    assert setting.told(setting.machine, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert setting.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
+    assert scene.told(scene.machine, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
 
 
-def test_another_port_of_the_host(setting: Setting) -> None:
-    setting.start(environment={"PYBROKER_ADVERTISED": "localhost:19092"})
-    setting.forward("127.0.0.1:19092", setting.host)
-    assert setting.told(setting.host, "localhost:19092") == "localhost:19092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert setting.told(setting.container, "localhost:9092") == "localhost:9092"
-    assert "clients that come through a published port get localhost:19092" in setting.log.read_text()
+def test_another_port_of_the_host(scene: ReplicaScene) -> None:
+    scene.start(environment={"PYBROKER_ADVERTISED": "localhost:19092"})
+    scene.forward("127.0.0.1:19092", scene.host)
+    assert scene.told(scene.host, "localhost:19092") == "localhost:19092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.told(scene.container, "localhost:9092") == "localhost:9092"
+    assert "clients that come through a published port get localhost:19092" in scene.log.read_text()
 
 
-def test_another_host_for_machines_elsewhere(setting: Setting) -> None:
-    setting.start(environment={"PYBROKER_ADVERTISED": "10.214.0.1:19092"})
-    setting.forward("10.214.0.1:19092", setting.host)
-    assert setting.told(setting.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
-    assert setting.told(setting.host, "10.214.0.1:19092") == "10.214.0.1:19092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+def test_another_host_for_machines_elsewhere(scene: ReplicaScene) -> None:
+    scene.start(environment={"PYBROKER_ADVERTISED": "10.214.0.1:19092"})
+    scene.forward("10.214.0.1:19092", scene.host)
+    assert scene.told(scene.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
+    assert scene.told(scene.host, "10.214.0.1:19092") == "10.214.0.1:19092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
 @pytest.mark.parametrize("to", ["127.0.0.1:9092", f"{CONTAINER}:9092"])
-def test_rootless_forwarding_comes_from_the_container_itself(setting: Setting, to: str) -> None:
-    setting.start()
-    setting.forward("127.0.0.1:9092", setting.container, to)
-    assert setting.told(setting.host, "localhost:9092") == "localhost:9092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+def test_rootless_forwarding_comes_from_the_container_itself(scene: ReplicaScene, to: str) -> None:
+    scene.start()
+    scene.forward("127.0.0.1:9092", scene.container, to)
+    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_network_that_is_connected_while_the_broker_runs(setting: Setting) -> None:
-    setting.start()
-    setting.forward("127.0.0.1:9092", setting.host)
-    late = setting.made.add("late")
-    setting.made.bridge(setting.host, "second", "10.215.0.1/24")
-    setting.made.attach(setting.host, "second", setting.container, "eth1", "10.215.0.2/24")
-    setting.made.attach(setting.host, "second", late, "eth0", "10.215.0.3/24")
-    assert setting.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert setting.told(setting.host, "localhost:9092") == "localhost:9092"
+def test_a_network_that_is_connected_while_the_broker_runs(scene: ReplicaScene) -> None:
+    scene.start()
+    scene.forward("127.0.0.1:9092", scene.host)
+    late = scene.made.add("late")
+    scene.made.bridge(scene.host, "second", "10.215.0.1/24")
+    scene.made.attach(scene.host, "second", scene.container, "eth1", "10.215.0.2/24")
+    scene.made.attach(scene.host, "second", late, "eth0", "10.215.0.3/24")
+    assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
     # The default route moves with the network that gives it, as when the first one is disconnected.
-    setting.container.ip("link", "delete", "eth0")
-    setting.container.ip("route", "add", "default", "via", "10.215.0.1")
-    setting.forward("127.0.0.1:9093", setting.host, "10.215.0.2:9092")
-    setting.forward("127.0.0.2:9092", setting.host, "10.215.0.2:9092")
-    assert _only_told(setting, setting.host, "127.0.0.1:9093") == "localhost:9092"
-    assert setting.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
+    scene.container.ip("link", "delete", "eth0")
+    scene.container.ip("route", "add", "default", "via", "10.215.0.1")
+    scene.forward("127.0.0.1:9093", scene.host, "10.215.0.2:9092")
+    scene.forward("127.0.0.2:9092", scene.host, "10.215.0.2:9092")
+    assert _only_told(scene, scene.host, "127.0.0.1:9093") == "localhost:9092"
+    assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
 
 
-def _only_told(setting: Setting, client: Namespace, bootstrap: str) -> str:
+def _only_told(scene: ReplicaScene, client: Namespace, bootstrap: str) -> str:
     """What a client is told, whether it can use that or not."""
     script = (
         "import sys; from confluent_kafka.admin import AdminClient;"
@@ -136,38 +136,38 @@ def _only_told(setting: Setting, client: Namespace, bootstrap: str) -> str:
     return done.stdout.strip()
 
 
-def test_ipv6(setting: Setting) -> None:
-    setting.start()
-    setting.forward("127.0.0.1:9092", setting.host)  # engines publish a port for both
-    setting.forward("[::1]:9092", setting.host, "[fd13::2]:9092")
-    assert setting.told(setting.host, "[::1]:9092") == "localhost:9092"
-    assert setting.told(setting.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
+def test_ipv6(scene: ReplicaScene) -> None:
+    scene.start()
+    scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both
+    scene.forward("[::1]:9092", scene.host, "[fd13::2]:9092")
+    assert scene.told(scene.host, "[::1]:9092") == "localhost:9092"
+    assert scene.told(scene.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
 
 
-def test_an_internal_network_publishes_nothing(setting: Setting) -> None:
-    setting.container.ip("route", "delete", "default")
-    setting.start()
-    assert setting.told(setting.host, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert setting.told(setting.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+def test_an_internal_network_publishes_nothing(scene: ReplicaScene) -> None:
+    scene.container.ip("route", "delete", "default")
+    scene.start()
+    assert scene.told(scene.host, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_plain_start_tells_the_address_that_the_client_connected_to(setting: Setting) -> None:
-    setting.start("pybroker.advertised.by.peer=false")
-    setting.forward("127.0.0.1:9092", setting.host)
-    assert setting.told(setting.host, "localhost:9092") == f"{CONTAINER}:9092"
-    assert "published port" not in setting.log.read_text()
+def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: ReplicaScene) -> None:
+    scene.start("pybroker.advertised.by.peer=false")
+    scene.forward("127.0.0.1:9092", scene.host)
+    assert scene.told(scene.host, "localhost:9092") == f"{CONTAINER}:9092"
+    assert "published port" not in scene.log.read_text()
 
 
-def test_the_network_of_slirp4netns(setting: Setting) -> None:
+def test_the_network_of_slirp4netns(scene: ReplicaScene) -> None:
     """Its guest and gateway have fixed addresses; its own forwarding comes from the gateway, RootlessKit's from the guest."""
-    guest = setting.made.add("guest")
-    setting.made.link(setting.host, "slirp", guest, "tap0")
-    setting.host.address("slirp", "10.0.2.2/24")
+    guest = scene.made.add("guest")
+    scene.made.link(scene.host, "slirp", guest, "tap0")
+    scene.host.address("slirp", "10.0.2.2/24")
     guest.address("tap0", "10.0.2.100/24")
     guest.ip("route", "add", "default", "via", "10.0.2.2")
-    setting.container = guest
-    setting.start()
-    setting.forward("127.0.0.1:9092", setting.host, "10.0.2.100:9092")
-    assert setting.told(setting.host, "localhost:9092") == "localhost:9092"
-    setting.forward("127.0.0.2:9092", guest, "10.0.2.100:9092")
-    assert setting.told(setting.host, "127.0.0.2:9092") == "localhost:9092"
+    scene.container = guest
+    scene.start()
+    scene.forward("127.0.0.1:9092", scene.host, "10.0.2.100:9092")
+    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
+    scene.forward("127.0.0.2:9092", guest, "10.0.2.100:9092")
+    assert scene.told(scene.host, "127.0.0.2:9092") == "localhost:9092"

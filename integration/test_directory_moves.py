@@ -25,7 +25,7 @@ TOPIC, TIMEOUT_S = "moving", 90
 VALUE = bytes(10_000)
 
 
-class Setting:
+class MoveScene:
     """A broker with two directories, a producer that never stops, and the tools."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,33 +90,33 @@ class Setting:
 
 
 @pytest.fixture
-def setting(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> Iterator[Setting]:
-    setting = Setting(tmp_path)
-    yield setting
-    setting.close()
+def scene(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> Iterator[MoveScene]:
+    scene = MoveScene(tmp_path)
+    yield scene
+    scene.close()
 
 
-def test_a_partition_moves_while_it_is_used(setting: Setting) -> None:
-    setting.produce(3000)
-    assert f"Successfully started partition reassignment for {TOPIC}-0" in setting.move("--execute")
-    setting.wait_until_moved()
-    assert f"Reassignment of replica {TOPIC}-0-1 completed successfully." in setting.move("--verify")
-    assert setting.read() == setting.acknowledged
-    assert not (setting.source / f"{TOPIC}-0").exists()
-    setting.broker.stop()
-    setting.broker.start()
-    setting.produce(10)
-    assert setting.read() == setting.acknowledged
+def test_a_partition_moves_while_it_is_used(scene: MoveScene) -> None:
+    scene.produce(3000)
+    assert f"Successfully started partition reassignment for {TOPIC}-0" in scene.move("--execute")
+    scene.wait_until_moved()
+    assert f"Reassignment of replica {TOPIC}-0-1 completed successfully." in scene.move("--verify")
+    assert scene.read() == scene.acknowledged
+    assert not (scene.source / f"{TOPIC}-0").exists()
+    scene.broker.stop()
+    scene.broker.start()
+    scene.produce(10)
+    assert scene.read() == scene.acknowledged
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.15])
-def test_kill_9_on_the_way_loses_nothing(setting: Setting, delay_s: float) -> None:
-    setting.produce(3000)
-    setting.move("--execute")
+def test_kill_9_on_the_way_loses_nothing(scene: MoveScene, delay_s: float) -> None:
+    scene.produce(3000)
+    scene.move("--execute")
     time.sleep(delay_s)  # somewhere on the way, or just after
-    setting.broker.kill()
-    setting.broker.start()
-    assert setting.read() == setting.acknowledged
-    setting.move("--execute")
-    setting.wait_until_moved()
-    assert setting.read() == setting.acknowledged
+    scene.broker.kill()
+    scene.broker.start()
+    assert scene.read() == scene.acknowledged
+    scene.move("--execute")
+    scene.wait_until_moved()
+    assert scene.read() == scene.acknowledged

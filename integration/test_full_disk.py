@@ -21,7 +21,7 @@ DISK_BYTES, DEVICE_BYTES = 4 << 20, 20 << 20
 OFFLINE = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
 
-class Setting:
+class SmallDiskScene:
     """A broker with two directories, the second of them small, and what it acknowledged."""
 
     def __init__(self, folder: Path, disk: SmallDisk) -> None:
@@ -86,11 +86,11 @@ class Setting:
 
 
 @pytest.fixture
-def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallDiskScene]:
     is_device = getattr(request, "param", False)
     with small_disk(tmp_path / "small", DEVICE_BYTES if is_device else DISK_BYTES, is_device=is_device) as disk:
         monkeypatch.setenv("PYBROKER_TEST_COMMAND", disk.inside())
-        made = Setting(tmp_path, disk)
+        made = SmallDiskScene(tmp_path, disk)
         try:
             yield made
         finally:
@@ -98,88 +98,88 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
             made.broker.close()
 
 
-def by_produce(setting: Setting) -> None:
+def by_produce(scene: SmallDiskScene) -> None:
     """A batch does not fit whole."""
-    setting.disk.fill(150_000)
-    while not (error := setting.produce(setting.small[0], 5_000)):
-        assert setting.disk.free_bytes > 0
+    scene.disk.fill(150_000)
+    while not (error := scene.produce(scene.small[0], 5_000)):
+        assert scene.disk.free_bytes > 0
     assert error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def by_commit(setting: Setting) -> None:
+def by_commit(scene: SmallDiskScene) -> None:
     """An offset of a group whose coordinator lies there does not fit."""
-    setting.disk.fill(0)
+    scene.disk.fill(0)
     errors: set[int] = set()
     for _ in range(500):
-        errors |= {setting.commit(f"group-{n}", wait_s=0) for n in range(GROUPS) if f"group-{n}" in setting.offsets}
+        errors |= {scene.commit(f"group-{n}", wait_s=0) for n in range(GROUPS) if f"group-{n}" in scene.offsets}
         if errors - {0}:
             break
     assert errors - {0} <= OFFLINE
     assert errors - {0}, "there was no room, but it was committed"
 
 
-def by_creation(setting: Setting) -> None:
+def by_creation(scene: SmallDiskScene) -> None:
     """A directory for a new partition, or a file in it, cannot be made."""
-    setting.disk.fill(0)
-    errors = {setting.wire.create_topic(f"new-{n}", 4, {}) for n in range(40)}
+    scene.disk.fill(0)
+    errors = {scene.wire.create_topic(f"new-{n}", 4, {}) for n in range(40)}
     assert errors <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
 
 
 @pytest.mark.parametrize(
     ("fill_up", "is_kill"), [(by_produce, False), (by_produce, True), (by_commit, True), (by_creation, True)]
 )
-def test_a_directory_without_room(setting: Setting, fill_up: Callable[[Setting], None], is_kill: bool) -> None:
+def test_a_directory_without_room(scene: SmallDiskScene, fill_up: Callable[[SmallDiskScene], None], is_kill: bool) -> None:
     for partition in range(PARTITIONS):
-        assert setting.produce(partition, 100) == 0
+        assert scene.produce(partition, 100) == 0
     for number in range(GROUPS):
-        assert setting.commit(f"group-{number}") == 0
-    fill_up(setting)
-    assert setting.broker.is_running
-    large = [n for n in range(PARTITIONS) if n not in setting.small]
+        assert scene.commit(f"group-{number}") == 0
+    fill_up(scene)
+    assert scene.broker.is_running
+    large = [n for n in range(PARTITIONS) if n not in scene.small]
 
     def serves_the_rest() -> None:
-        assert [setting.produce(partition, 5_000) for partition in large] == [0] * len(large)
-        assert {setting.produce(partition, 50_000) for partition in setting.small} == {ErrorCode.KAFKA_STORAGE_ERROR}
-        assert [setting.produce(partition, 100) for partition in large] == [0] * len(large)
-        setting.check(may_be_offline=True)
-        assert setting.broker.is_running
+        assert [scene.produce(partition, 5_000) for partition in large] == [0] * len(large)
+        assert {scene.produce(partition, 50_000) for partition in scene.small} == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert [scene.produce(partition, 100) for partition in large] == [0] * len(large)
+        scene.check(may_be_offline=True)
+        assert scene.broker.is_running
 
     serves_the_rest()
-    setting.restart(is_kill=is_kill)  # the disk is as full as before
+    scene.restart(is_kill=is_kill)  # the disk is as full as before
     serves_the_rest()
-    setting.disk.empty()
-    setting.restart(is_kill=is_kill)
-    setting.check()
-    assert [setting.produce(partition, 5_000) for partition in range(PARTITIONS)] == [0] * PARTITIONS
-    assert {setting.commit(f"group-{number}") for number in range(GROUPS)} == {0}
-    setting.check()
-    assert "unexpected" not in setting.broker.log_text
+    scene.disk.empty()
+    scene.restart(is_kill=is_kill)
+    scene.check()
+    assert [scene.produce(partition, 5_000) for partition in range(PARTITIONS)] == [0] * PARTITIONS
+    assert {scene.commit(f"group-{number}") for number in range(GROUPS)} == {0}
+    scene.check()
+    assert "unexpected" not in scene.broker.log_text
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
-@pytest.mark.parametrize("setting", [True], indirect=True, ids=["device"])
-def test_a_device_that_fails_at_the_sync(setting: Setting, is_synced: bool) -> None:
+@pytest.mark.parametrize("scene", [True], indirect=True, ids=["device"])
+def test_a_device_that_fails_at_the_sync(scene: SmallDiskScene, is_synced: bool) -> None:
     """The writes before it were well. With flush.messages=1 none was acknowledged before its sync, so none is lost; without, the
     sync comes when a segment is full, and what only the page cache had may go, from the end.
     """
     if is_synced:
-        assert setting.wire.configure(TOPIC, "flush.messages", "1") == 0
+        assert scene.wire.configure(TOPIC, "flush.messages", "1") == 0
     for partition in range(PARTITIONS):
-        assert setting.produce(partition, 100) == 0
-    setting.disk.fill(0)
-    victim, *_ = setting.small
+        assert scene.produce(partition, 100) == 0
+    scene.disk.fill(0)
+    victim, *_ = scene.small
     for _ in range(500):
-        error = setting.produce(victim, 5_000)
+        error = scene.produce(victim, 5_000)
         if error:
             break
     assert error == ErrorCode.KAFKA_STORAGE_ERROR
-    large = [n for n in range(PARTITIONS) if n not in setting.small]
-    assert [setting.produce(partition, 5_000) for partition in large] == [0] * len(large)
-    assert {setting.produce(partition, 100) for partition in setting.small} == {ErrorCode.KAFKA_STORAGE_ERROR}
-    setting.check(may_be_offline=True)
-    assert setting.broker.is_running
-    setting.disk.empty()
-    setting.restart(meanwhile=setting.disk.mount_again)
-    setting.check(may_be_shorter=not is_synced)
-    assert [setting.produce(partition, 100) for partition in range(PARTITIONS)] == [0] * PARTITIONS
-    setting.check()
+    large = [n for n in range(PARTITIONS) if n not in scene.small]
+    assert [scene.produce(partition, 5_000) for partition in large] == [0] * len(large)
+    assert {scene.produce(partition, 100) for partition in scene.small} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    scene.check(may_be_offline=True)
+    assert scene.broker.is_running
+    scene.disk.empty()
+    scene.restart(meanwhile=scene.disk.mount_again)
+    scene.check(may_be_shorter=not is_synced)
+    assert [scene.produce(partition, 100) for partition in range(PARTITIONS)] == [0] * PARTITIONS
+    scene.check()

@@ -36,7 +36,7 @@ SETTINGS = {
 }
 
 
-class Setting:
+class FullVolumeScene:
     """A broker with a volume of its own, or with one directory more. `kept` has records, `large` fills the volume."""
 
     def __init__(self, folder: Path, disk: SmallDisk, *, more: bool) -> None:
@@ -100,11 +100,11 @@ class Setting:
 
 
 @pytest.fixture
-def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FullVolumeScene]:
     with small_disk(tmp_path / "small", DISK_BYTES) as disk:
         monkeypatch.setenv("PYBROKER_TEST_COMMAND", disk.inside())
         monkeypatch.setenv("PYBROKER_READY_FILE", str(tmp_path / "ready"))
-        made = Setting(tmp_path, disk, more=getattr(request, "param", False))
+        made = FullVolumeScene(tmp_path, disk, more=getattr(request, "param", False))
         try:
             create_topic(made.bootstrap, KEPT, 1, {"retention.ms": "-1"})
             create_topic(made.bootstrap, LARGE, 4)
@@ -114,101 +114,101 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
-def test_full_by_a_producer_then_started_then_the_topic_is_deleted(setting: Setting, is_kill: bool) -> None:
-    setting.produce()
-    setting.fill_by_producer()
-    assert setting.broker.is_running
+def test_full_by_a_producer_then_started_then_the_topic_is_deleted(scene: FullVolumeScene, is_kill: bool) -> None:
+    scene.produce()
+    scene.fill_by_producer()
+    assert scene.broker.is_running
     if is_kill:
-        setting.broker.kill()
+        scene.broker.kill()
     else:
-        assert setting.broker.stop() < 10
-    setting.broker.start()
-    assert setting.broker.log_text.count(FULL) >= 1
-    setting.check()
-    assert not setting.is_healthy
-    assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
-    assert setting.broker.is_running
-    delete_topic(setting.bootstrap, LARGE)
-    setting.produce()
-    setting.check()
-    assert setting.is_healthy
-    setting.broker.stop()
-    setting.broker.start()
-    assert "after an unclean stop" not in setting.broker.log_text.rpartition("Stopping")[2]
-    setting.produce()
-    setting.check()
-    assert "unexpected" not in setting.broker.log_text
+        assert scene.broker.stop() < 10
+    scene.broker.start()
+    assert scene.broker.log_text.count(FULL) >= 1
+    scene.check()
+    assert not scene.is_healthy
+    assert scene.refused() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert scene.broker.is_running
+    delete_topic(scene.bootstrap, LARGE)
+    scene.produce()
+    scene.check()
+    assert scene.is_healthy
+    scene.broker.stop()
+    scene.broker.start()
+    assert "after an unclean stop" not in scene.broker.log_text.rpartition("Stopping")[2]
+    scene.produce()
+    scene.check()
+    assert "unexpected" not in scene.broker.log_text
 
 
-def test_a_topic_is_deleted_while_the_directory_is_offline_for_want_of_room(setting: Setting) -> None:
-    setting.produce()
-    setting.fill_by_producer()
-    delete_topic(setting.bootstrap, LARGE)
-    setting.until(lambda: setting.disk.free_bytes > 1 << 20, "the space of the topic is free")
-    setting.broker.stop()
-    setting.broker.start()
-    setting.check()
-    setting.produce()
-    setting.check()
-    assert "-stray" not in setting.broker.log_text
+def test_a_topic_is_deleted_while_the_directory_is_offline_for_want_of_room(scene: FullVolumeScene) -> None:
+    scene.produce()
+    scene.fill_by_producer()
+    delete_topic(scene.bootstrap, LARGE)
+    scene.until(lambda: scene.disk.free_bytes > 1 << 20, "the space of the topic is free")
+    scene.broker.stop()
+    scene.broker.start()
+    scene.check()
+    scene.produce()
+    scene.check()
+    assert "-stray" not in scene.broker.log_text
 
 
-@pytest.mark.parametrize("setting", [True], indirect=True, ids=["the store's directory of two"])
+@pytest.mark.parametrize("scene", [True], indirect=True, ids=["the store's directory of two"])
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
-def test_the_metadata_store_is_in_the_full_one_of_two_directories(setting: Setting, is_kill: bool) -> None:
-    setting.produce()
-    setting.disk.fill(0)
-    setting.until(lambda: FULL in setting.broker.log_text, "the volume is seen to be full")
-    create_topic(setting.bootstrap, "elsewhere", 3)
-    assert not list(setting.disk.seen.glob("elsewhere-*"))
+def test_the_metadata_store_is_in_the_full_one_of_two_directories(scene: FullVolumeScene, is_kill: bool) -> None:
+    scene.produce()
+    scene.disk.fill(0)
+    scene.until(lambda: FULL in scene.broker.log_text, "the volume is seen to be full")
+    create_topic(scene.bootstrap, "elsewhere", 3)
+    assert not list(scene.disk.seen.glob("elsewhere-*"))
     if is_kill:
-        setting.broker.kill()
+        scene.broker.kill()
     else:
-        setting.broker.stop()
-    setting.broker.start()
-    setting.check()
-    delete_topic(setting.bootstrap, "elsewhere")
-    delete_topic(setting.bootstrap, LARGE)
-    setting.disk.empty()
-    setting.produce()
-    setting.check()
+        scene.broker.stop()
+    scene.broker.start()
+    scene.check()
+    delete_topic(scene.bootstrap, "elsewhere")
+    delete_topic(scene.bootstrap, LARGE)
+    scene.disk.empty()
+    scene.produce()
+    scene.check()
 
 
-def test_settings_deleted_records_and_retention_on_a_full_volume(setting: Setting) -> None:
-    setting.produce()
-    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap, "batch.num.messages": 1})
+def test_settings_deleted_records_and_retention_on_a_full_volume(scene: FullVolumeScene) -> None:
+    scene.produce()
+    producer = confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "batch.num.messages": 1})
     errors: list[object] = []
     for number in range(40):
         producer.produce(LARGE, bytes(50_000), partition=number % 4, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(60) == 0
     assert errors == [None] * 40
-    setting.disk.fill(0)
-    setting.until(lambda: FULL in setting.broker.log_text, "the volume is seen to be full")
-    assert setting.refused() == ErrorCode.KAFKA_STORAGE_ERROR
-    assert not setting.is_healthy
-    admin = AdminClient({"bootstrap.servers": setting.bootstrap})
+    scene.disk.fill(0)
+    scene.until(lambda: FULL in scene.broker.log_text, "the volume is seen to be full")
+    assert scene.refused() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not scene.is_healthy
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap})
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         wait(admin.create_topics([NewTopic("impossible", 1, 1)])["impossible"])
     assert caught.value.args[0].code() == ErrorCode.KAFKA_STORAGE_ERROR
     assert "impossible" not in admin.list_topics(timeout=30).topics
     wait(next(iter(admin.delete_records([confluent_kafka.TopicPartition(LARGE, 0, 7)]).values())))
-    before = setting.disk.free_bytes
+    before = scene.disk.free_bytes
     change = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, LARGE, incremental_configs=[change])
     wait(admin.incremental_alter_configs([resource])[resource])
-    setting.until(lambda: setting.disk.free_bytes > before + (1 << 20), "retention has freed space")
-    setting.produce()
-    setting.check()
-    setting.broker.stop()
-    setting.broker.start()
-    setting.check()
-    assert "goes offline" not in setting.broker.log_text
+    scene.until(lambda: scene.disk.free_bytes > before + (1 << 20), "retention has freed space")
+    scene.produce()
+    scene.check()
+    scene.broker.stop()
+    scene.broker.start()
+    scene.check()
+    assert "goes offline" not in scene.broker.log_text
 
 
-def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(setting: Setting) -> None:
+def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(scene: FullVolumeScene) -> None:
     """CreateTopics, AlterConfigs and InitProducerId until nothing more fits; then what frees space, and a start."""
-    setting.disk.fill(0)
-    wire = Wire(setting.bootstrap)
+    scene.disk.fill(0)
+    wire = Wire(scene.bootstrap)
     created = {name: wire.create_topic(name, 1, {}) for name in (f"topic-{n}" for n in range(30))}
     long_text = ",".join(f"{n}:{n}" for n in range(1000, 1200))
     configured = [
@@ -218,19 +218,19 @@ def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(setting: Sett
     assert set(created.values()) | set(configured) <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
     assert len(set(producer_ids)) == len(producer_ids)
     wire.close()
-    setting.broker.kill()
-    setting.broker.start()
-    topics = AdminClient({"bootstrap.servers": setting.bootstrap}).list_topics(timeout=30).topics
+    scene.broker.kill()
+    scene.broker.start()
+    topics = AdminClient({"bootstrap.servers": scene.bootstrap}).list_topics(timeout=30).topics
     assert {name for name in topics if name.startswith("topic-")} == {name for name, error in created.items() if not error}
-    wire = Wire(setting.bootstrap)
+    wire = Wire(scene.bootstrap)
     assert min(wire.producer_id() for _ in range(3)) > max(producer_ids)
     for name in topics:
         assert wire.delete_topic(name) == 0
     wire.close()
-    setting.disk.empty()
-    setting.broker.stop()
-    setting.broker.start()
-    setting.count = 0
-    create_topic(setting.bootstrap, KEPT, 1, {"retention.ms": "-1"})
-    setting.produce()
-    setting.check()
+    scene.disk.empty()
+    scene.broker.stop()
+    scene.broker.start()
+    scene.count = 0
+    create_topic(scene.bootstrap, KEPT, 1, {"retention.ms": "-1"})
+    scene.produce()
+    scene.check()

@@ -29,7 +29,7 @@ def test_many_trickling_connections_stay_within_a_small_pool_and_are_all_answere
     pool_bytes = 30_000
 
     async def scenario() -> None:
-        async with serving(limits=SMALL, pool_bytes=pool_bytes) as setting:
+        async with serving(limits=SMALL, pool_bytes=pool_bytes) as scene:
 
             async def talk(client: Client, number: int) -> None:
                 rng = random.Random(number)
@@ -44,53 +44,53 @@ def test_many_trickling_connections_stay_within_a_small_pool_and_are_all_answere
                         await asyncio.sleep(0)
                     assert await client.answer() == body
 
-            clients = [await setting.client() for _ in range(200)]
+            clients = [await scene.client() for _ in range(200)]
             await asyncio.gather(*(talk(client, number) for number, client in enumerate(clients)))
-            assert pool_bytes < setting.pool.peak <= pool_bytes + SMALL.socket_request_max_bytes - 1
-            assert setting.server.mute_counters.by_reason[MuteReason.MEMORY] > 0
-            assert len(setting.toy.handled) == 600
+            assert pool_bytes < scene.pool.peak <= pool_bytes + SMALL.socket_request_max_bytes - 1
+            assert scene.server.mute_counters.by_reason[MuteReason.MEMORY] > 0
+            assert len(scene.toy.handled) == 600
 
     run(loop, scenario)
 
 
 def test_without_memory_idle_connections_are_not_touched_and_memory_that_is_back_is_used_at_once(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=SMALL, pool_bytes=10_001) as setting:
-            holders = [await setting.client() for _ in range(2)]
+        async with serving(limits=SMALL, pool_bytes=10_001) as scene:
+            holders = [await scene.client() for _ in range(2)]
             for holder in holders:
                 holder.writer.write(framed(b"e" + bytes(9000))[:2000])
-            await until(lambda: setting.pool.used == 18_002)
-            assert setting.pool.available == 10_001 - 18_002
-            idle = [await setting.client() for _ in range(50)]
-            waiting = await setting.client()
+            await until(lambda: scene.pool.used == 18_002)
+            assert scene.pool.available == 10_001 - 18_002
+            idle = [await scene.client() for _ in range(50)]
+            waiting = await scene.client()
             waiting.send(b"ewait")
-            await until(lambda: setting.server.admission.waiting == 1)
-            assert setting.server.mute_counters.transitions == 1
+            await until(lambda: scene.server.admission.waiting == 1)
+            assert scene.server.mute_counters.transitions == 1
             # who holds memory for a half-read request is not muted: it can finish
             holders[0].writer.write(framed(b"e" + bytes(9000))[2000:])
             assert await holders[0].answer() == bytes(9000)
             assert await waiting.answer() == b"wait"
-            assert setting.server.mute_counters.transitions == 1
-            assert setting.pool.depleted_ms_total >= 0
+            assert scene.server.mute_counters.transitions == 1
+            assert scene.pool.depleted_ms_total >= 0
             idle[0].send(b"eidle")
             assert await idle[0].answer() == b"idle"
             holders[1].writer.transport.abort()
-            await until(lambda: setting.pool.used == 0)
+            await until(lambda: scene.pool.used == 0)
 
     run(loop, scenario)
 
 
 def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=SMALL, pool_bytes=10_001) as setting:
-            holder, more = await setting.client(), await setting.client()
+        async with serving(limits=SMALL, pool_bytes=10_001) as scene:
+            holder, more = await scene.client(), await scene.client()
             for client in (holder, more):
                 client.writer.write(framed(b"e" + bytes(9000))[:2000])
-            await until(lambda: setting.pool.used == 18_002)
-            waiting, gone = await setting.client(), await setting.client()
+            await until(lambda: scene.pool.used == 18_002)
+            waiting, gone = await scene.client(), await scene.client()
             for client in (waiting, gone):
                 client.send(b"e" + bytes(5000))
-            await until(lambda: setting.server.admission.waiting == 2)
+            await until(lambda: scene.server.admission.waiting == 2)
             gone.writer.transport.abort()
             holder.writer.transport.abort()
             assert await waiting.answer() == bytes(5000)
@@ -102,30 +102,30 @@ def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) ->
 def test_idle_connections_are_closed_also_with_a_parked_request_but_not_those_that_wait_for_memory(loop: str) -> None:
     async def scenario() -> None:
         limits = NetworkLimits(connections_max_idle_ms=1000, socket_request_max_bytes=10_000)
-        async with serving(limits=limits, pool_bytes=10_001) as setting:
-            parked, idle = await setting.client(), await setting.client()
+        async with serving(limits=limits, pool_bytes=10_001) as scene:
+            parked, idle = await scene.client(), await scene.client()
             parked.send(b"p", b"enever")
             idle.send(b"e1")
             assert await idle.answer() == b"1"
-            holders, waiting = [await setting.client() for _ in range(2)], await setting.client()
+            holders, waiting = [await scene.client() for _ in range(2)], await scene.client()
             request = framed(b"e" + bytes(9000))
             for holder in holders:
                 holder.writer.write(request[:2000])
-            await until(lambda: setting.pool.used == 18_002)
+            await until(lambda: scene.pool.used == 18_002)
             waiting.send(b"ewait")
-            await until(lambda: setting.server.admission.waiting == 1)
+            await until(lambda: scene.server.admission.waiting == 1)
             for byte in request[2000:2010]:  # in all longer than the limit
                 for holder in holders:
                     holder.writer.write(bytes([byte]))
                 await asyncio.sleep(0.15)
             assert await idle.is_closed()
             assert await parked.is_closed()
-            assert setting.counters["connections_expired"] == 2
+            assert scene.counters["connections_expired"] == 2
             for holder in holders:
                 holder.writer.write(request[2010:])
                 assert await holder.answer() == bytes(9000)
             assert await waiting.answer() == b"wait"
-            setting.toy.parked[0].set_result(framed(b"too late"))
+            scene.toy.parked[0].set_result(framed(b"too late"))
 
     run(loop, scenario)
 
@@ -136,52 +136,52 @@ LARGE = NetworkLimits(socket_request_max_bytes=200_000)
 @pytest.mark.parametrize("pool_bytes", [200_001, 10_000_000, -1])
 def test_what_a_peer_sent_behind_a_parked_request_is_given_back_when_it_closes(loop: str, pool_bytes: int) -> None:
     async def scenario() -> None:
-        async with serving(limits=LARGE, pool_bytes=pool_bytes) as setting:
-            other = await setting.client()
+        async with serving(limits=LARGE, pool_bytes=pool_bytes) as scene:
+            other = await scene.client()
             for number in range(1, 4):
-                leaver = setting.raw()
+                leaver = scene.raw()
                 leaver.sendall(framed(b"p") + framed(b"e" + bytes(180_000))[:150_000])
-                await until(lambda number=number: len(setting.toy.parked) == number)  # type: ignore[misc]  # bound at once
+                await until(lambda number=number: len(scene.toy.parked) == number)  # type: ignore[misc]  # bound at once
                 leaver.close()
-            await until(lambda: setting.pool.used == 0)
+            await until(lambda: scene.pool.used == 0)
             other.send(b"e" + bytes(150_000))
             assert await other.answer() == bytes(150_000)
-            for future in setting.toy.parked:
+            for future in scene.toy.parked:
                 future.set_result(framed(b"late"))
-            await until(lambda: setting.server.connections_open == 1)
+            await until(lambda: scene.server.connections_open == 1)
 
     run(loop, scenario)
 
 
 def test_a_half_closed_peer_gets_the_answer_to_its_parked_request_and_no_other(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             client.send(b"e1", b"p", b"enever", b"e" + bytes(150_000))
-            await until(lambda: setting.pool.used > 100_000)
+            await until(lambda: scene.pool.used > 100_000)
             client.writer.write_eof()
-            await until(lambda: setting.pool.used == 0)
-            setting.toy.parked[0].set_result(framed(b"2"))
+            await until(lambda: scene.pool.used == 0)
+            scene.toy.parked[0].set_result(framed(b"2"))
             assert [await client.answer(), await client.answer()] == [b"1", b"2"]
             assert await client.is_closed()
-            assert len(setting.toy.handled) == 2
+            assert len(scene.toy.handled) == 2
 
     run(loop, scenario)
 
 
 def test_a_peer_that_resets_behind_a_parked_request_is_forgotten_at_once(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
+        async with serving() as scene:
             for count, sent in enumerate((framed(b"p"), framed(b"p") + framed(b"e" + bytes(150_000))), start=1):
-                leaver = setting.raw()
+                leaver = scene.raw()
                 leaver.sendall(sent)
-                await until(lambda count=count: len(setting.toy.parked) == count)  # type: ignore[misc]  # bound at once
-                await until(lambda: setting.pool.used > 0 or count == 1)  # noqa: B023  (as above)
+                await until(lambda count=count: len(scene.toy.parked) == count)  # type: ignore[misc]  # bound at once
+                await until(lambda: scene.pool.used > 0 or count == 1)  # noqa: B023  (as above)
                 leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 leaver.close()
-                await until(lambda: setting.server.connections_open == 0)
-                assert setting.pool.used == 0
-                setting.toy.parked[-1].set_result(framed(b"too late"))
+                await until(lambda: scene.server.connections_open == 0)
+                assert scene.pool.used == 0
+                scene.toy.parked[-1].set_result(framed(b"too late"))
 
     run(loop, scenario)
 
@@ -189,17 +189,17 @@ def test_a_peer_that_resets_behind_a_parked_request_is_forgotten_at_once(loop: s
 def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loop: str) -> None:
     async def scenario() -> None:
         limits = NetworkLimits(socket_request_max_bytes=131_072)
-        async with serving(limits=limits, pool_bytes=131_073) as setting:
-            hoarders = [await setting.client() for _ in range(3)]
+        async with serving(limits=limits, pool_bytes=131_073) as scene:
+            hoarders = [await scene.client() for _ in range(3)]
             small = [b"e" + bytes(19)] * 5500
             for hoarder in hoarders:
                 hoarder.send(b"p", *small)
-            await until(lambda: len(setting.toy.parked) == 3)
-            other = await setting.client()
+            await until(lambda: len(scene.toy.parked) == 3)
+            other = await scene.client()
             other.send(b"e" + bytes(100_000))
             assert await other.answer() == bytes(100_000)
-            assert (setting.pool.used, setting.server.admission.waiting) == (0, 0)
-            for future in setting.toy.parked:
+            assert (scene.pool.used, scene.server.admission.waiting) == (0, 0)
+            for future in scene.toy.parked:
                 future.set_result(framed(b"p"))
             for hoarder in hoarders:
                 assert await hoarder.answer() == b"p"
@@ -211,15 +211,15 @@ def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loo
 
 def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(connections_max_idle_ms=1500)) as setting:
-            lazy, slow = setting.raw(receive_buffer_bytes=4096), await setting.client()
+        async with serving(limits=NetworkLimits(connections_max_idle_ms=1500)) as scene:
+            lazy, slow = scene.raw(receive_buffer_bytes=4096), await scene.client()
             lazy.sendall(framed(b"b100000000"))
             for byte in framed(b"eslow"):
                 slow.writer.write(bytes([byte]))
                 await asyncio.sleep(0.2)  # in all longer than the limit
             assert await slow.answer() == b"slow"
-            await until(lambda: setting.counters["connections_expired"] >= 1)
-            assert (setting.toy.parts[0].closed, setting.toy.sent) == (1, 1)
+            await until(lambda: scene.counters["connections_expired"] >= 1)
+            assert (scene.toy.parts[0].closed, scene.toy.sent) == (1, 1)
 
     run(loop, scenario)
 
@@ -229,10 +229,10 @@ def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: st
     limits = NetworkLimits(max_connections_per_ip=2, max_connections_per_ip_overrides={"127.0.0.3": 1})
 
     async def scenario() -> None:
-        async with serving(limits=limits) as setting:
+        async with serving(limits=limits) as scene:
 
             async def is_admitted(host: str) -> bool:
-                client = await setting.client(local_host=host)
+                client = await scene.client(local_host=host)
                 client.send(b"e")
                 try:
                     return await client.answer() == b""
@@ -241,9 +241,9 @@ def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: st
 
             hosts = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.5"]
             assert [await is_admitted(host) for host in hosts] == [True, True, False, True, False, True, True]
-            assert setting.counters["connections_refused"] == 2
-            await setting.clients[0].close()
-            await until(lambda: setting.server.connections_open == 4)
+            assert scene.counters["connections_refused"] == 2
+            await scene.clients[0].close()
+            await until(lambda: scene.server.connections_open == 4)
             assert await is_admitted("127.0.0.1")
 
     run(loop, scenario)
@@ -256,19 +256,19 @@ def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: st
 
 def test_stopping_lets_requests_in_work_be_answered(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            idle, parked, large = [await setting.client() for _ in range(3)]
+        async with serving() as scene:
+            idle, parked, large = [await scene.client() for _ in range(3)]
             parked.send(b"p", b"enot taken any more")
             large.send(b"b20000000")
-            await until(lambda: len(setting.toy.parked) == 1 and len(setting.toy.parts) == 1)
-            stopping = asyncio.create_task(setting.server.stop(20_000))
+            await until(lambda: len(scene.toy.parked) == 1 and len(scene.toy.parts) == 1)
+            stopping = asyncio.create_task(scene.server.stop(20_000))
             assert await idle.is_closed()
             with pytest.raises(ConnectionRefusedError):
-                await asyncio.open_connection(setting.bound.host, setting.bound.port)
+                await asyncio.open_connection(scene.bound.host, scene.bound.port)
             assert await large.answer() == bytes(20_000_000)
             assert await large.is_closed()
             assert not stopping.done()
-            setting.toy.parked[0].set_result(framed(b"answer"))
+            scene.toy.parked[0].set_result(framed(b"answer"))
             assert await parked.answer() == b"answer"
             assert await parked.is_closed()
             await stopping
@@ -278,28 +278,28 @@ def test_stopping_lets_requests_in_work_be_answered(loop: str) -> None:
 
 def test_stopping_takes_no_longer_than_its_grace(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            parked, lazy = await setting.client(), setting.raw(receive_buffer_bytes=4096)
+        async with serving() as scene:
+            parked, lazy = await scene.client(), scene.raw(receive_buffer_bytes=4096)
             parked.send(b"p")
             lazy.sendall(framed(b"b100000000"))
-            await until(lambda: len(setting.toy.handled) == 2)
+            await until(lambda: len(scene.toy.handled) == 2)
             async with asyncio.timeout(60):  # neither will ever be done by itself
-                await setting.server.stop(100)
+                await scene.server.stop(100)
             assert await parked.is_closed()
-            setting.toy.parked[0].set_result(framed(b"too late"))
+            scene.toy.parked[0].set_result(framed(b"too late"))
 
     run(loop, scenario)
 
 
 def test_an_address_that_is_taken_is_named_and_nothing_stays_bound(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
+        async with serving() as scene:
             listeners = [
                 Listener(name="FREE", host="127.0.0.1"),
-                Listener(name="TAKEN", host="127.0.0.1", port=setting.bound.port),
+                Listener(name="TAKEN", host="127.0.0.1", port=scene.bound.port),
             ]
-            server = SocketServer(listeners, setting.toy, MemoryPool(-1, setting.pool.clock), NetworkLimits())
-            with pytest.raises(OSError, match=rf"cannot listen at 127.0.0.1:{setting.bound.port} \(TAKEN\)"):
+            server = SocketServer(listeners, scene.toy, MemoryPool(-1, scene.pool.clock), NetworkLimits())
+            with pytest.raises(OSError, match=rf"cannot listen at 127.0.0.1:{scene.bound.port} \(TAKEN\)"):
                 await server.start()
             await server.stop(0)
 
@@ -308,48 +308,48 @@ def test_an_address_that_is_taken_is_named_and_nothing_stays_bound(loop: str) ->
 
 def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(max_connections=3)) as setting:
-            first, second, third = [await setting.client() for _ in range(3)]
-            await until(lambda: setting.server.connections_open == 3)
-            waiting = [await setting.client() for _ in range(10)]
+        async with serving(limits=NetworkLimits(max_connections=3)) as scene:
+            first, second, third = [await scene.client() for _ in range(3)]
+            await until(lambda: scene.server.connections_open == 3)
+            waiting = [await scene.client() for _ in range(10)]
             for client in waiting:
                 client.send(b"elate")
             for turn in range(20):
                 first.send(b"e%d" % turn)
                 assert await first.answer() == b"%d" % turn
-            assert setting.server.connections_open == 3
-            assert len(setting.toy.handled) == 20
+            assert scene.server.connections_open == 3
+            assert len(scene.toy.handled) == 20
             await second.close()
-            await until(lambda: len(setting.toy.handled) == 21)
-            assert setting.server.connections_open == 3
-            setting.server.limits = NetworkLimits(max_connections=6)
-            await until(lambda: len(setting.toy.handled) == 24)
-            assert setting.server.connections_open == 6
-            setting.server.limits = NetworkLimits(max_connections=2)
+            await until(lambda: len(scene.toy.handled) == 21)
+            assert scene.server.connections_open == 3
+            scene.server.limits = NetworkLimits(max_connections=6)
+            await until(lambda: len(scene.toy.handled) == 24)
+            assert scene.server.connections_open == 6
+            scene.server.limits = NetworkLimits(max_connections=2)
             third.send(b"estill")
             assert await third.answer() == b"still", "what is above a lowered limit stays"
-            setting.server.limits = NetworkLimits()
+            scene.server.limits = NetworkLimits()
             for client in waiting:
                 assert await client.answer() == b"late"
-            assert setting.counters["connections_refused"] == 0
+            assert scene.counters["connections_refused"] == 0
 
     run(loop, scenario)
 
 
 def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(max_connections=1)) as setting:
-            only = await setting.client()
-            await until(lambda: setting.server.connections_open == 1)
-            waiting = [await setting.client() for _ in range(5)]
+        async with serving(limits=NetworkLimits(max_connections=1)) as scene:
+            only = await scene.client()
+            await until(lambda: scene.server.connections_open == 1)
+            waiting = [await scene.client() for _ in range(5)]
             turns = 0
 
             def count() -> None:
                 nonlocal turns
                 turns += 1
 
-            original = setting.server._acceptors[0]._has_room
-            setting.server._acceptors[0]._has_room = lambda: (count(), original())[1]
+            original = scene.server._acceptors[0]._has_room
+            scene.server._acceptors[0]._has_room = lambda: (count(), original())[1]
             await asyncio.sleep(0.1)
             assert turns == 0, "nobody asks again and again whether there is room"
             await only.close()
@@ -394,13 +394,13 @@ def test_without_a_descriptor_for_a_connection_the_listener_tries_again_and_says
             return super().accept()
 
     async def scenario() -> None:
-        async with serving() as setting:
-            listening = setting.server._acceptors[0]._listening
-            setting.server._acceptors[0]._listening = Scarce(fileno=listening.detach())
-            client = await setting.client()
+        async with serving() as scene:
+            listening = scene.server._acceptors[0]._listening
+            scene.server._acceptors[0]._listening = Scarce(fileno=listening.detach())
+            client = await scene.client()
             client.send(b"ehello")
             assert await client.answer() == b"hello"
-            assert setting.server.accept_shortages == 5
+            assert scene.server.accept_shortages == 5
 
     with caplog.at_level(logging.WARNING):
         run(loop, scenario)

@@ -26,46 +26,46 @@ pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
 def test_pipelined_requests_are_answered_in_order(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             bodies = [b"%d:" % index + bytes(index % 7 * 50) for index in range(5000)]
             client.send(*(b"e" + body for body in bodies))
             for body in bodies:
                 assert await client.answer() == body
-            assert setting.counters["requests"] == 5000
-            assert setting.counters["bytes_in"] == sum(len(body) + 5 for body in bodies)
-            assert setting.counters["bytes_out"] == sum(len(body) + 4 for body in bodies)
+            assert scene.counters["requests"] == 5000
+            assert scene.counters["bytes_in"] == sum(len(body) + 5 for body in bodies)
+            assert scene.counters["bytes_out"] == sum(len(body) + 4 for body in bodies)
 
     run(loop, scenario)
 
 
 def test_large_requests_and_answers_mixed_with_small_ones(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(pool_bytes=20_000_000) as setting:
-            client = await setting.client()
+        async with serving(pool_bytes=20_000_000) as scene:
+            client = await scene.client()
             large = bytes(range(256)) * 12_000
             client.send(b"e1", b"e" + large, b"e2", b"b5000000", b"n", b"e3", b"b0", b"e4")
             expected = [b"1", large, b"2", bytes(5_000_000), b"3", b"", b"4"]
             assert [await client.answer() for _ in expected] == expected
-            assert setting.toy.sent == 2
+            assert scene.toy.sent == 2
 
     run(loop, scenario)
 
 
 def test_a_parked_request_holds_back_the_next_ones_but_no_memory(loop: str) -> None:
     async def scenario() -> None:
-        async with serving(pool_bytes=2_000_000, limits=NetworkLimits(socket_request_max_bytes=1_000_000)) as setting:
-            client = await setting.client()
+        async with serving(pool_bytes=2_000_000, limits=NetworkLimits(socket_request_max_bytes=1_000_000)) as scene:
+            client = await scene.client()
             client.send(b"p" + bytes(500_000))
-            await until(lambda: len(setting.toy.parked) == 1)
-            assert setting.pool.peak == 500_001
-            assert setting.pool.used == 0
+            await until(lambda: len(scene.toy.parked) == 1)
+            assert scene.pool.peak == 500_001
+            assert scene.pool.used == 0
             client.send(b"e" + bytes(300_000))
-            (connection,) = setting.server._connections
+            (connection,) = scene.server._connections
             await until(lambda: connection.mute_reasons == {MuteReason.REQUEST_IN_WORK})
-            assert setting.pool.used == 0
-            assert len(setting.toy.handled) == 1
-            setting.toy.parked[0].set_result(framed(b"parked"))
+            assert scene.pool.used == 0
+            assert len(scene.toy.handled) == 1
+            scene.toy.parked[0].set_result(framed(b"parked"))
             assert await client.answer() == b"parked"
             assert await client.answer() == bytes(300_000)
             assert connection.mute_reasons == set()
@@ -75,12 +75,12 @@ def test_a_parked_request_holds_back_the_next_ones_but_no_memory(loop: str) -> N
 
 def test_parked_requests_in_a_pipeline_keep_the_order(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             client.send(b"e1", b"p", b"e3", b"p", b"n", b"e6")
             for number, text in ((1, b"2"), (2, b"4")):
-                await until(lambda number=number: len(setting.toy.parked) == number)  # type: ignore[misc]  # bound at once
-                setting.toy.parked[-1].set_result(framed(text))
+                await until(lambda number=number: len(scene.toy.parked) == number)  # type: ignore[misc]  # bound at once
+                scene.toy.parked[-1].set_result(framed(text))
             assert [await client.answer() for _ in range(5)] == [b"1", b"2", b"3", b"4", b"6"]
 
     run(loop, scenario)
@@ -88,13 +88,13 @@ def test_parked_requests_in_a_pipeline_keep_the_order(loop: str) -> None:
 
 def test_one_deep_pipeline_does_not_keep_others_waiting(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            deep, other = setting.raw(), setting.raw()
-            await until(lambda: setting.server.connections_open == 2)
+        async with serving() as scene:
+            deep, other = scene.raw(), scene.raw()
+            await until(lambda: scene.server.connections_open == 2)
             deep.sendall(framed(b"n") * 8000)
             other.sendall(framed(b"e!"))
-            await until(lambda: len(setting.toy.handled) == 8001)
-            position = next(index for index, (_, request) in enumerate(setting.toy.handled) if request == b"e!")
+            await until(lambda: len(scene.toy.handled) == 8001)
+            position = next(index for index, (_, request) in enumerate(scene.toy.handled) if request == b"e!")
             assert position <= 200
 
     run(loop, scenario)
@@ -102,35 +102,35 @@ def test_one_deep_pipeline_does_not_keep_others_waiting(loop: str) -> None:
 
 def test_a_consumer_that_never_reads_is_bounded_and_others_go_on(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            lazy, client = setting.raw(receive_buffer_bytes=4096), await setting.client()
+        async with serving() as scene:
+            lazy, client = scene.raw(receive_buffer_bytes=4096), await scene.client()
             lazy.sendall(framed(b"b1000000000") + framed(b"e"))
-            (connection,) = [c for c in setting.server._connections if c.context.peer_port == lazy.getsockname()[1]]
+            (connection,) = [c for c in scene.server._connections if c.context.peer_port == lazy.getsockname()[1]]
             await until(lambda: connection._sender.is_blocked)
-            pulled = setting.toy.parts[0].pulled
+            pulled = scene.toy.parts[0].pulled
             for number in range(20):
                 client.send(b"e%d" % number)
                 assert await client.answer() == b"%d" % number
-            assert setting.toy.parts[0].pulled == pulled <= 3 * PIECE_BYTES
-            assert (setting.toy.sent, setting.toy.parts[0].closed) == (0, 0)
+            assert scene.toy.parts[0].pulled == pulled <= 3 * PIECE_BYTES
+            assert (scene.toy.sent, scene.toy.parts[0].closed) == (0, 0)
             lazy.close()
-            await until(lambda: setting.server.connections_open == 1)
-            assert (setting.toy.sent, setting.toy.parts[0].closed) == (1, 1)
+            await until(lambda: scene.server.connections_open == 1)
+            assert (scene.toy.sent, scene.toy.parts[0].closed) == (1, 1)
 
     run(loop, scenario)
 
 
 def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            lazy, client = setting.raw(receive_buffer_bytes=4096), await setting.client()
+        async with serving() as scene:
+            lazy, client = scene.raw(receive_buffer_bytes=4096), await scene.client()
             lazy.sendall(framed(b"m1000000000"))
-            (connection,) = [c for c in setting.server._connections if c.context.peer_port == lazy.getsockname()[1]]
+            (connection,) = [c for c in scene.server._connections if c.context.peer_port == lazy.getsockname()[1]]
             await until(lambda: connection._sender.is_blocked)
             client.send(b"m20000000", b"eafter")
             assert await client.answer() == bytes(20_000_000)
             assert await client.answer() == b"after"
-            held, read = setting.toy.parts
+            held, read = scene.toy.parts
             assert isinstance(held, Made)
             assert isinstance(read, Made)
             # uvloop's writer still has a name for what it has just sent as a whole when it asks for more
@@ -144,8 +144,8 @@ def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) 
 
 def test_a_pipeline_whose_answers_are_not_read_is_not_read_either(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            lazy = setting.raw(receive_buffer_bytes=4096)
+        async with serving() as scene:
+            lazy = scene.raw(receive_buffer_bytes=4096)
             request = framed(b"e" + bytes(100_000))
             lazy.setblocking(False)
             running, unsent = asyncio.get_running_loop(), [200]
@@ -156,27 +156,27 @@ def test_a_pipeline_whose_answers_are_not_read_is_not_read_either(loop: str) -> 
                     unsent[0] -= 1
 
             pushing = asyncio.create_task(push())
-            await until(lambda: setting.server.mute_counters.by_reason[MuteReason.OUTPUT_FULL] > 0)
-            handled = len(setting.toy.handled)
+            await until(lambda: scene.server.mute_counters.by_reason[MuteReason.OUTPUT_FULL] > 0)
+            handled = len(scene.toy.handled)
             assert handled < 100
             got = 0
             while got < 200 * 100_004:
                 got += len(await running.sock_recv(lazy, 1 << 20))
             await pushing
-            assert len(setting.toy.handled) == 200
+            assert len(scene.toy.handled) == 200
 
     run(loop, scenario)
 
 
 def test_a_peer_that_closes_its_sending_side_still_gets_its_answers(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             client.send(b"e1", b"p")
             client.writer.write_eof()
-            await until(lambda: len(setting.toy.parked) == 1)
+            await until(lambda: len(scene.toy.parked) == 1)
             assert await client.answer() == b"1"
-            setting.toy.parked[0].set_result(framed(b"2"))
+            scene.toy.parked[0].set_result(framed(b"2"))
             assert await client.answer() == b"2"
             assert await client.is_closed()
 
@@ -185,13 +185,13 @@ def test_a_peer_that_closes_its_sending_side_still_gets_its_answers(loop: str) -
 
 def test_a_peer_that_goes_away_while_its_request_is_parked_is_forgotten(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             client.send(b"p")
-            await until(lambda: len(setting.toy.parked) == 1)
+            await until(lambda: len(scene.toy.parked) == 1)
             client.writer.transport.abort()
-            setting.toy.parked[0].set_result(framed(b"too late"))
-            await until(lambda: setting.server.connections_open == 0)
+            scene.toy.parked[0].set_result(framed(b"too late"))
+            await until(lambda: scene.server.connections_open == 0)
 
     run(loop, scenario)
 
@@ -212,12 +212,12 @@ def test_a_violation_is_one_line_at_info_behind_the_answers_before(
     caplog.set_level(logging.INFO, logger="pybroker.network.connection")
 
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(socket_request_max_bytes=1000)) as setting:
-            client = await setting.client()
+        async with serving(limits=NetworkLimits(socket_request_max_bytes=1000)) as scene:
+            client = await scene.client()
             client.writer.write(framed(b"ebefore") + sent)
             assert await client.answer() == b"before"
             assert await client.is_closed()
-            assert setting.counters["protocol_violations"] == 1
+            assert scene.counters["protocol_violations"] == 1
 
     run(loop, scenario)
     (record,) = [record for record in caplog.records if record.name == "pybroker.network.connection"]
@@ -228,13 +228,13 @@ def test_a_violation_is_one_line_at_info_behind_the_answers_before(
 
 def test_a_bug_of_the_handler_ends_one_connection_and_shows_its_traceback(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            victim, other = await setting.client(), await setting.client()
+        async with serving() as scene:
+            victim, other = await scene.client(), await scene.client()
             victim.send(b"?")
             assert await victim.is_closed()
             other.send(b"p")
-            await until(lambda: len(setting.toy.parked) == 1)
-            setting.toy.parked[0].set_exception(ValueError("a late bug"))
+            await until(lambda: len(scene.toy.parked) == 1)
+            scene.toy.parked[0].set_exception(ValueError("a late bug"))
             assert await other.is_closed()
 
     run(loop, scenario)
@@ -244,12 +244,12 @@ def test_a_bug_of_the_handler_ends_one_connection_and_shows_its_traceback(loop: 
 
 def test_an_answer_may_close_the_connection(loop: str) -> None:
     async def scenario() -> None:
-        async with serving() as setting:
-            client = await setting.client()
+        async with serving() as scene:
+            client = await scene.client()
             client.send(b"e1", b"cbye", b"enever")
             assert [await client.answer(), await client.answer()] == [b"1", b"bye"]
             assert await client.is_closed()
-            assert len(setting.toy.handled) == 2
+            assert len(scene.toy.handled) == 2
 
     run(loop, scenario)
 

@@ -171,7 +171,7 @@ class Client:
             return  # closed all the same
 
 
-class Setting:
+class ServerScene:
     """A running server and its clients."""
 
     def __init__(self, server: SocketServer, toy: Toy, bound: BoundListener, pool: PeakPool) -> None:
@@ -205,21 +205,21 @@ class Setting:
 
 
 @asynccontextmanager
-async def serving(limits: NetworkLimits | None = None, pool_bytes: int = -1) -> AsyncIterator[Setting]:
+async def serving(limits: NetworkLimits | None = None, pool_bytes: int = -1) -> AsyncIterator[ServerScene]:
     """A server with the toy handler; at the end everything must have been given back."""
     toy, pool = Toy(), PeakPool(pool_bytes, SystemClock())
     server = SocketServer([Listener(host="127.0.0.1")], toy, pool, limits or NetworkLimits())
     (bound,) = await server.start()
-    setting = Setting(server, toy, bound, pool)
+    scene = ServerScene(server, toy, bound, pool)
     try:
-        yield setting
+        yield scene
     finally:
-        for client in setting.clients:
+        for client in scene.clients:
             await client.close()
-        for raw in setting.sockets:
+        for raw in scene.sockets:
             raw.close()
         await server.stop(200)
     assert (pool.used, pool.lost_count, server.admission.waiting, server.admission.queued_requests) == (0, 0, 0, 0)
-    assert (server.connections_open, setting.counters["connections_open"]) == (0, 0)
-    assert setting.counters["connections_created"] == setting.counters["connections_closed"]
+    assert (server.connections_open, scene.counters["connections_open"]) == (0, 0)
+    assert scene.counters["connections_created"] == scene.counters["connections_closed"]
     assert all(part.closed == 1 for part in toy.parts)

@@ -30,7 +30,7 @@ CLUSTER = "the-cluster"
 ORDERS, USERS, OFFSETS = (TopicId(name.encode().ljust(16)) for name in ("orders", "users", "offsets"))
 
 
-class Setting:
+class AdoptionScene:
     """Two directories with the logs of three topics, and no metadata."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
@@ -38,7 +38,7 @@ class Setting:
         self.config = BrokerConfig(node_id=1, **{"log_dirs": tuple(map(str, self.folders)), **config})
         self.store = MemoryStore()
 
-    def fill(self) -> Setting:
+    def fill(self) -> AdoptionScene:
         logs = self.manager()
         logs.start()
         for topic, topic_id, count in (("orders", ORDERS, 3), ("users", USERS, 1), (OFFSETS_TOPIC, OFFSETS, 2)):
@@ -76,9 +76,9 @@ class Setting:
 
 
 async def test_topics_ids_partitions_and_the_cluster_come_out_of_the_directories(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
+    scene = AdoptionScene(tmp_path).fill()
     retention: dict[str, Any] = {"retention.ms": "-1"}
-    controller = await setting.adopt(**retention)
+    controller = await scene.adopt(**retention)
     image = controller.image
     assert image.cluster_id == CLUSTER
     assert {name: (topic.topic_id, len(topic.partitions)) for name, topic in image.topics.items()} == {
@@ -93,15 +93,15 @@ async def test_topics_ids_partitions_and_the_cluster_come_out_of_the_directories
     epochs = {partition.leader_epoch for topic in image.topics.values() for partition in topic.partitions}
     assert epochs == {7}, "above every epoch of every log"
     assert image.leader_epochs.counter == 7, "and so are those of topics that are made later"
-    assert {one.path for one in await read_directories(setting.store, 1)} == {str(one) for one in setting.folders}
-    assert await why_not_start(setting.store, setting.config, FS) is None
+    assert {one.path for one in await read_directories(scene.store, 1)} == {str(one) for one in scene.folders}
+    assert await why_not_start(scene.store, scene.config, FS) is None
 
 
 async def test_the_logs_are_taken_as_they_are(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    controller = await setting.adopt()
-    logs = setting.manager()
-    logs.claim(await read_directories(setting.store, 1))
+    scene = AdoptionScene(tmp_path).fill()
+    controller = await scene.adopt()
+    logs = scene.manager()
+    logs.claim(await read_directories(scene.store, 1))
 
     def topic_id_of(tp: TopicPartition) -> TopicId | None:
         topic = controller.image.topics.get(tp.topic)
@@ -120,79 +120,79 @@ async def test_the_logs_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 async def test_ids_and_epochs_are_found_in_batches_where_snapshots_and_checkpoints_are_damaged(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    for folder in setting.folders:
+    scene = AdoptionScene(tmp_path).fill()
+    for folder in scene.folders:
         for path in [*folder.rglob("*.snapshot"), *folder.rglob("leader-epoch-checkpoint")]:
             path.write_bytes(b"damaged")
-    controller = await setting.adopt()
+    controller = await scene.adopt()
     assert await controller.producer_ids.next() == 4712
     assert controller.image.topics["users"].partitions[0].leader_epoch == 7
 
 
 async def test_logs_without_an_id_get_that_of_their_topic(tmp_path: Path) -> None:
     """As those of a Kafka before 2.8 that was killed before its first checkpoint: nothing else tells whose they are."""
-    setting = Setting(tmp_path).fill()
+    scene = AdoptionScene(tmp_path).fill()
     for name in ("orders-0", "users-0"):
-        (setting.folder_of(name) / "partition.metadata").unlink()
-    for folder in setting.folders:
+        (scene.folder_of(name) / "partition.metadata").unlink()
+    for folder in scene.folders:
         (folder / "recovery-point-offset-checkpoint").unlink()
-    controller = await setting.adopt()
+    controller = await scene.adopt()
     image = controller.image
     assert image.topics["orders"].topic_id == ORDERS
     for name, topic in (("orders-0", "orders"), ("users-0", "users")):
-        found = checkpoint.read_partition_metadata(FS, str(setting.folder_of(name)))
+        found = checkpoint.read_partition_metadata(FS, str(scene.folder_of(name)))
         assert found == image.topics[topic].topic_id
 
 
 async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    checkpoint.write_offsets(FS, f"{setting.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
-    for folder in setting.folders[1:]:
+    scene = AdoptionScene(tmp_path).fill()
+    checkpoint.write_offsets(FS, f"{scene.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
+    for folder in scene.folders[1:]:
         checkpoint.write_offsets(FS, f"{folder}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
-    controller = await setting.adopt()
+    controller = await scene.adopt()
     assert controller.image.topics["users"].configs == {"cleanup.policy": "compact"}
     assert controller.image.topics["orders"].configs == {}
 
 
 async def test_missing_partitions_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    setting.folder_of("orders-1").rename(tmp_path / "elsewhere")
+    scene = AdoptionScene(tmp_path).fill()
+    scene.folder_of("orders-1").rename(tmp_path / "elsewhere")
     with pytest.raises(adoption.AdoptionError, match="orders-1 is in no directory, and orders has 3 partitions"):
-        await setting.adopt()
-    assert (await setting.store.list()).entries == (), "nothing was done"
-    controller = await setting.adopt(are_gaps_allowed=True)
+        await scene.adopt()
+    assert (await scene.store.list()).entries == (), "nothing was done"
+    controller = await scene.adopt(are_gaps_allowed=True)
     assert len(controller.image.topics["orders"].partitions) == 3
 
 
 async def test_a_directory_without_meta_properties_beside_others_may_be_a_missing_mount(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    with_logs = next(folder for folder in setting.folders if list(folder.glob("*-*")))
-    empty = next(folder for folder in setting.folders if folder is not with_logs)
+    scene = AdoptionScene(tmp_path).fill()
+    with_logs = next(folder for folder in scene.folders if list(folder.glob("*-*")))
+    empty = next(folder for folder in scene.folders if folder is not with_logs)
     empty.rename(tmp_path / "elsewhere")
     empty.mkdir()
     with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, like an empty mount point"):
-        await setting.adopt()
-    await setting.adopt(are_gaps_allowed=True)
+        await scene.adopt()
+    await scene.adopt(are_gaps_allowed=True)
 
 
 async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting(tmp_path).fill()
-    checkpoint.write_partition_metadata(FS, str(setting.folder_of("orders-2")), USERS)
-    controller = await setting.adopt()
+    scene = AdoptionScene(tmp_path).fill()
+    checkpoint.write_partition_metadata(FS, str(scene.folder_of("orders-2")), USERS)
+    controller = await scene.adopt()
     assert controller.image.topics["orders"].topic_id == ORDERS
     assert f"1 have {topic_id_text(USERS)}; the latter become strays" in caplog.text
 
 
 async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    await Controller(setting.store, setting.config, broker_id=1).start("a-cluster")
-    before = (await setting.store.list()).revision
+    scene = AdoptionScene(tmp_path).fill()
+    await Controller(scene.store, scene.config, broker_id=1).start("a-cluster")
+    before = (await scene.store.list()).revision
     with pytest.raises(adoption.AdoptionError, match="not new"):
-        await setting.adopt()
-    with adoption.locked(setting.config, FS) as directories, pytest.raises(adoption.AdoptionError, match="not new"):
-        await adoption.set_aside(setting.store, setting.config, directories)
-    assert (await setting.store.list()).revision == before
-    assert setting.strays() == []
+        await scene.adopt()
+    with adoption.locked(scene.config, FS) as directories, pytest.raises(adoption.AdoptionError, match="not new"):
+        await adoption.set_aside(scene.store, scene.config, directories)
+    assert (await scene.store.list()).revision == before
+    assert scene.strays() == []
 
 
 @pytest.mark.parametrize(
@@ -204,43 +204,43 @@ async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None
     ],
 )
 def test_directories_that_do_not_belong_together_are_refused(tmp_path: Path, properties: str, match: str) -> None:
-    setting = Setting(tmp_path).fill()
-    (setting.folders[1] / "meta.properties").write_text(properties)
-    with pytest.raises(adoption.AdoptionError, match=match), adoption.locked(setting.config, FS):
+    scene = AdoptionScene(tmp_path).fill()
+    (scene.folders[1] / "meta.properties").write_text(properties)
+    with pytest.raises(adoption.AdoptionError, match=match), adoption.locked(scene.config, FS):
         pass
 
 
 def test_another_broker_s_directories_are_refused_with_its_number(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    setting.config = BrokerConfig(node_id=5, log_dirs=setting.config.log_dirs)
+    scene = AdoptionScene(tmp_path).fill()
+    scene.config = BrokerConfig(node_id=5, log_dirs=scene.config.log_dirs)
     with (
         pytest.raises(adoption.AdoptionError, match=r"belong to broker 1, but node.id is 5: set node\.id=1"),
-        adoption.locked(setting.config, FS),
+        adoption.locked(scene.config, FS),
     ):
         pass
 
 
 def test_a_running_broker_s_directories_are_refused(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    logs = setting.manager()
+    scene = AdoptionScene(tmp_path).fill()
+    logs = scene.manager()
     logs.start()
-    with pytest.raises(adoption.AdoptionError, match="stop it first"), adoption.locked(setting.config, FS):
+    with pytest.raises(adoption.AdoptionError, match="stop it first"), adoption.locked(scene.config, FS):
         pass
     logs.stop()
 
 
 async def test_logs_set_aside_leave_a_store_that_starts(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    with adoption.locked(setting.config, FS) as directories:
-        kept = await adoption.set_aside(setting.store, setting.config, directories)
+    scene = AdoptionScene(tmp_path).fill()
+    with adoption.locked(scene.config, FS) as directories:
+        kept = await adoption.set_aside(scene.store, scene.config, directories)
     assert len(kept) == 6
-    assert sorted(kept) == setting.strays()
-    assert await why_not_start(setting.store, setting.config, FS) is None
-    controller = Controller(setting.store, setting.config, broker_id=1)
+    assert sorted(kept) == scene.strays()
+    assert await why_not_start(scene.store, scene.config, FS) is None
+    controller = Controller(scene.store, scene.config, broker_id=1)
     await controller.start("not this one")
     assert (controller.image.cluster_id, dict(controller.image.topics)) == (CLUSTER, {})
-    logs = setting.manager()
-    logs.claim(await read_directories(setting.store, 1))
+    logs = scene.manager()
+    logs.claim(await read_directories(scene.store, 1))
     logs.start(lambda _: None)
     assert list(logs.all_logs()) == []
     logs.stop()
@@ -250,40 +250,40 @@ async def test_logs_set_aside_leave_a_store_that_starts(tmp_path: Path) -> None:
 
 
 async def test_a_new_store_beside_older_data_is_refused_in_one_line(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
-    assert await why_not_start(setting.store, setting.config, FS) is None
-    setting.fill()
-    reason = await why_not_start(setting.store, setting.config, FS)
+    scene = AdoptionScene(tmp_path)
+    assert await why_not_start(scene.store, scene.config, FS) is None
+    scene.fill()
+    reason = await why_not_start(scene.store, scene.config, FS)
     assert reason is not None
     assert "\n" not in reason
-    assert f"{setting.folders[0]}/metadata.sqlite is new" in reason
-    assert f"{setting.folders[1]} has 3 logs of cluster {CLUSTER}" in reason
+    assert f"{scene.folders[0]}/metadata.sqlite is new" in reason
+    assert f"{scene.folders[1]} has 3 logs of cluster {CLUSTER}" in reason
     assert "pybroker directories adopt" in reason
 
 
 def test_in_a_container_the_refusal_names_the_volume(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    text = refusal("/metadata/metadata.sqlite", old_data(setting.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
+    scene = AdoptionScene(tmp_path).fill()
+    text = refusal("/metadata/metadata.sqlite", old_data(scene.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
     assert "Mount the volume that had it (this container expects it at /metadata)" in text
 
 
 async def test_meta_properties_alone_are_older_data_and_strays_are_not(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
-    setting.folders[0].mkdir()
-    (setting.folders[0] / "orders-0.0123456789abcdef0123456789abcdef-stray").mkdir()
-    (setting.folders[0] / "__cluster_metadata-0").mkdir()
-    assert await why_not_start(setting.store, setting.config, FS) is None
-    (setting.folders[0] / "meta.properties").write_text("damaged")
-    assert await why_not_start(setting.store, setting.config, FS) is not None
+    scene = AdoptionScene(tmp_path)
+    scene.folders[0].mkdir()
+    (scene.folders[0] / "orders-0.0123456789abcdef0123456789abcdef-stray").mkdir()
+    (scene.folders[0] / "__cluster_metadata-0").mkdir()
+    assert await why_not_start(scene.store, scene.config, FS) is None
+    (scene.folders[0] / "meta.properties").write_text("damaged")
+    assert await why_not_start(scene.store, scene.config, FS) is not None
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
 async def test_memory_beside_logs_is_refused_unless_it_was_asked_for(tmp_path: Path, *, is_asked: bool) -> None:
-    setting = Setting(tmp_path, metadata_store="memory:", metadata_memory_set_logs_aside=is_asked)
-    setting.manager().start()
-    assert await why_not_start(setting.store, setting.config, FS) is None, "no logs"
-    setting = Setting(tmp_path / "filled", metadata_store="memory:", metadata_memory_set_logs_aside=is_asked).fill()
-    reason = await why_not_start(setting.store, setting.config, FS)
+    scene = AdoptionScene(tmp_path, metadata_store="memory:", metadata_memory_set_logs_aside=is_asked)
+    scene.manager().start()
+    assert await why_not_start(scene.store, scene.config, FS) is None, "no logs"
+    scene = AdoptionScene(tmp_path / "filled", metadata_store="memory:", metadata_memory_set_logs_aside=is_asked).fill()
+    reason = await why_not_start(scene.store, scene.config, FS)
     assert (reason is None) is is_asked
     assert reason is None or "KAFKA_METADATA_MEMORY_SET_LOGS_ASIDE=true" in reason
 
@@ -311,8 +311,8 @@ async def test_what_is_known_of_directories_is_read_as_it_was_written(tmp_path: 
 
 
 async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
-    setting = Setting(tmp_path).fill()
-    (a, b) = (checkpoint.read_meta_properties(FS, str(one)) for one in setting.folders)
+    scene = AdoptionScene(tmp_path).fill()
+    (a, b) = (checkpoint.read_meta_properties(FS, str(one)) for one in scene.folders)
     assert a is not None
     assert b is not None
     known = [
@@ -320,20 +320,20 @@ async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
         KnownDirectory(directory_id="gone", path=str(tmp_path / "c")),
         KnownDirectory(directory_id="left", path="/elsewhere"),
     ]
-    await write_directories(setting.store, 1, known)
-    config = BrokerConfig(node_id=1, log_dirs=(*setting.config.log_dirs, str(tmp_path / "c")))
-    described = await known_directories.described(setting.store, config, FS)
+    await write_directories(scene.store, 1, known)
+    config = BrokerConfig(node_id=1, log_dirs=(*scene.config.log_dirs, str(tmp_path / "c")))
+    described = await known_directories.described(scene.store, config, FS)
     assert sorted(described) == sorted(
         [
-            (a.directory_id, str(setting.folders[0]), "present", "3"),
+            (a.directory_id, str(scene.folders[0]), "present", "3"),
             ("gone", str(tmp_path / "c"), "missing", "-"),
             ("left", "/elsewhere", "away", "-"),
-            (b.directory_id, str(setting.folders[1]), "new", "3"),
+            (b.directory_id, str(scene.folders[1]), "new", "3"),
         ]
     )
     with pytest.raises(known_directories.ForgetError, match="is not lost"):
-        await known_directories.forget(setting.store, config, FS, a.directory_id)
+        await known_directories.forget(scene.store, config, FS, a.directory_id)
     with pytest.raises(known_directories.ForgetError, match="Directory nobody is not known"):
-        await known_directories.forget(setting.store, config, FS, "nobody")
-    await known_directories.forget(setting.store, config, FS, "gone")
-    assert ("gone", str(tmp_path / "c"), "forgotten", "-") in await known_directories.described(setting.store, config, FS)
+        await known_directories.forget(scene.store, config, FS, "nobody")
+    await known_directories.forget(scene.store, config, FS, "gone")
+    assert ("gone", str(tmp_path / "c"), "forgotten", "-") in await known_directories.described(scene.store, config, FS)

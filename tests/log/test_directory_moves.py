@@ -35,7 +35,7 @@ class Crashing(Filesystem):
         super().rename(source, target)
 
 
-class Setting:
+class MoveScene:
     """Two directories, the log in the first; turns of the moves are taken by hand."""
 
     def __init__(self, folder: Path, filesystem: Filesystem | None = None) -> None:
@@ -91,165 +91,165 @@ def fill(log: Log, count: int = 12) -> None:
 
 
 def test_everything_moves(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    scene = MoveScene(tmp_path)
     producer = Producer(7)
-    append(setting.log, batch(producer=producer))
-    fill(setting.log)
-    before, epochs = offsets(setting.log), list(setting.log.epochs.entries)
-    setting.begin()
-    future = setting.moves.future(TP)
+    append(scene.log, batch(producer=producer))
+    fill(scene.log)
+    before, epochs = offsets(scene.log), list(scene.log.epochs.entries)
+    scene.begin()
+    future = scene.moves.future(TP)
     assert future is not None
     assert future.log_end_offset == 0
-    setting.finish()
-    ((tp, moved),) = setting.moved
-    assert (tp, moved) == (TP, setting.logs.get(TP))
-    assert moved.log_directory.path == setting.target
+    scene.finish()
+    ((tp, moved),) = scene.moved
+    assert (tp, moved) == (TP, scene.logs.get(TP))
+    assert moved.log_directory.path == scene.target
     assert (offsets(moved), moved.log_end_offset, list(moved.epochs.entries)) == (before, 25, epochs)
     assert moved.topic_id == TOPIC_ID
-    assert setting.moves.future(TP) is None
+    assert scene.moves.future(TP) is None
     assert append(moved, batch(producer=producer, sequence=1)) == 25, "it knows its producers"
     assert append(moved, batch(producer=producer, sequence=0)) == 0, "and their last batches"
-    assert setting.names() == [["delete"], ["3"]]
-    setting.logs.stop()
-    setting.start()
-    again = setting.logs.get(TP)
+    assert scene.names() == [["delete"], ["3"]]
+    scene.logs.stop()
+    scene.start()
+    again = scene.logs.get(TP)
     assert again is not None
     assert again.log_end_offset == 26
 
 
 def test_what_is_written_on_the_way_moves_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_moves, "PIECE_BYTES", 500)
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    setting.begin()
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.begin()
     for _ in range(5):
-        assert setting.turn()
-        append(setting.log, batch(1))
-    future = setting.moves.future(TP)
+        assert scene.turn()
+        append(scene.log, batch(1))
+    future = scene.moves.future(TP)
     assert future is not None
-    assert 0 < future.log_end_offset < setting.log.log_end_offset, "it is on the way"
-    setting.finish()
-    assert offsets(setting.moved[0][1])[-1] == (28, 28)
-    assert len(offsets(setting.moved[0][1])) == 17
+    assert 0 < future.log_end_offset < scene.log.log_end_offset, "it is on the way"
+    scene.finish()
+    assert offsets(scene.moved[0][1])[-1] == (28, 28)
+    assert len(offsets(scene.moved[0][1])) == 17
 
 
 @pytest.mark.parametrize("start", [5, 24])
 def test_deleted_records_stay_deleted(tmp_path: Path, start: int) -> None:
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    setting.log.increment_log_start_offset(start, high_watermark=24)
-    setting.begin()
-    setting.finish()
-    moved = setting.moved[0][1]
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.log.increment_log_start_offset(start, high_watermark=24)
+    scene.begin()
+    scene.finish()
+    moved = scene.moved[0][1]
     assert (moved.log_start_offset, moved.log_end_offset) == (start, 24)
-    setting.logs.abandon()
-    setting.start()
-    again = setting.logs.get(TP)
+    scene.logs.abandon()
+    scene.start()
+    again = scene.logs.get(TP)
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset) == (start, 24), "also after a crash"
 
 
 def test_records_deleted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_moves, "PIECE_BYTES", 300)
-    setting = Setting(tmp_path)
-    fill(setting.log, 20)
-    setting.begin()
-    setting.turn()
-    setting.log.increment_log_start_offset(31, high_watermark=40)
-    setting.log.delete_old_segments(setting.disk.clock.time_ms())
-    setting.finish()
-    moved = setting.moved[0][1]
+    scene = MoveScene(tmp_path)
+    fill(scene.log, 20)
+    scene.begin()
+    scene.turn()
+    scene.log.increment_log_start_offset(31, high_watermark=40)
+    scene.log.delete_old_segments(scene.disk.clock.time_ms())
+    scene.finish()
+    moved = scene.moved[0][1]
     assert (moved.log_start_offset, moved.log_end_offset) == (31, 40)
     assert offsets(moved)[0] == (30, 31)
 
 
 def test_a_move_is_given_up(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    setting.begin()
-    setting.moves.start(TP, setting.logs.directories[0])  # where it is
-    setting.finish()
-    assert setting.moves.future(TP) is None
-    assert setting.names() == [["3"], ["delete"]]
-    setting.begin()
-    setting.moves.cancel(TP)
-    setting.logs.delete(TP)
-    setting.finish()
-    assert setting.moved == []
-    assert setting.names() == [["delete"], ["delete", "delete"]]
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.begin()
+    scene.moves.start(TP, scene.logs.directories[0])  # where it is
+    scene.finish()
+    assert scene.moves.future(TP) is None
+    assert scene.names() == [["3"], ["delete"]]
+    scene.begin()
+    scene.moves.cancel(TP)
+    scene.logs.delete(TP)
+    scene.finish()
+    assert scene.moved == []
+    assert scene.names() == [["delete"], ["delete", "delete"]]
 
 
 def test_a_broken_target_keeps_the_log_where_it_is(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    setting.begin()
-    setting.logs.directories[1].fail(OSError("broken"))
-    setting.finish()
-    assert setting.moved == []
-    assert setting.moves.future(TP) is None
-    assert append(setting.log, batch()) == 24
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.begin()
+    scene.logs.directories[1].fail(OSError("broken"))
+    scene.finish()
+    assert scene.moved == []
+    assert scene.moves.future(TP) is None
+    assert append(scene.log, batch()) == 24
     with pytest.raises(KafkaError) as raised:
-        setting.begin()
+        scene.begin()
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_name_without_room_for_the_mark(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
+    scene = MoveScene(tmp_path)
     tp = TopicPartition("x" * 230, 0)
-    setting.logs.create(tp, TOPIC_ID, setting.disk.config)
+    scene.logs.create(tp, TOPIC_ID, scene.disk.config)
     with pytest.raises(KafkaError) as raised:
-        setting.moves.start(tp, setting.logs.directories[1 - setting.logs.directories.index(setting.logs.get(tp).log_directory)])  # type: ignore[union-attr]  # it was just made
+        scene.moves.start(tp, scene.logs.directories[1 - scene.logs.directories.index(scene.logs.get(tp).log_directory)])  # type: ignore[union-attr]  # it was just made
     assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 def test_a_crash_on_the_way_begins_anew(tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_moves, "PIECE_BYTES", 500)
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    before = offsets(setting.log)
-    setting.begin()
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    before = offsets(scene.log)
+    scene.begin()
     for _ in range(turns):
-        setting.turn()
-    setting.moves.release()
-    setting.logs.abandon()
-    setting.start()
-    log = setting.logs.get(TP)
+        scene.turn()
+    scene.moves.release()
+    scene.logs.abandon()
+    scene.start()
+    log = scene.logs.get(TP)
     assert log is not None
-    assert (log.log_directory.path, offsets(log)) == (str(setting.folders[0]), before)
-    assert setting.names() == [["3"], ["delete"]]
-    setting.moves.resume()
-    setting.finish()
-    assert offsets(setting.moved[0][1]) == before
-    assert setting.logs.get(TP) is setting.moved[0][1]
+    assert (log.log_directory.path, offsets(log)) == (str(scene.folders[0]), before)
+    assert scene.names() == [["3"], ["delete"]]
+    scene.moves.resume()
+    scene.finish()
+    assert offsets(scene.moved[0][1]) == before
+    assert scene.logs.get(TP) is scene.moved[0][1]
 
 
 @pytest.mark.parametrize("renames", range(5))
 def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
     """Checkpoints are renamed into place too: so each rename of the last step is met."""
     filesystem = Crashing()
-    setting = Setting(tmp_path, filesystem)
-    fill(setting.log)
-    setting.log.increment_log_start_offset(3, high_watermark=24)
-    before = offsets(setting.log)
-    setting.begin()
+    scene = MoveScene(tmp_path, filesystem)
+    fill(scene.log)
+    scene.log.increment_log_start_offset(3, high_watermark=24)
+    before = offsets(scene.log)
+    scene.begin()
     filesystem.renames_left = renames
     try:
-        setting.finish()
+        scene.finish()
     except Crash:
-        assert setting.moved == []
+        assert scene.moved == []
     filesystem.renames_left = -1
-    setting.moves.release()
-    setting.logs.abandon()
-    setting.start()
-    setting.moves.resume()
-    setting.finish()
-    log = setting.logs.get(TP)
+    scene.moves.release()
+    scene.logs.abandon()
+    scene.start()
+    scene.moves.resume()
+    scene.finish()
+    log = scene.logs.get(TP)
     assert log is not None
     assert offsets(log)[-1] == before[-1]
     assert log.log_end_offset == 24
-    assert log.log_directory.path == setting.target
-    assert [names.count("3") for names in setting.names()] == [0, 1]
+    assert log.log_directory.path == scene.target
+    assert [names.count("3") for names in scene.names()] == [0, 1]
 
 
 def test_of_an_unfinished_copy_that_is_all_there_is_the_rest_is_told_to_be_lost(
@@ -257,19 +257,19 @@ def test_of_an_unfinished_copy_that_is_all_there_is_the_rest_is_told_to_be_lost(
 ) -> None:
     """The directory with the log was given up: consumers must notice what is gone by new leader epochs."""
     monkeypatch.setattr(directory_moves, "PIECE_BYTES", 300)
-    setting = Setting(tmp_path)
-    fill(setting.log)
-    setting.begin()
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.begin()
     for _ in range(3):
-        setting.turn()
-    future = setting.moves.future(TP)
+        scene.turn()
+    future = scene.moves.future(TP)
     assert future is not None
     reached = future.log_end_offset
-    assert 0 < reached < setting.log.log_end_offset
-    setting.logs.abandon()
-    shutil.rmtree(setting.log.path)
-    setting.start()
-    log = setting.logs.get(TP)
+    assert 0 < reached < scene.log.log_end_offset
+    scene.logs.abandon()
+    shutil.rmtree(scene.log.path)
+    scene.start()
+    log = scene.logs.get(TP)
     assert log is not None
     assert log.log_end_offset == reached
     assert [(one.first_offset, one.end_offset) for one in log.lost] == [(reached, -1)]

@@ -55,7 +55,7 @@ class SmallVolume(FaultyFilesystem):
         return super().pwrite(fd, data, position)
 
 
-class Setting:
+class VolumeScene:
     """A manager of one directory on a small volume."""
 
     def __init__(self, folder: Path, volume: SmallVolume) -> None:
@@ -85,32 +85,32 @@ class Setting:
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    made = Setting(tmp_path, SmallVolume())
+def scene(tmp_path: Path) -> VolumeScene:
+    made = VolumeScene(tmp_path, SmallVolume())
     made.create()
     return made
 
 
-def test_appends_are_refused_while_the_volume_is_full_and_taken_again(setting: Setting) -> None:
-    assert setting.append() == 0
-    setting.look(FULL_BYTES - 1)
+def test_appends_are_refused_while_the_volume_is_full_and_taken_again(scene: VolumeScene) -> None:
+    assert scene.append() == 0
+    scene.look(FULL_BYTES - 1)
     writes: list[str] = []
-    setting.volume.fault = writes.append
+    scene.volume.fault = writes.append
     for _ in range(3):
         with pytest.raises(KafkaError, match="is full: no records can be taken") as caught:
-            setting.append()
+            scene.append()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError, match="is full"):
-        setting.create(OTHER)
+        scene.create(OTHER)
     assert writes == [], "nothing is tried on the disk"
-    assert not setting.logs.has_room
-    assert not setting.logs.directories[0].is_offline
-    setting.look(ROOM_BYTES - 1)
-    assert not setting.logs.has_room, "not at the first byte"
-    setting.look(VOLUME_BYTES)
-    assert setting.logs.has_room
-    assert setting.append() == 1
-    setting.create(OTHER)
+    assert not scene.logs.has_room
+    assert not scene.logs.directories[0].is_offline
+    scene.look(ROOM_BYTES - 1)
+    assert not scene.logs.has_room, "not at the first byte"
+    scene.look(VOLUME_BYTES)
+    assert scene.logs.has_room
+    assert scene.append() == 1
+    scene.create(OTHER)
 
 
 def test_a_volume_that_the_next_second_would_fill_is_full(tmp_path: Path) -> None:
@@ -142,33 +142,33 @@ def test_the_reserve_grows_with_the_logs_and_is_found_again(tmp_path: Path) -> N
     again.end()
 
 
-def test_small_files_get_the_reserve_and_records_do_not(setting: Setting) -> None:
-    assert setting.append() == 0
-    setting.volume.free = 0
-    setting.logs.checkpoint()
-    (directory,) = setting.logs.directories
+def test_small_files_get_the_reserve_and_records_do_not(scene: VolumeScene) -> None:
+    assert scene.append() == 0
+    scene.volume.free = 0
+    scene.logs.checkpoint()
+    (directory,) = scene.logs.directories
     assert not directory.is_offline
-    assert setting.volume.reserved == 0, "it was used"
-    setting.look(VOLUME_BYTES)
-    assert setting.volume.reserved, "and is there again"
-    setting.volume.free = 0  # before anyone has looked
+    assert scene.volume.reserved == 0, "it was used"
+    scene.look(VOLUME_BYTES)
+    assert scene.volume.reserved, "and is there again"
+    scene.volume.free = 0  # before anyone has looked
     with pytest.raises(KafkaError):
-        setting.append()
+        scene.append()
     assert directory.is_offline
     assert directory.is_out_of_room
-    assert setting.volume.reserved, "a record does not get it"
+    assert scene.volume.reserved, "a record does not get it"
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
-def test_a_stop_on_a_full_volume_is_clean(setting: Setting, tmp_path: Path, is_seen: bool) -> None:
+def test_a_stop_on_a_full_volume_is_clean(scene: VolumeScene, tmp_path: Path, is_seen: bool) -> None:
     for _ in range(50):
-        setting.append()
+        scene.append()
     if is_seen:
-        setting.look(0)
-    setting.volume.free = 0
-    setting.logs.stop()
+        scene.look(0)
+    scene.volume.free = 0
+    scene.logs.stop()
     assert (tmp_path / "data" / checkpoint.CLEAN_SHUTDOWN_FILE).exists()
-    again = Setting(tmp_path, setting.volume)
+    again = VolumeScene(tmp_path, scene.volume)
     assert again.logs.directories[0].was_clean
     found = again.logs.get(TP)
     assert found is not None
@@ -176,50 +176,50 @@ def test_a_stop_on_a_full_volume_is_clean(setting: Setting, tmp_path: Path, is_s
     again.logs.stop()
 
 
-def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
-    setting.append()
-    setting.volume.free = 0
+def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(scene: VolumeScene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.append()
+    scene.volume.free = 0
     with pytest.raises(KafkaError):
-        setting.append()
-    setting.logs.stop()
+        scene.append()
+    scene.logs.stop()
     assert "is not stopped cleanly, as it is full: the next start recovers its 1 logs" in caplog.text
 
 
-def test_deleting_goes_on_where_only_room_is_missing(setting: Setting, tmp_path: Path) -> None:
-    setting.create(OTHER)
-    setting.append()
-    setting.volume.free = 0
+def test_deleting_goes_on_where_only_room_is_missing(scene: VolumeScene, tmp_path: Path) -> None:
+    scene.create(OTHER)
+    scene.append()
+    scene.volume.free = 0
     with pytest.raises(KafkaError):
-        setting.append()
-    assert not setting.logs.is_dead
-    setting.logs.delete(TP, TOPIC_ID)
-    setting.logs.remove_due(setting.clock.time_ms())
+        scene.append()
+    assert not scene.logs.is_dead
+    scene.logs.delete(TP, TOPIC_ID)
+    scene.logs.remove_due(scene.clock.time_ms())
     assert sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir()) == [str(OTHER)]
-    setting.logs.stop()
+    scene.logs.stop()
 
 
-def test_a_broken_disk_is_left_alone(setting: Setting, tmp_path: Path) -> None:
-    setting.append()
-    setting.volume.fail_with(errno.EIO, "write")
+def test_a_broken_disk_is_left_alone(scene: VolumeScene, tmp_path: Path) -> None:
+    scene.append()
+    scene.volume.fail_with(errno.EIO, "write")
     with pytest.raises(KafkaError):
-        setting.append()
-    setting.volume.heal()
-    assert setting.logs.is_dead
-    setting.logs.delete(TP, TOPIC_ID)
-    setting.logs.remove_due(setting.clock.time_ms())
+        scene.append()
+    scene.volume.heal()
+    assert scene.logs.is_dead
+    scene.logs.delete(TP, TOPIC_ID)
+    scene.logs.remove_due(scene.clock.time_ms())
     assert (tmp_path / "data" / str(TP)).is_dir()
-    setting.logs.stop()
+    scene.logs.stop()
 
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, TopicId(b"x" * 16)])
 def test_the_log_of_a_deleted_topic_goes_where_it_could_not_be_loaded(
-    setting: Setting, tmp_path: Path, topic_id: TopicId
+    scene: VolumeScene, tmp_path: Path, topic_id: TopicId
 ) -> None:
-    setting.append()
-    setting.logs.abandon()
+    scene.append()
+    scene.logs.abandon()
     broken = SmallVolume()
     broken.fail_with(errno.ENOSPC, "rename", "write", "create", "truncate")
-    again = Setting(tmp_path, broken)
+    again = VolumeScene(tmp_path, broken)
     assert again.logs.get(TP) is None
     assert again.logs.directories[0].is_out_of_room
     broken.heal()

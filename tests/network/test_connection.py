@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -18,67 +18,11 @@ from pybroker.network.counters import ListenerCounters
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
 from pybroker.network.receiver import PREFIX, new_scratch
+from testing.scenes.fake_transport import FakeTransport
 
 
 def framed(body: bytes) -> bytes:
     return PREFIX.pack(len(body)) + body
-
-
-class FakeTransport(asyncio.Transport):
-    """Collects what is written; delivers only while it is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.connection: Connection | None = None
-        self.written = b""
-        self.writes = 0
-        self.is_reading_ = True
-        self.is_open = True
-        self.reads = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
-        self.writes += 1
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.write(b"".join(list_of_data))
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        assert self.is_reading_
-        self.is_reading_ = False
-
-    def resume_reading(self) -> None:
-        assert not self.is_reading_
-        self.is_reading_ = True
-
-    def is_closing(self) -> bool:
-        return not self.is_open
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            assert self.connection is not None
-            self.connection.connection_lost(None)
-
-    abort = close
-
-    def deliver(self, data: bytes) -> bytes:
-        """One receive, if the connection is read; the rest comes back."""
-        if not (self.is_reading_ and self.is_open):
-            return data
-        assert self.connection is not None
-        into = self.connection.get_buffer(-1)
-        count = min(len(into), len(data))
-        into[:count] = data[:count]
-        self.reads += 1
-        self.connection.buffer_updated(count)
-        return data[count:]
 
 
 class FakeServer:
@@ -138,7 +82,7 @@ class FakeServer:
 
 def connect(server: FakeServer) -> tuple[Connection, FakeTransport]:
     connection = Connection(asyncio.get_running_loop(), server, ConnectionContext(connection_id=1), ListenerCounters("L"))
-    transport = FakeTransport()
+    transport = FakeTransport(takes_all=True)
     transport.connection = connection
     connection.connection_made(transport)
     return connection, transport
@@ -160,7 +104,7 @@ async def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_read_meanw
     assert len(server.handled) == TURN_REQUESTS * 2
     await turns()
     assert len(server.handled) == TURN_REQUESTS * 2 + 3
-    assert (connection.mute_reasons, transport.is_reading_, transport.writes) == (set(), True, 3)
+    assert (connection.mute_reasons, transport.is_reading_, len(transport.writes)) == (set(), True, 3)
     assert (server.admission.queued_requests, server.admission.pool.used) == (0, 0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,52 +11,9 @@ from hypothesis import strategies as st
 from pybroker.network.context import Outgoing
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.sender import HIGH_WATER_BYTES, MADE_BYTES, PIECE_BYTES, TURN_BYTES, Sender
-from pybroker.protocol.parts import Part, SendPart, parts_size
-
-
-class FakeTransport:
-    """Pauses its writer when more than `high` bytes are unsent, as asyncio's do; the test drains it."""
-
-    def __init__(self, high: float = float("inf"), *, is_forgetful: bool = False) -> None:
-        self.high = high
-        self.is_forgetful = is_forgetful
-        self.unsent = 0
-        self.limits: list[int] = []
-        self.is_paused = False
-        self.writes: list[bytes] = []
-        self.sender: Sender | None = None
-
-    def write(self, data: bytes) -> None:
-        self.writelines([data])
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        data = b"".join(list_of_data)
-        self.writes.append(data)
-        self.unsent += len(data)
-        if not self.is_forgetful:
-            self.pause_if_full()
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self.limits.append(high)
-        if self.high != float("inf"):
-            self.high = high
-        self.pause_if_full()
-
-    def pause_if_full(self) -> None:
-        if not self.is_paused and self.unsent > self.high:
-            self.is_paused = True
-            assert self.sender is not None
-            self.sender.pause()
-
-    def drain(self) -> None:
-        self.unsent = 0
-        if self.is_paused:
-            self.is_paused = False
-            assert self.sender is not None
-            self.sender.resume()
+from pybroker.protocol.parts import Part, parts_size
+from testing.scenes.fake_transport import FakeTransport
+from testing.scenes.late_part import LatePart
 
 
 class FakeOwner:
@@ -81,33 +38,7 @@ class FakeOwner:
         self.errors.append(error)
 
 
-class Late(SendPart):
-    """`size` bytes, made in pieces; may be cold, may lie about its size."""
-
-    def __init__(self, content: bytes, piece_bytes: int = PIECE_BYTES, colds: int = 0, lack: int = 0) -> None:
-        self.size = len(content) + lack
-        self.content = content
-        self.piece_bytes = piece_bytes
-        self.colds = colds
-        self.position = 0
-        self.closed = 0
-
-    def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
-        assert not self.closed
-        start, self.position = self.position, min(self.position + min(self.piece_bytes, bytes_max), len(self.content))
-        return [memoryview(self.content)[start : self.position]] if self.position > start else []
-
-    def cold(self) -> Callable[[], None] | None:
-        return self.warm if self.colds else None
-
-    def warm(self) -> None:
-        self.colds -= 1
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-class Made(Late):
+class Made(LatePart):
     """Makes its bytes, a chunk at a time, whatever is asked for."""
 
     makes_bytes = True
@@ -128,7 +59,8 @@ def setting(
     high: float = float("inf"), *, is_forgetful: bool = False
 ) -> tuple[Sender, FakeTransport, FakeOwner, ListenerCounters]:
     transport, owner, counters = FakeTransport(high, is_forgetful=is_forgetful), FakeOwner(), ListenerCounters("L")
-    sender = transport.sender = Sender(transport, owner, counters)
+    sender = Sender(transport, owner, counters)
+    transport.on_full, transport.on_drained = sender.pause, sender.resume
     return sender, transport, owner, counters
 
 
@@ -151,7 +83,7 @@ def test_small_answers_are_one_write() -> None:
 def test_header_and_first_views_are_one_write_behind_what_was_added() -> None:
     sender, transport, _, _ = setting()
     sent = Sent()
-    part = Late(b"records")
+    part = LatePart(b"records")
     sender.queue(b"before ")
     sender.stream(outgoing([b"header ", part, b" trailer"], sent))
     assert transport.writes == [b"before header records trailer"]
@@ -163,7 +95,7 @@ def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it(is_forgetf
     sender, transport, owner, counters = setting(high=64 * 1024, is_forgetful=is_forgetful)
     sent = Sent()
     size = 5 * PIECE_BYTES // 2
-    part = Late(b"x" * size)
+    part = LatePart(b"x" * size)
     sender.stream(outgoing([b"h" * 10, part], sent))
     for write in (1, 2):
         assert len(transport.writes) == write
@@ -182,7 +114,7 @@ def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_for
     sender, transport, owner, _ = setting(high=HIGH_WATER_BYTES, is_forgetful=is_forgetful)
     sent, chunk = Sent(), MADE_BYTES
     part = Made(b"x" * (3 * chunk - 5), chunk)
-    sender.stream(outgoing([b"header", part, Late(b"view")], sent))
+    sender.stream(outgoing([b"header", part, LatePart(b"view")], sent))
     assert transport.writes == [b"header" + bytes(b"x" * chunk)]
     transport.unsent = 1  # below every mark but the one that counts
     sender._continue()
@@ -209,7 +141,7 @@ def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one
 
 def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
     sender, transport, owner, _ = setting()
-    sender.stream(outgoing([Late(bytes(TURN_BYTES + 5))]))
+    sender.stream(outgoing([LatePart(bytes(TURN_BYTES + 5))]))
     assert sum(map(len, transport.writes)) == TURN_BYTES
     assert sender.is_blocked
     (go_on,) = owner.soon
@@ -220,7 +152,7 @@ def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
 
 def test_a_cold_part_is_read_in_a_thread_first_and_what_comes_before_it_is_not_held_up() -> None:
     sender, transport, owner, _ = setting()
-    sender.stream(outgoing([b"header", Late(b"warm"), Late(b"cold", colds=1), b"end"]))
+    sender.stream(outgoing([b"header", LatePart(b"warm"), LatePart(b"cold", colds=1), b"end"]))
     assert transport.writes == [b"headerwarm"]
     assert sender.is_blocked
     ((function, done),) = owner.threads
@@ -233,7 +165,7 @@ def test_a_cold_part_is_read_in_a_thread_first_and_what_comes_before_it_is_not_h
 def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> None:
     sender, transport, _, _ = setting(high=0)
     sent = Sent()
-    done, half, untouched = Late(b"a" * PIECE_BYTES), Late(b"b" * PIECE_BYTES * 2), Late(b"c")
+    done, half, untouched = LatePart(b"a" * PIECE_BYTES), LatePart(b"b" * PIECE_BYTES * 2), LatePart(b"c")
     sender.stream(outgoing([done, half, untouched], sent))
     transport.drain()
     sender.close()
@@ -245,7 +177,7 @@ def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> No
 
 def test_a_part_in_a_thread_is_closed_when_the_thread_is_done_with_it() -> None:
     sender, _, owner, _ = setting()
-    part, sent = Late(b"cold", colds=1), Sent()
+    part, sent = LatePart(b"cold", colds=1), Sent()
     sender.stream(outgoing([part], sent))
     sender.close()
     assert part.closed == 0
@@ -254,17 +186,17 @@ def test_a_part_in_a_thread_is_closed_when_the_thread_is_done_with_it() -> None:
     assert (part.closed, sent.count, owner.ready) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("late", [Late(b"abc", lack=1), Late(b"abc", lack=-1)], ids=["less", "more"])
-def test_a_part_that_does_not_keep_to_its_size_ends_the_connection(late: Late) -> None:
+@pytest.mark.parametrize("late", [LatePart(b"abc", lack=1), LatePart(b"abc", lack=-1)], ids=["less", "more"])
+def test_a_part_that_does_not_keep_to_its_size_ends_the_connection(late: LatePart) -> None:
     sender, _, owner, _ = setting()
     sender.stream(outgoing([late]))
     (error,) = owner.errors
-    assert "Late gave" in str(error)
+    assert "LatePart gave" in str(error)
 
 
 def test_an_error_of_the_reading_thread_ends_the_connection() -> None:
     sender, _, owner, _ = setting()
-    sender.stream(outgoing([Late(b"cold", colds=1)]))
+    sender.stream(outgoing([LatePart(b"cold", colds=1)]))
     ((_, done),) = owner.threads
     error = OSError("disk")
     done(error)
@@ -275,14 +207,14 @@ def test_an_error_of_the_reading_thread_ends_the_connection() -> None:
     st.lists(
         st.one_of(
             st.binary(max_size=50),
-            *(st.builds(kind, st.binary(max_size=200), st.integers(1, 70), st.integers(0, 1)) for kind in (Late, Made)),
+            *(st.builds(kind, st.binary(max_size=200), st.integers(1, 70), st.integers(0, 1)) for kind in (LatePart, Made)),
         ),
         max_size=10,
     ),
     st.sampled_from([0, 20, 10_000]),
 )
 def test_whatever_the_parts_all_bytes_go_out_in_order(parts: list[Part], high: int) -> None:
-    expected = b"".join(part.content if isinstance(part, Late) else bytes(part) for part in parts)  # type: ignore[arg-type]  # no other kind
+    expected = b"".join(part.content if isinstance(part, LatePart) else bytes(part) for part in parts)  # type: ignore[arg-type]  # no other kind
     sender, transport, owner, counters = setting(high)
     sent = Sent()
     sender.stream(outgoing(parts, sent))
@@ -294,4 +226,4 @@ def test_whatever_the_parts_all_bytes_go_out_in_order(parts: list[Part], high: i
         transport.drain()
     assert b"".join(transport.writes) == expected
     assert (sent.count, counters.bytes_out) == (1, len(expected))
-    assert all(part.closed == 1 for part in parts if isinstance(part, Late))
+    assert all(part.closed == 1 for part in parts if isinstance(part, LatePart))

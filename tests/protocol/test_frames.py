@@ -35,24 +35,12 @@ from pybroker.protocol.messages.fetch import (
 )
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.protocol.parts import Part, SendPart, parts_bytes, parts_size
+from pybroker.protocol.parts import Part, parts_bytes, parts_size
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX
+from testing.scenes.late_part import LatePart
 
 LARGE = bytes(range(256)) * (JOIN_BYTES_MAX // 256) + b"x"
-
-
-class Late(SendPart):
-    """Yields its bytes three at a time."""
-
-    __slots__ = ("left", "size")
-
-    def __init__(self, data: bytes) -> None:
-        self.left, self.size = data, len(data)
-
-    def pull(self, bytes_max: int) -> list[bytes]:
-        piece, self.left = self.left[:3], self.left[3:]
-        return [piece] if piece else []
 
 
 def frame(text: str) -> memoryview:
@@ -180,11 +168,11 @@ def test_large_records_are_parts_of_their_own_and_small_ones_are_joined(version:
 
 @pytest.mark.parametrize("version", [0, 4, 12])
 def test_late_parts_count_with_their_size_and_are_not_pulled_by_the_codec(version: int) -> None:
-    late, empty = Late(b"0123456789"), Late(b"")
+    late, empty = LatePart(b"0123456789", 3), LatePart(b"")
     records: list[Part] = [b"ab", late, memoryview(LARGE), bytearray(b"c")]
     parts = encode_response(fetched(records, empty), version, 1)
     assert late in parts
-    assert late.left == b"0123456789"
+    assert late.position == 0
     size = parts_size(parts)
     data = memoryview(parts_bytes(parts))
     assert len(data) == size

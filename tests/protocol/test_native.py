@@ -22,6 +22,7 @@ from pybroker.protocol.parts import SendPart, parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
+from testing.scenes.late_part import LatePart
 from testing.scenes.messages import VERSIONED, full, messages, name_of
 
 NATIVE = native.extension("pybroker.protocol._codec_native")
@@ -97,17 +98,6 @@ def test_both_refuse_the_same_values(cls: type, version: int) -> None:
             assert by_native == by_python, (one.name, value)
 
 
-class Late(SendPart):
-    """A part that comes when it is pulled."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def pull(self, bytes_max: int) -> list[bytes]:
-        return [self._data]
-
-
 def answer(*records: Any) -> FetchResponse:
     partitions = [PartitionData(partition_index=index, records=one) for index, one in enumerate(records)]
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
@@ -123,8 +113,8 @@ LARGE = b"l" * (JOIN_BYTES_MAX + 1)
     [
         [LARGE],
         [b"small", LARGE, memoryview(LARGE), bytearray(LARGE), b"small", b""],
-        [Late(b"late"), Late(LARGE), None],
-        [[b"some", Late(b"late"), LARGE], (Late(b"one"), b"two"), []],
+        [LatePart(b"late"), LatePart(LARGE), None],
+        [[b"some", LatePart(b"late"), LARGE], (LatePart(b"one"), b"two"), []],
         [b"s" * JOIN_BYTES_MAX] * 9,
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -14,19 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pybroker.clock import ManualClock
 from pybroker.purgatory.purgatory import DelayedOperation, Purgatory
-from pybroker.purgatory.timer import OperationTimer, WakeUp
+from pybroker.purgatory.timer import OperationTimer
+from testing.scenes.no_wake_up import never
 
 if TYPE_CHECKING:
     import pytest
-
-
-class NoWakeUp:
-    def cancel(self) -> None:
-        pass
-
-
-def never(_when_ms: int, _callback: Callable[[], None]) -> WakeUp:
-    return NoWakeUp()
 
 
 class Waiting(DelayedOperation):
@@ -50,7 +41,7 @@ class Waiting(DelayedOperation):
         self.expirations += 1
 
 
-class Setting:
+class PurgatoryScene:
     def __init__(self, purge_interval: int = 1000) -> None:
         self.clock = ManualClock(0)
         self.timer = OperationTimer(self.clock, never)
@@ -62,109 +53,109 @@ class Setting:
 
 
 def test_a_ready_operation_is_completed_at_once_and_never_watched() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operation = Waiting(is_ready=True)
-    assert setting.purgatory.try_complete_else_watch(operation, ["a"], 100)
+    assert scene.purgatory.try_complete_else_watch(operation, ["a"], 100)
     assert (operation.tries, operation.completions) == (1, 1)
-    assert (setting.purgatory.watched, setting.purgatory.delayed) == (0, 0)
-    assert setting.timer.next_expiration_ms is None
+    assert (scene.purgatory.watched, scene.purgatory.delayed) == (0, 0)
+    assert scene.timer.next_expiration_ms is None
 
 
 def test_one_that_is_not_ready_is_tried_again_when_it_is_watched() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
 
     class ReadyOnceWatched(Waiting):
         def try_complete(self) -> bool:
-            self.is_ready = setting.purgatory.watched == 2
+            self.is_ready = scene.purgatory.watched == 2
             return super().try_complete()
 
     operation = ReadyOnceWatched()
-    assert setting.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
+    assert scene.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
     assert (operation.tries, operation.completions) == (2, 1)
-    assert setting.purgatory.delayed == 0
-    assert setting.timer.next_expiration_ms is None
+    assert scene.purgatory.delayed == 0
+    assert scene.timer.next_expiration_ms is None
 
 
 def test_an_event_on_any_of_its_keys_completes_it_and_it_leaves_the_timer_at_once() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operation = Waiting()
-    assert not setting.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
+    assert not scene.purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
     assert operation.is_pending
-    assert setting.purgatory.check_and_complete("b") == 0
+    assert scene.purgatory.check_and_complete("b") == 0
     operation.is_ready = True
-    assert setting.purgatory.check_and_complete("c") == 0
-    assert setting.purgatory.check_and_complete("b") == 1
+    assert scene.purgatory.check_and_complete("c") == 0
+    assert scene.purgatory.check_and_complete("b") == 1
     assert not operation.is_pending
-    assert (setting.purgatory.watched, setting.purgatory.delayed) == (1, 0)
-    assert setting.purgatory.check_and_complete("a") == 0, "met there, removed, not completed twice"
-    assert not setting.purgatory.watchers
-    assert setting.pass_time(1000) == 0
+    assert (scene.purgatory.watched, scene.purgatory.delayed) == (1, 0)
+    assert scene.purgatory.check_and_complete("a") == 0, "met there, removed, not completed twice"
+    assert not scene.purgatory.watchers
+    assert scene.pass_time(1000) == 0
     assert (operation.completions, operation.expirations) == (1, 0)
 
 
 def test_its_time_completes_it_once_and_says_so() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operation = Waiting()
-    setting.purgatory.try_complete_else_watch(operation, ["a"], 100)
-    setting.pass_time(99)
+    scene.purgatory.try_complete_else_watch(operation, ["a"], 100)
+    scene.pass_time(99)
     assert not operation.is_completed
-    setting.pass_time(1)
+    scene.pass_time(1)
     operation.is_ready = True
-    assert setting.purgatory.check_and_complete("a") == 0
+    assert scene.purgatory.check_and_complete("a") == 0
     assert (operation.completions, operation.expirations) == (1, 1)
-    assert (setting.purgatory.watched, setting.purgatory.delayed) == (0, 0)
+    assert (scene.purgatory.watched, scene.purgatory.delayed) == (0, 0)
 
 
 def test_no_time_to_wait_expires_it_before_the_call_returns() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operation = Waiting()
-    assert not setting.purgatory.try_complete_else_watch(operation, ["a"], 0)
-    assert (operation.completions, operation.expirations, setting.purgatory.delayed) == (1, 1, 0)
+    assert not scene.purgatory.try_complete_else_watch(operation, ["a"], 0)
+    assert (operation.completions, operation.expirations, scene.purgatory.delayed) == (1, 1, 0)
 
 
 def test_two_that_expire_together_where_the_first_completes_the_second() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     second = Waiting()
 
     class First(Waiting):
         def on_complete(self) -> None:
             super().on_complete()
             second.is_ready = True
-            assert setting.purgatory.check_and_complete("b") == 1
+            assert scene.purgatory.check_and_complete("b") == 1
 
     first = First()
-    setting.purgatory.try_complete_else_watch(first, ["a"], 50)
-    setting.purgatory.try_complete_else_watch(second, ["b"], 50)
-    setting.pass_time(50)
+    scene.purgatory.try_complete_else_watch(first, ["a"], 50)
+    scene.purgatory.try_complete_else_watch(second, ["b"], 50)
+    scene.pass_time(50)
     assert (first.completions, first.expirations) == (1, 1)
     assert (second.completions, second.expirations) == (1, 0), "the event came first"
-    assert setting.purgatory.delayed == 0
+    assert scene.purgatory.delayed == 0
 
 
 def test_completing_one_may_watch_another_under_the_same_key_and_set_off_the_same_event() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     follower = Waiting()
 
     class Leader(Waiting):
         def on_complete(self) -> None:
             super().on_complete()
-            setting.purgatory.try_complete_else_watch(follower, ["a"], 50)
-            setting.purgatory.check_and_complete("a")
+            scene.purgatory.try_complete_else_watch(follower, ["a"], 50)
+            scene.purgatory.check_and_complete("a")
 
     bystander, leader, ready = Waiting(), Leader(), Waiting()
     for operation in (bystander, leader, ready):
-        setting.purgatory.try_complete_else_watch(operation, ["a"], 50)
+        scene.purgatory.try_complete_else_watch(operation, ["a"], 50)
     leader.is_ready = ready.is_ready = True
-    assert setting.purgatory.check_and_complete("a") == 1, "the inner event completed the other one"
+    assert scene.purgatory.check_and_complete("a") == 1, "the inner event completed the other one"
     assert [leader.completions, ready.completions, bystander.completions, follower.completions] == [1, 1, 0, 0]
-    assert (setting.purgatory.watched, setting.purgatory.delayed) == (2, 2)
+    assert (scene.purgatory.watched, scene.purgatory.delayed) == (2, 2)
     follower.is_ready = bystander.is_ready = True
-    assert setting.purgatory.check_and_complete("a") == 2
-    assert not setting.purgatory.watchers
+    assert scene.purgatory.check_and_complete("a") == 2
+    assert not scene.purgatory.watchers
 
 
 def test_an_operation_that_fails_costs_neither_the_event_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
 
     class Broken(Waiting):
         def try_complete(self) -> bool:
@@ -174,33 +165,33 @@ def test_an_operation_that_fails_costs_neither_the_event_nor_the_others(caplog: 
 
     broken, sound = Broken(), Waiting()
     for operation in (broken, sound):
-        setting.purgatory.try_complete_else_watch(operation, ["a"], 50)
+        scene.purgatory.try_complete_else_watch(operation, ["a"], 50)
         operation.is_ready = True
     with caplog.at_level(logging.ERROR):
-        assert setting.purgatory.check_and_complete("a") == 1
+        assert scene.purgatory.check_and_complete("a") == 1
     assert "a bug" in caplog.text
-    setting.pass_time(50)
+    scene.pass_time(50)
     assert (broken.expirations, sound.expirations) == (1, 0)
 
 
 def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operations = [Waiting() for _ in range(3)]
     for operation in operations:  # neighbours in one bucket
-        setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
+        scene.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
     gc.disable()
     try:
         operations[1].is_ready = True
-        setting.purgatory.check_and_complete("a")
+        scene.purgatory.check_and_complete("a")
         gone = weakref.ref(operations[1])
         del operation, operations[1]
         assert gone() is None, "nobody holds on to it, and it is in no cycle"
         kept = operations[0]
         kept.is_ready = True
-        setting.purgatory.check_and_complete("a")
+        scene.purgatory.check_and_complete("a")
         gone = weakref.ref(operations[1])
         operations[1].force_complete()
-        setting.purgatory.check_and_complete("a")
+        scene.purgatory.check_and_complete("a")
         operations.clear()
         assert gone() is None, "nor does one that was its neighbour"
         assert kept.is_completed
@@ -209,41 +200,41 @@ def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
 
 
 def test_entries_left_under_quiet_keys_are_purged_once_they_exceed_the_interval() -> None:
-    setting = Setting(purge_interval=10)
+    scene = PurgatoryScene(purge_interval=10)
     waiting = Waiting()
-    setting.purgatory.try_complete_else_watch(waiting, ["quiet"], 60_000)
+    scene.purgatory.try_complete_else_watch(waiting, ["quiet"], 60_000)
     for number in range(11):
         operation = Waiting()
-        setting.purgatory.try_complete_else_watch(operation, ["busy", "quiet"], 60_000)
+        scene.purgatory.try_complete_else_watch(operation, ["busy", "quiet"], 60_000)
         operation.is_ready = True
-        assert setting.purgatory.watched == 1 + number + 2
-        setting.purgatory.check_and_complete("busy")
-    assert (setting.purgatory.watched, setting.purgatory.delayed) == (1, 1), "the eleventh exceeded it"
+        assert scene.purgatory.watched == 1 + number + 2
+        scene.purgatory.check_and_complete("busy")
+    assert (scene.purgatory.watched, scene.purgatory.delayed) == (1, 1), "the eleventh exceeded it"
 
 
 def test_pending_operations_alone_are_never_purged() -> None:
-    setting = Setting(purge_interval=10)
+    scene = PurgatoryScene(purge_interval=10)
     operations = [Waiting() for _ in range(1000)]
     for operation in operations:
-        setting.purgatory.try_complete_else_watch(operation, ["a", "b"], 60_000)
-    assert (setting.purgatory.delayed, setting.purgatory.watched) == (1000, 2000)
+        scene.purgatory.try_complete_else_watch(operation, ["a", "b"], 60_000)
+    assert (scene.purgatory.delayed, scene.purgatory.watched) == (1000, 2000)
     for operation in operations[:10]:
         operation.force_complete()
-    setting.purgatory.purge_if_due()
-    assert (setting.purgatory.delayed, setting.purgatory.watched) == (990, 2000), "ten do not exceed the interval"
+    scene.purgatory.purge_if_due()
+    assert (scene.purgatory.delayed, scene.purgatory.watched) == (990, 2000), "ten do not exceed the interval"
     operations[10].force_complete()
-    setting.purgatory.purge_if_due()
-    assert (setting.purgatory.delayed, setting.purgatory.watched) == (989, 2 * 989)
+    scene.purgatory.purge_if_due()
+    assert (scene.purgatory.delayed, scene.purgatory.watched) == (989, 2 * 989)
 
 
 def test_what_events_alone_complete_never_needs_a_purge() -> None:
-    setting = Setting(purge_interval=10)
+    scene = PurgatoryScene(purge_interval=10)
     for _ in range(100):
         operation = Waiting()
-        setting.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
+        scene.purgatory.try_complete_else_watch(operation, ["a"], 60_000)
         operation.is_ready = True
-        setting.purgatory.check_and_complete("a")
-        assert not setting.purgatory.completed, "met under its only key, nothing is left to purge"
+        scene.purgatory.check_and_complete("a")
+        assert not scene.purgatory.completed, "met under its only key, nothing is left to purge"
 
 
 @given(
@@ -253,8 +244,8 @@ def test_what_events_alone_complete_never_needs_a_purge() -> None:
 def test_completed_entries_never_exceed_the_interval_by_more_than_one_operation(
     purge_interval: int, steps: list[tuple[str, int, int]]
 ) -> None:
-    setting = Setting(purge_interval)
-    purgatory = setting.purgatory
+    scene = PurgatoryScene(purge_interval)
+    purgatory = scene.purgatory
     operations: list[Waiting] = []
     for step, number, delay_ms in steps:
         if step == "w":
@@ -265,7 +256,7 @@ def test_completed_entries_never_exceed_the_interval_by_more_than_one_operation(
                 operation.is_ready = True
             purgatory.check_and_complete(number)
         else:
-            setting.pass_time(delay_ms)
+            scene.pass_time(delay_ms)
         lists = purgatory.watchers.values()
         completed = {id(operation) for entries in lists for operation in entries if operation.is_completed}
         assert len(completed) <= purge_interval, "the estimate is never too low"
@@ -277,14 +268,14 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @initialize(purge_interval=st.integers(0, 5))
     def start(self, purge_interval: int) -> None:
-        self.setting = Setting(purge_interval)
+        self.scene = PurgatoryScene(purge_interval)
         self.operations: list[tuple[Waiting, frozenset[int], int]] = []
 
     @rule(keys=st.frozensets(st.integers(0, 4), min_size=1), timeout_ms=st.integers(0, 900), is_ready=st.booleans())
     def watch(self, keys: frozenset[int], timeout_ms: int, is_ready: bool) -> None:
         operation = Waiting(is_ready=is_ready)
-        self.operations.append((operation, keys, self.setting.clock.monotonic_ms() + timeout_ms))
-        assert self.setting.purgatory.try_complete_else_watch(operation, list(keys), timeout_ms) == is_ready
+        self.operations.append((operation, keys, self.scene.clock.monotonic_ms() + timeout_ms))
+        assert self.scene.purgatory.try_complete_else_watch(operation, list(keys), timeout_ms) == is_ready
 
     @rule(number=st.integers(0, 30))
     def make_ready(self, number: int) -> None:
@@ -294,7 +285,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     @rule(key=st.integers(0, 5))
     def event(self, key: int) -> None:
         due = [op for op, keys, _ in self.operations if key in keys and op.is_ready and not op.is_completed]
-        assert self.setting.purgatory.check_and_complete(key) == len(due)
+        assert self.scene.purgatory.check_and_complete(key) == len(due)
         assert all(operation.is_completed for operation in due)
 
     @rule(number=st.integers(0, 30))
@@ -306,11 +297,11 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @rule(delta_ms=st.integers(0, 500))
     def pass_time(self, delta_ms: int) -> None:
-        self.setting.pass_time(delta_ms)
+        self.scene.pass_time(delta_ms)
 
     @invariant()
     def exactly_once(self) -> None:
-        now_ms = self.setting.clock.monotonic_ms()
+        now_ms = self.scene.clock.monotonic_ms()
         for operation, _, expiration_ms in self.operations:
             assert operation.completions == int(operation.is_completed)
             assert operation.expirations <= operation.completions
@@ -318,20 +309,20 @@ class AgainstTheModel(RuleBasedStateMachine):
             assert not operation.expirations or expiration_ms <= now_ms, "nor early"
             assert operation.is_pending is not operation.is_completed
         waiting = [keys for operation, keys, _ in self.operations if not operation.is_completed]
-        assert self.setting.purgatory.delayed == len(waiting)
-        assert self.setting.purgatory.watched >= sum(map(len, waiting))
+        assert self.scene.purgatory.delayed == len(waiting)
+        assert self.scene.purgatory.watched >= sum(map(len, waiting))
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
 
 
 def test_everything_that_waits_can_be_completed_at_once() -> None:
-    setting = Setting()
+    scene = PurgatoryScene()
     operations = [Waiting() for _ in range(3)]
     for number, operation in enumerate(operations):
-        assert not setting.purgatory.try_complete_else_watch(operation, ["a", number], 1000)
-    assert setting.purgatory.complete_all() == 3
+        assert not scene.purgatory.try_complete_else_watch(operation, ["a", number], 1000)
+    assert scene.purgatory.complete_all() == 3
     assert [(operation.completions, operation.expirations) for operation in operations] == [(1, 1)] * 3
-    assert setting.purgatory.complete_all() == 0
-    assert setting.pass_time(2000) == 0
-    assert setting.purgatory.delayed == 0
+    assert scene.purgatory.complete_all() == 0
+    assert scene.pass_time(2000) == 0
+    assert scene.purgatory.delayed == 0

@@ -10,19 +10,19 @@ import pytest
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from testing.scenes.replication.setting import Setting, params, wanted
+from testing.scenes.replication.scene import ReplicaScene, params, wanted
 
 
-def waiting(**more: Any) -> tuple[Setting, list[object]]:
+def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:
     """A fetch at the end of `t`, whose log has 100 bytes in epoch 1, that waits for 500 ms."""
-    setting = Setting()
-    setting.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
-    setting.produce("t", 100)
-    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
-    answers = setting.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
+    scene = ReplicaScene()
+    scene.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
+    scene.produce("t", 100)
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
+    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
     assert answers == []
-    assert setting.manager.fetch_purgatory.delayed == 1
-    return setting, answers  # type: ignore[return-value]
+    assert scene.manager.fetch_purgatory.delayed == 1
+    return scene, answers  # type: ignore[return-value]
 
 
 def error(answers: list[Any]) -> ErrorCode:
@@ -30,7 +30,7 @@ def error(answers: list[Any]) -> ErrorCode:
     return data.error_code
 
 
-CASES: dict[str, tuple[Callable[[Setting], object], ErrorCode]] = {
+CASES: dict[str, tuple[Callable[[ReplicaScene], object], ErrorCode]] = {
     "A: another leads": (
         lambda s: s.topic("t", leader=2, leader_epoch=1, replicas=(1, 2)),
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -46,135 +46,135 @@ CASES: dict[str, tuple[Callable[[Setting], object], ErrorCode]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_that_end_in_an_error(case: str) -> None:
-    setting, answers = waiting()
+    scene, answers = waiting()
     happens, expected = CASES[case]
-    happens(setting)
+    happens(scene)
     assert error(answers) == expected
-    assert setting.manager.fetch_purgatory.delayed == 0
+    assert scene.manager.fetch_purgatory.delayed == 0
 
 
 def test_case_d_found_out_by_looking() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 100, 100)
-    setting.log("t").producers.first_unstable_offset = 0
-    answers = setting.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
-    setting.log("t").error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 100, 100)
+    scene.log("t").producers.first_unstable_offset = 0
+    answers = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
+    scene.log("t").error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert error(answers) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_case_e_a_fenced_epoch() -> None:
-    setting, answers = waiting(current_leader_epoch=1)
-    setting.topic("t", leader_epoch=2, replicas=(1, 2), isr=(1,))
+    scene, answers = waiting(current_leader_epoch=1)
+    scene.topic("t", leader_epoch=2, replicas=(1, 2), isr=(1,))
     assert error(answers) == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_case_f_the_log_rolled_and_went_on() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 100)
-    answers = setting.fetch(params(max_wait_ms=500, min_bytes=1000), wanted("t", 0))
-    setting.log("t").roll()
-    setting.produce("t", 100)
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 100)
+    answers = scene.fetch(params(max_wait_ms=500, min_bytes=1000), wanted("t", 0))
+    scene.log("t").roll()
+    scene.produce("t", 100)
     ((_, data),) = answers[0]
     assert data.records is not None
     assert data.records.size == 100, "the rest of the old segment, though less than asked for"
 
 
 def test_not_case_f_the_log_just_rolled() -> None:
-    setting, answers = waiting()
-    setting.log("t").roll()
-    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    scene, answers = waiting()
+    scene.log("t").roll()
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert answers == []
-    setting.produce("t", 1)
+    scene.produce("t", 1)
     assert error(answers) == ErrorCode.NONE
 
 
 def test_case_f_the_log_was_truncated_to_before_the_offset() -> None:
-    setting, answers = waiting()
-    setting.log("t").truncate_to(0)
-    setting.partition("t").high_watermark_metadata = setting.log("t").end_offset_metadata
-    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    scene, answers = waiting()
+    scene.log("t").truncate_to(0)
+    scene.partition("t").high_watermark_metadata = scene.log("t").end_offset_metadata
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert error(answers) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_not_case_f_an_open_transaction_hides_the_offset() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 100, 100)
-    setting.log("t").producers.first_unstable_offset = 0
-    answers = setting.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 1))
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 100, 100)
+    scene.log("t").producers.first_unstable_offset = 0
+    answers = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 1))
     assert answers == []
-    setting.produce("t", 100)
+    scene.produce("t", 100)
     assert answers == [], "more of the open transaction is nothing to read"
-    setting.log("t").producers.first_unstable_offset = None
-    setting.produce("t", 50)
+    scene.log("t").producers.first_unstable_offset = None
+    scene.produce("t", 50)
     ((_, data),) = answers[0]
     assert data.records is not None
     assert data.records.size == 250
 
 
 def test_case_g_the_bytes_of_all_partitions_each_up_to_its_limit() -> None:
-    setting = Setting()
-    setting.topic("t", 3)
+    scene = ReplicaScene()
+    scene.topic("t", 3)
     asked = [wanted("t", 0, 100, number) for number in range(3)]
-    answers = setting.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
-    setting.produce("t", 99, 99, 99, partition=0)  # counts as 100
-    setting.produce("t", 100, partition=1)
+    answers = scene.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
+    scene.produce("t", 99, 99, 99, partition=0)  # counts as 100
+    scene.produce("t", 100, partition=1)
     assert answers == []
-    reads = [setting.log("t", number).reads for number in range(3)]
-    setting.produce("t", 49, partition=2)
+    reads = [scene.log("t", number).reads for number in range(3)]
+    scene.produce("t", 49, partition=2)
     assert answers == []
-    assert reads == [setting.log("t", number).reads for number in range(3)], "deciding reads nothing"
-    setting.produce("t", 1, partition=2)
+    assert reads == [scene.log("t", number).reads for number in range(3)], "deciding reads nothing"
+    scene.produce("t", 1, partition=2)
     assert [data.records.size if data.records else 0 for _, data in answers[0]] == [100, 100, 50]
     assert [partition for partition, _ in answers[0]] == asked
 
 
 def test_case_g_with_the_high_watermark_of_a_follower_not_with_the_log_end() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2))
-    answers = setting.fetch(params(max_wait_ms=500), wanted("t", 0))
-    setting.fetch(params(replica_id=2), wanted("t", 0))
-    setting.produce("t", 100)
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2))
+    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
+    scene.fetch(params(replica_id=2), wanted("t", 0))
+    scene.produce("t", 100)
     assert answers == []
-    setting.fetch(params(replica_id=2), wanted("t", 1))
+    scene.fetch(params(replica_id=2), wanted("t", 1))
     assert error(answers) == ErrorCode.NONE
 
 
 def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
-    setting, answers = waiting(last_fetched_epoch=1)
-    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    scene, answers = waiting(last_fetched_epoch=1)
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert answers == []
-    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), 1)]
-    setting.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), 1)]
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     (((_, data),),) = answers  # type: ignore[misc]
     assert data.diverging_epoch == (0, 1)  # type: ignore[has-type]
 
 
 def test_its_time_comes() -> None:
-    setting, answers = waiting()
-    setting.pass_time(499)
+    scene, answers = waiting()
+    scene.pass_time(499)
     assert answers == []
-    setting.pass_time(1)
+    scene.pass_time(1)
     (((_, data),),) = answers  # type: ignore[misc]
     assert (data.error_code, data.high_watermark, data.records) == (ErrorCode.NONE, 1, None)  # type: ignore[has-type]
-    assert setting.manager.consumer_fetch_expirations == 1
-    setting.produce("t", 100)
+    assert scene.manager.consumer_fetch_expirations == 1
+    scene.produce("t", 100)
     assert len(answers) == 1
-    assert setting.manager.fetch_purgatory.watched == 0
+    assert scene.manager.fetch_purgatory.watched == 0
 
 
 def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2))
-    answers = setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
-    setting.produce("t", 100)
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2))
+    answers = scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
+    scene.produce("t", 100)
     assert error(answers) == ErrorCode.NONE
-    setting.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 1))
-    setting.pass_time(500)
-    assert setting.manager.follower_fetch_expirations == 1
+    scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 1))
+    scene.pass_time(500)
+    assert scene.manager.follower_fetch_expirations == 1
 
 
 @pytest.mark.parametrize(
@@ -189,19 +189,19 @@ def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark(
     ],
     ids=["no wait", "no bytes wanted", "enough there", "an error", "no partitions", "a diverging epoch"],
 )
-def test_what_is_answered_at_once(ask: Callable[[Setting], list[object]]) -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 100)
-    setting.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
-    assert len(ask(setting)) == 1
-    assert setting.manager.fetch_purgatory.delayed == 0
+def test_what_is_answered_at_once(ask: Callable[[ReplicaScene], list[object]]) -> None:
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 100)
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
+    assert len(ask(scene)) == 1
+    assert scene.manager.fetch_purgatory.delayed == 0
 
 
 def test_a_first_batch_that_is_only_too_large_for_a_later_partition_does_not_count_as_read() -> None:
-    setting = Setting()
-    setting.topic("t", 2)
-    setting.produce("t", 10, partition=0)
-    setting.produce("t", 500, partition=1)
-    answers = setting.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
+    scene = ReplicaScene()
+    scene.topic("t", 2)
+    scene.produce("t", 10, partition=0)
+    scene.produce("t", 500, partition=1)
+    answers = scene.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
     assert len(answers) == 1, "its bytes are available to the next request"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import UNLIMITED_RESPONSE_BYTES
-from testing.scenes.replication.setting import MIB, Setting, params, wanted
+from testing.scenes.replication.scene import MIB, ReplicaScene, params, wanted
 
 
 class Case(NamedTuple):
@@ -42,12 +42,12 @@ CASES = [
 
 
 def sizes(version: int, max_bytes: int, partitions: list[tuple[list[int], int]]) -> list[int]:
-    setting = Setting()
-    setting.topic("t", len(partitions))
+    scene = ReplicaScene()
+    scene.topic("t", len(partitions))
     for number, (batches, _) in enumerate(partitions):
-        setting.produce("t", *batches, partition=number)
+        scene.produce("t", *batches, partition=number)
     asked = [wanted("t", 0, limit, number) for number, (_, limit) in enumerate(partitions)]
-    (results,) = setting.fetch(params(version, max_bytes=max_bytes), *asked)
+    (results,) = scene.fetch(params(version, max_bytes=max_bytes), *asked)
     assert [one for one, _ in results] == asked, "in the request's order"
     assert all(data.error_code == ErrorCode.NONE for _, data in results)
     return [data.records.size if data.records else 0 for _, data in results]
@@ -100,7 +100,7 @@ def test_the_brokers_own_limit_counts_and_min_bytes_is_never_more_than_what_can_
 
 
 def test_a_negative_limit_of_a_partition_is_an_error() -> None:
-    setting = Setting()
-    setting.topic("t")
-    (((_, data),),) = setting.fetch(params(), wanted("t", 0, -1))
+    scene = ReplicaScene()
+    scene.topic("t")
+    (((_, data),),) = scene.fetch(params(), wanted("t", 0, -1))
     assert data.error_code == ErrorCode.INVALID_FETCH_SIZE

@@ -16,7 +16,7 @@ from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from testing.scenes.replication.model_log import ModelLog
-from testing.scenes.replication.setting import topic_id
+from testing.scenes.replication.scene import topic_id
 
 
 @settings(max_examples=40, deadline=None)

@@ -14,7 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
 from testing.scenes.replication.model_log import ModelLog
-from testing.scenes.replication.setting import BROKER, Setting, params, topic_id, wanted
+from testing.scenes.replication.scene import BROKER, ReplicaScene, params, topic_id, wanted
 
 
 def image(
@@ -73,11 +73,11 @@ def test_what_followers_told_an_older_leader_epoch_is_forgotten() -> None:
 
 
 def test_below_min_insync_replicas_it_stands_still() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2, 3), isr=(1,), configs={"min.insync.replicas": "2"})
-    (results,) = setting.produce("t", 10, acks=1)
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2, 3), isr=(1,), configs={"min.insync.replicas": "2"})
+    (results,) = scene.produce("t", 10, acks=1)
     assert next(iter(results.values())).error_code == ErrorCode.NONE
-    assert setting.partition("t").high_watermark == 0
+    assert scene.partition("t").high_watermark == 0
 
 
 @given(
@@ -104,18 +104,18 @@ def test_against_the_definition(sizes: list[int], steps: list[tuple[int, int]], 
 
 
 def test_acks_all_is_refused_before_anything_is_written() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
-    (results,) = setting.produce("t", 10, acks=-1)
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
+    (results,) = scene.produce("t", 10, acks=-1)
     result = results[TopicPartition("t", 0)]
     assert (result.error_code, result.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
-    assert setting.log("t").log_end_offset == 0
+    assert scene.log("t").log_end_offset == 0
 
 
 def test_no_more_replicas_are_required_than_there_are() -> None:
-    setting = Setting()
-    setting.topic("t", configs={"min.insync.replicas": "3"})
-    (results,) = setting.produce("t", 10, acks=-1)
+    scene = ReplicaScene()
+    scene.topic("t", configs={"min.insync.replicas": "3"})
+    (results,) = scene.produce("t", 10, acks=-1)
     assert results[TopicPartition("t", 0)].error_code == ErrorCode.NONE
 
 

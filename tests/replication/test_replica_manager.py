@@ -12,74 +12,74 @@ from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordError, RecordValidationError
 from pybroker.replication.replica_manager import ReplicaManager
-from testing.scenes.replication.setting import BROKER, MIB, Setting, params, topic_id, wanted
+from testing.scenes.replication.scene import BROKER, MIB, ReplicaScene, params, topic_id, wanted
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import PartitionProduceResult
 
 
 def test_partitions_and_logs_come_and_go_with_the_image() -> None:
-    setting = Setting()
-    setting.topic("t", 2)
-    setting.topic("elsewhere", leader=7, replicas=(7,))
-    assert set(setting.manager.partitions) == {("t", 0), ("t", 1)} == set(setting.logs.logs)
-    setting.topic("t", 3)
-    assert set(setting.logs.logs) == {("t", 0), ("t", 1), ("t", 2)}
-    setting.remove("t")
-    assert (dict(setting.manager.partitions), setting.logs.logs) == ({}, {})
-    assert setting.manager.partition(TopicPartition("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert setting.manager.partition(TopicPartition("elsewhere", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert setting.manager.partition(TopicPartition("elsewhere", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    scene = ReplicaScene()
+    scene.topic("t", 2)
+    scene.topic("elsewhere", leader=7, replicas=(7,))
+    assert set(scene.manager.partitions) == {("t", 0), ("t", 1)} == set(scene.logs.logs)
+    scene.topic("t", 3)
+    assert set(scene.logs.logs) == {("t", 0), ("t", 1), ("t", 2)}
+    scene.remove("t")
+    assert (dict(scene.manager.partitions), scene.logs.logs) == ({}, {})
+    assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert scene.manager.partition(TopicPartition("elsewhere", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert scene.manager.partition(TopicPartition("elsewhere", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_topic_made_anew_has_a_new_log() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 10)
-    setting.topic("t", identity=topic_id("t2"))
-    assert setting.log("t").topic_id == topic_id("t2")
-    assert setting.partition("t").high_watermark == 0
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 10)
+    scene.topic("t", identity=topic_id("t2"))
+    assert scene.log("t").topic_id == topic_id("t2")
+    assert scene.partition("t").high_watermark == 0
 
 
 def test_new_configs_reach_the_log() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.topic("t", configs={"max.message.bytes": "77"})
-    assert setting.log("t").config.max_message_bytes == 77
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.topic("t", configs={"max.message.bytes": "77"})
+    assert scene.log("t").config.max_message_bytes == 77
 
 
 def test_a_partition_that_moved_away_is_removed() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2))
-    setting.topic("t", leader=2, leader_epoch=1, replicas=(2,))
-    assert setting.logs.deleted == [TopicPartition("t", 0)]
-    assert setting.manager.partition(TopicPartition("t", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2))
+    scene.topic("t", leader=2, leader_epoch=1, replicas=(2,))
+    assert scene.logs.deleted == [TopicPartition("t", 0)]
+    assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_log_that_cannot_be_made_fails_the_change_and_can_be_taken_back() -> None:
-    setting = Setting()
-    setting.logs.failing.add(TopicPartition("t", 1))
+    scene = ReplicaScene()
+    scene.logs.failing.add(TopicPartition("t", 1))
     with pytest.raises(OSError, match="no space"):
-        setting.topic("t", 2)
-    setting.remove("t")
-    assert setting.logs.deleted == [TopicPartition("t", 0)]
-    assert dict(setting.manager.partitions) == {}
+        scene.topic("t", 2)
+    scene.remove("t")
+    assert scene.logs.deleted == [TopicPartition("t", 0)]
+    assert dict(scene.manager.partitions) == {}
 
 
 def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting()
-    setting.topic("t", 2)
-    setting.topic("replicated", replicas=(1, 2))
-    setting.produce("replicated", 10, 10)
-    setting.logs.failing.add(TopicPartition("t", 0))
-    setting.logs.high_watermarks = {TopicPartition("t", 1): 7, TopicPartition("replicated", 0): 1}
-    old = setting.manager
+    scene = ReplicaScene()
+    scene.topic("t", 2)
+    scene.topic("replicated", replicas=(1, 2))
+    scene.produce("replicated", 10, 10)
+    scene.logs.failing.add(TopicPartition("t", 0))
+    scene.logs.high_watermarks = {TopicPartition("t", 1): 7, TopicPartition("replicated", 0): 1}
+    old = scene.manager
     manager = ReplicaManager(
         broker_id=BROKER,
         config=old._config,
-        clock=setting.clock,
-        log_manager=setting.logs,  # type: ignore[arg-type]  # a model of it
-        image=setting.image,
+        clock=scene.clock,
+        log_manager=scene.logs,  # type: ignore[arg-type]  # a model of it
+        image=scene.image,
         fetch_purgatory=old.fetch_purgatory,
         produce_purgatory=old.produce_purgatory,
         metrics=BrokerMetrics(),
@@ -94,17 +94,17 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
 
 
 def test_each_partition_of_an_append_is_answered_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting()
+    scene = ReplicaScene()
     for name in ("good", "full", "broken", "bad"):
-        setting.topic(name)
-    setting.log("full").error = OSError("no space left")
-    setting.log("broken").error = RuntimeError("a bug")
-    setting.log("bad").error = RecordValidationError([RecordError(3, "no key")], ErrorCode.INVALID_RECORD)
+        scene.topic(name)
+    scene.log("full").error = OSError("no space left")
+    scene.log("broken").error = RuntimeError("a bug")
+    scene.log("bad").error = RecordValidationError([RecordError(3, "no key")], ErrorCode.INVALID_RECORD)
     answers: list[dict[TopicPartition, PartitionProduceResult]] = []
     names = ("good", "full", "broken", "bad", "absent", "__consumer_offsets")
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in names}
     with caplog.at_level(logging.ERROR):
-        setting.manager.append_records(1000, -1, entries, answers.append)
+        scene.manager.append_records(1000, -1, entries, answers.append)
     (results,) = answers
     assert [results[TopicPartition(name, 0)].error_code for name in names] == [
         ErrorCode.NONE,
@@ -122,59 +122,59 @@ def test_each_partition_of_an_append_is_answered_by_itself(caplog: pytest.LogCap
 
 
 def test_internal_topics_take_records_from_those_who_may() -> None:
-    setting = Setting()
-    setting.topic("__consumer_offsets")
+    scene = ReplicaScene()
+    scene.topic("__consumer_offsets")
     answers: list[dict[TopicPartition, PartitionProduceResult]] = []
     entries = {TopicPartition("__consumer_offsets", 0): memoryview(bytes(9))}
-    setting.manager.append_records(1000, 1, entries, answers.append, is_internal_allowed=True)
-    setting.manager.append_records(1000, 1, entries, answers.append)
+    scene.manager.append_records(1000, 1, entries, answers.append, is_internal_allowed=True)
+    scene.manager.append_records(1000, 1, entries, answers.append)
     codes = [results[TopicPartition("__consumer_offsets", 0)].error_code for results in answers]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 @pytest.mark.parametrize("acks", [2, -2])
 def test_acks_that_do_not_exist(acks: int) -> None:
-    setting = Setting()
-    setting.topic("t")
-    ((result,),) = (answer.values() for answer in setting.produce("t", 10, acks=acks))
+    scene = ReplicaScene()
+    scene.topic("t")
+    ((result,),) = (answer.values() for answer in scene.produce("t", 10, acks=acks))
     assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
-    assert setting.log("t").log_end_offset == 0
+    assert scene.log("t").log_end_offset == 0
 
 
 def test_an_answer_that_raises_has_woken_the_waiting_fetches() -> None:
-    setting = Setting()
-    setting.topic("t")
-    answers = setting.fetch(params(max_wait_ms=500), wanted("t", 0))
+    scene = ReplicaScene()
+    scene.topic("t")
+    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
 
     def refuse(_: object) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     with pytest.raises(KafkaError):
-        setting.manager.append_records(1000, 0, {TopicPartition("t", 0): memoryview(bytes(9))}, refuse)
+        scene.manager.append_records(1000, 0, {TopicPartition("t", 0): memoryview(bytes(9))}, refuse)
     assert len(answers) == 1
 
 
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_outside_of_the_log_is_answered_at_once_and_tells_nothing_else(offset: int) -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.produce("t", 10, 10)
-    (((_, data),),) = setting.fetch(params(max_wait_ms=500), wanted("t", offset))
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 10, 10)
+    (((_, data),),) = scene.fetch(params(max_wait_ms=500), wanted("t", offset))
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (data.high_watermark, data.last_stable_offset, data.log_start_offset, data.records) == (-1, -1, -1, None)
 
 
 def test_errors_of_a_fetch(caplog: pytest.LogCaptureFixture) -> None:
-    setting = Setting()
-    setting.topic("t", leader_epoch=3)
-    setting.topic("followed", leader=2, replicas=(1, 2))
-    setting.topic("broken")
-    setting.log("broken").error = RuntimeError("a bug")
-    setting.topic("failing")
-    setting.log("failing").error = OSError("a disk")
+    scene = ReplicaScene()
+    scene.topic("t", leader_epoch=3)
+    scene.topic("followed", leader=2, replicas=(1, 2))
+    scene.topic("broken")
+    scene.log("broken").error = RuntimeError("a bug")
+    scene.topic("failing")
+    scene.log("failing").error = OSError("a disk")
     for name in ("broken", "failing"):
-        setting.log(name).add(10)
-        setting.partition(name).apply_image(setting.image.topics[name].partitions[0])
+        scene.log(name).add(10)
+        scene.partition(name).apply_image(scene.image.topics[name].partitions[0])
     asked = [
         wanted("absent", 0),
         wanted("t", 0, topic_id=TopicId(bytes([9] * 16))),
@@ -187,7 +187,7 @@ def test_errors_of_a_fetch(caplog: pytest.LogCaptureFixture) -> None:
         wanted("failing", 0),
     ]
     with caplog.at_level(logging.ERROR):
-        (results,) = setting.fetch(params(max_wait_ms=500), *asked)
+        (results,) = scene.fetch(params(max_wait_ms=500), *asked)
     assert [data.error_code for _, data in results] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -202,39 +202,39 @@ def test_errors_of_a_fetch(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_offline_partition() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.manager.mark_offline(TopicPartition("t", 0))
-    (((_, data),),) = setting.fetch(params(), wanted("t", 0))
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.manager.mark_offline(TopicPartition("t", 0))
+    (((_, data),),) = scene.fetch(params(), wanted("t", 0))
     assert data.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError) as caught:
-        setting.manager.partition_or_raise(TopicPartition("t", 0))
+        scene.manager.partition_or_raise(TopicPartition("t", 0))
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_followers_fetch_moves_the_high_watermark_and_reads_to_the_end() -> None:
-    setting = Setting()
-    setting.topic("t", replicas=(1, 2))
-    setting.produce("t", 10, 20)
-    (((_, data),),) = setting.fetch(params(replica_id=2), wanted("t", 1))
+    scene = ReplicaScene()
+    scene.topic("t", replicas=(1, 2))
+    scene.produce("t", 10, 20)
+    (((_, data),),) = scene.fetch(params(replica_id=2), wanted("t", 1))
     assert data.records is not None
-    assert (data.records.size, setting.partition("t").high_watermark) == (20, 1)
-    (((_, data),),) = setting.fetch(params(replica_id=9), wanted("t", 1))
+    assert (data.records.size, scene.partition("t").high_watermark) == (20, 1)
+    (((_, data),),) = scene.fetch(params(replica_id=9), wanted("t", 1))
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of it"
 
 
 def test_a_topic_whose_disk_failed_can_be_deleted_and_made_anew() -> None:
-    setting = Setting()
-    setting.topic("t")
-    setting.manager.mark_offline(TopicPartition("t", 0))
-    setting.topic("t", identity=topic_id("t2"))
-    assert setting.partition("t").topic_id == topic_id("t2")
-    assert setting.manager.offline_count == 0
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.manager.mark_offline(TopicPartition("t", 0))
+    scene.topic("t", identity=topic_id("t2"))
+    assert scene.partition("t").topic_id == topic_id("t2")
+    assert scene.manager.offline_count == 0
 
 
 def test_limits_do_not_apply_to_what_is_not_there() -> None:
-    setting = Setting()
-    setting.topic("t", 3)
-    setting.produce("t", 10, partition=2)
-    (results,) = setting.fetch(params(), *(wanted("t", 0, MIB, number) for number in range(3)))
+    scene = ReplicaScene()
+    scene.topic("t", 3)
+    scene.produce("t", 10, partition=2)
+    (results,) = scene.fetch(params(), *(wanted("t", 0, MIB, number) for number in range(3)))
     assert [data.records and data.records.size for _, data in results] == [None, None, 10]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,9 @@ from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
+from testing.scenes.no_wake_up import never
 
 NOW_MS = 1_700_000_000_000
-
-
-class NoWakeUp:
-    def cancel(self) -> None:
-        """Nothing to cancel: tests advance the timer themselves."""
-
-
-def never(_when_ms: int, _callback: Callable[[], None]) -> NoWakeUp:
-    return NoWakeUp()
 
 
 class Whole:

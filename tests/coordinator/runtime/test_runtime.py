@@ -86,7 +86,7 @@ class Replicas:
             respond(self.code)
 
 
-class Setting:
+class ReplicaScene:
     def __init__(self) -> None:
         self.clock, self.replicas = ManualClock(1000), Replicas()
         self.timer = OperationTimer(self.clock, never)
@@ -107,61 +107,61 @@ class Setting:
 
 
 @pytest.fixture
-def setting() -> Setting:
-    return Setting()
+def scene() -> ReplicaScene:
+    return ReplicaScene()
 
 
-def test_the_response_goes_out_when_the_records_are_durable(setting: Setting) -> None:
-    setting.replicas.code = None
-    setting.write(CoordinatorResult("first", [RECORD]))
-    setting.write(CoordinatorResult("second", [RECORD]))
-    assert setting.outcomes == []
-    assert setting.shard.seen == ["g", "g"], "the next operation sees what is in the log"
-    setting.read()
-    assert setting.outcomes == [], "and no client gets a response"
-    for respond in setting.replicas.waiting:
+def test_the_response_goes_out_when_the_records_are_durable(scene: ReplicaScene) -> None:
+    scene.replicas.code = None
+    scene.write(CoordinatorResult("first", [RECORD]))
+    scene.write(CoordinatorResult("second", [RECORD]))
+    assert scene.outcomes == []
+    assert scene.shard.seen == ["g", "g"], "the next operation sees what is in the log"
+    scene.read()
+    assert scene.outcomes == [], "and no client gets a response"
+    for respond in scene.replicas.waiting:
         respond(ErrorCode.NONE)
-    assert setting.outcomes == ["first", "second", ["g", "g"]]
-    setting.read()
-    assert setting.outcomes[-1] == ["g", "g"]
+    assert scene.outcomes == ["first", "second", ["g", "g"]]
+    scene.read()
+    assert scene.outcomes[-1] == ["g", "g"]
 
 
-def test_an_operation_that_writes_nothing_waits_for_what_it_saw(setting: Setting) -> None:
-    setting.replicas.code = None
-    setting.write(CoordinatorResult("written", [RECORD]))
-    setting.write(CoordinatorResult("seen"))
-    assert setting.outcomes == []
-    setting.replicas.waiting.pop()(ErrorCode.NONE)
-    assert setting.outcomes == ["written", "seen"]
+def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: ReplicaScene) -> None:
+    scene.replicas.code = None
+    scene.write(CoordinatorResult("written", [RECORD]))
+    scene.write(CoordinatorResult("seen"))
+    assert scene.outcomes == []
+    scene.replicas.waiting.pop()(ErrorCode.NONE)
+    assert scene.outcomes == ["written", "seen"]
 
 
-def test_a_write_that_took_too_long_still_holds_readers_back(setting: Setting) -> None:
+def test_a_write_that_took_too_long_still_holds_readers_back(scene: ReplicaScene) -> None:
     """The record may become durable or be lost; no client learns of it until that is known."""
-    setting.replicas.code = None
-    setting.write(CoordinatorResult("response", [RECORD]))
-    setting.replicas.waiting.pop()(ErrorCode.REQUEST_TIMED_OUT)
-    assert setting.outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    setting.read()
-    setting.read()
-    assert len(setting.outcomes) == 1
-    (_, too_late), (_, in_time) = setting.replicas.readers
+    scene.replicas.code = None
+    scene.write(CoordinatorResult("response", [RECORD]))
+    scene.replicas.waiting.pop()(ErrorCode.REQUEST_TIMED_OUT)
+    assert scene.outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    scene.read()
+    scene.read()
+    assert len(scene.outcomes) == 1
+    (_, too_late), (_, in_time) = scene.replicas.readers
     in_time(ErrorCode.NONE)
-    assert setting.outcomes[1] == ["g"]
+    assert scene.outcomes[1] == ["g"]
     too_late(ErrorCode.REQUEST_TIMED_OUT)
-    assert setting.outcomes[2] == ErrorCode.NOT_COORDINATOR, "which clients of every age try again"
+    assert scene.outcomes[2] == ErrorCode.NOT_COORDINATOR, "which clients of every age try again"
 
 
-def test_what_was_loaded_may_not_be_durable_either(setting: Setting) -> None:
-    setting.replicas.log.log_end_offset = 3  # found by a recovery
-    setting.runtime.unload(0)
-    setting.runtime.begin_loading(0)
-    setting.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
-    setting.read()
-    assert setting.outcomes == []
-    ((end_offset, respond),) = setting.replicas.readers
+def test_what_was_loaded_may_not_be_durable_either(scene: ReplicaScene) -> None:
+    scene.replicas.log.log_end_offset = 3  # found by a recovery
+    scene.runtime.unload(0)
+    scene.runtime.begin_loading(0)
+    scene.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
+    scene.read()
+    assert scene.outcomes == []
+    ((end_offset, respond),) = scene.replicas.readers
     assert end_offset == 3
     respond(ErrorCode.NONE)
-    assert setting.outcomes == [[]]
+    assert scene.outcomes == [[]]
 
 
 @pytest.mark.parametrize(
@@ -174,27 +174,27 @@ def test_what_was_loaded_may_not_be_durable_either(setting: Setting) -> None:
         (ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUIRED_ACKS),
     ],
 )
-def test_what_is_not_in_the_log_is_not_in_the_state(setting: Setting, code: ErrorCode, told: ErrorCode) -> None:
-    setting.replicas.code = code
-    setting.write(CoordinatorResult("response", [RECORD]))
-    assert (setting.outcomes, setting.shard.seen) == ([told], [])
+def test_what_is_not_in_the_log_is_not_in_the_state(scene: ReplicaScene, code: ErrorCode, told: ErrorCode) -> None:
+    scene.replicas.code = code
+    scene.write(CoordinatorResult("response", [RECORD]))
+    assert (scene.outcomes, scene.shard.seen) == ([told], [])
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(setting: Setting, at_once: bool) -> None:
-    setting.replicas.code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if at_once else None
-    setting.write(CoordinatorResult("response", [RECORD]))
-    for respond in setting.replicas.waiting:
+def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(scene: ReplicaScene, at_once: bool) -> None:
+    scene.replicas.code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if at_once else None
+    scene.write(CoordinatorResult("response", [RECORD]))
+    for respond in scene.replicas.waiting:
         respond(ErrorCode.REQUEST_TIMED_OUT)
-    assert (setting.outcomes, setting.shard.seen) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], ["g"])
+    assert (scene.outcomes, scene.shard.seen) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], ["g"])
 
 
-def test_records_that_only_write_down_what_is_there_are_not_replayed(setting: Setting) -> None:
-    setting.write(CoordinatorResult("response", [RECORD], is_replayed=False))
-    assert (setting.outcomes, setting.shard.seen, len(setting.replicas.appended)) == (["response"], [], 1)
+def test_records_that_only_write_down_what_is_there_are_not_replayed(scene: ReplicaScene) -> None:
+    scene.write(CoordinatorResult("response", [RECORD], is_replayed=False))
+    assert (scene.outcomes, scene.shard.seen, len(scene.replicas.appended)) == (["response"], [], 1)
 
 
-def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
+def test_what_comes_after_is_told_how_it_went(scene: ReplicaScene) -> None:
     codes: list[ErrorCode] = []
     parked: list[Any] = []
 
@@ -203,61 +203,61 @@ def test_what_comes_after_is_told_how_it_went(setting: Setting) -> None:
         codes.append(code)
         return CoordinatorResult(parked_responses=[ParkedResponse(parked.append, "late")])
 
-    for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
-        setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
+    for scene.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        scene.write(CoordinatorResult(records=[RECORD], on_durable=after))
     assert codes == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
     assert parked == ["late", "late"]
-    assert setting.outcomes == [], "the request was parked; its response is in `parked_responses`"
+    assert scene.outcomes == [], "the request was parked; its response is in `parked_responses`"
 
 
 def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
-    setting: Setting, caplog: pytest.LogCaptureFixture
+    scene: ReplicaScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told() -> list[str]:
         lines = [record.getMessage().partition(": ")[2] for record in caplog.records]
         caplog.clear()
         return lines
 
-    for setting.replicas.code in [ErrorCode.KAFKA_STORAGE_ERROR] * 150:
-        setting.write(CoordinatorResult("response", [RECORD]))
+    for scene.replicas.code in [ErrorCode.KAFKA_STORAGE_ERROR] * 150:
+        scene.write(CoordinatorResult("response", [RECORD]))
     assert told() == [f"KAFKA_STORAGE_ERROR ({count} in a row so far)" for count in (1, 10, 100)]
-    for setting.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
-        setting.write(CoordinatorResult("response", [RECORD]))
+    for scene.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        scene.write(CoordinatorResult("response", [RECORD]))
     assert told() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
 
 
-def test_large_changes_are_several_batches_if_they_may(setting: Setting) -> None:
+def test_large_changes_are_several_batches_if_they_may(scene: ReplicaScene) -> None:
     committed = CommittedOffset(0, LeaderEpoch(-1), "x" * 30_000, 1000)
     records = [offset_record(GroupId(f"g{n}"), "t", 0, committed) for n in range(50)]
-    setting.replicas.code = None
-    setting.write(CoordinatorResult("response", records, is_atomic=False))
-    assert len(setting.replicas.appended) == 3
-    assert all(len(data) < 2 * BATCH_BYTES for data in setting.replicas.appended)
+    scene.replicas.code = None
+    scene.write(CoordinatorResult("response", records, is_atomic=False))
+    assert len(scene.replicas.appended) == 3
+    assert all(len(data) < 2 * BATCH_BYTES for data in scene.replicas.appended)
     written = [
         from_bytes(record.key or b"", record.value)
-        for data in setting.replicas.appended
+        for data in scene.replicas.appended
         for batch in batches(data)
         for record in batch.records()
     ]
     assert written == records
-    for respond in setting.replicas.waiting:
-        assert setting.outcomes == []
+    for respond in scene.replicas.waiting:
+        assert scene.outcomes == []
         respond(ErrorCode.NONE)
-    assert setting.outcomes == ["response"]
-    setting.write(CoordinatorResult("whole", records))
-    assert len(setting.replicas.appended) == 4
+    assert scene.outcomes == ["response"]
+    scene.write(CoordinatorResult("whole", records))
+    assert len(scene.replicas.appended) == 4
 
 
-def test_an_operation_may_refuse(setting: Setting) -> None:
+def test_an_operation_may_refuse(scene: ReplicaScene) -> None:
     def refuse(_shard: Shard, _now_ms: int) -> CoordinatorResult:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
-    setting.runtime.write(0, refuse, setting.outcomes.append)
-    setting.write(CoordinatorResult("response"), partition=1)
-    setting.runtime.begin_loading(1)
-    setting.write(CoordinatorResult("response"), partition=1)
-    setting.runtime.read(1, lambda shard: shard, setting.outcomes.append)
-    assert setting.outcomes == [
+    scene.runtime.write(0, refuse, scene.outcomes.append)
+    scene.write(CoordinatorResult("response"), partition=1)
+    scene.runtime.begin_loading(1)
+    scene.write(CoordinatorResult("response"), partition=1)
+    scene.runtime.read(1, lambda shard: shard, scene.outcomes.append)
+    assert scene.outcomes == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -265,7 +265,7 @@ def test_an_operation_may_refuse(setting: Setting) -> None:
     ]
 
 
-def test_timers(setting: Setting) -> None:
+def test_timers(scene: ReplicaScene) -> None:
     rung: list[str] = []
 
     def ring(what: str) -> Callable[[Shard, int], CoordinatorResult]:
@@ -276,36 +276,36 @@ def test_timers(setting: Setting) -> None:
         return operation
 
     def set_timers(*changes: TimerChange) -> None:
-        setting.write(CoordinatorResult(timers=list(changes)))
+        scene.write(CoordinatorResult(timers=list(changes)))
 
     set_timers(TimerChange("a", 10, ring("a")), TimerChange("b", 10, ring("b")), TimerChange("c", 0, ring("at once")))
     assert rung == ["at once"]
-    setting.clock.advance(9)
+    scene.clock.advance(9)
     set_timers(TimerChange("a", 10, ring("a again")), TimerChange("b", None), TimerChange("nothing", None))
     for _ in range(10):
-        setting.clock.advance(1)
-        setting.timer.advance()
+        scene.clock.advance(1)
+        scene.timer.advance()
     assert rung == ["at once", "a again"]
     set_timers(TimerChange("a", 10, ring("never")))
-    assert setting.runtime.unload(0) is setting.shard
-    setting.clock.advance(20)
-    setting.timer.advance()
+    assert scene.runtime.unload(0) is scene.shard
+    scene.clock.advance(20)
+    scene.timer.advance()
     assert rung == ["at once", "a again"]
 
 
-def test_an_unloaded_shard_changes_nothing_any_more(setting: Setting) -> None:
-    setting.replicas.code = None
+def test_an_unloaded_shard_changes_nothing_any_more(scene: ReplicaScene) -> None:
+    scene.replicas.code = None
     codes: list[ErrorCode] = []
 
     def after(code: ErrorCode, _now_ms: int) -> CoordinatorResult:
         codes.append(code)
         return CoordinatorResult()
 
-    setting.write(CoordinatorResult("response", [RECORD]))
-    setting.write(CoordinatorResult(records=[RECORD], on_durable=after))
-    setting.runtime.unload(0)
-    setting.runtime.begin_loading(0)
-    for respond in setting.replicas.waiting:
+    scene.write(CoordinatorResult("response", [RECORD]))
+    scene.write(CoordinatorResult(records=[RECORD], on_durable=after))
+    scene.runtime.unload(0)
+    scene.runtime.begin_loading(0)
+    for respond in scene.replicas.waiting:
         respond(ErrorCode.NONE)
-    assert setting.outcomes == ["response"], "its records are durable"
+    assert scene.outcomes == ["response"], "its records are durable"
     assert codes == [], "its state is gone"

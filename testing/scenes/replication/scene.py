@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pybroker.clock import ManualClock
@@ -11,9 +10,10 @@ from pybroker.metadata.image import ImageDelta, PartitionImage, TopicImage, empt
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
-from pybroker.purgatory.timer import OperationTimer, WakeUp
+from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
 from pybroker.replication.replica_manager import ReplicaManager
+from testing.scenes.no_wake_up import never
 from testing.scenes.replication.model_log import ModelLog, ModelLogManager
 
 if TYPE_CHECKING:
@@ -27,16 +27,7 @@ def topic_id(name: str) -> TopicId:
     return TopicId(name.encode().rjust(16, b"-"))
 
 
-class NoWakeUp:
-    def cancel(self) -> None:
-        pass
-
-
-def never(_when_ms: int, _callback: Callable[[], None]) -> WakeUp:
-    return NoWakeUp()
-
-
-class Setting:
+class ReplicaScene:
     """Topics appear by `topic`, which goes through the image as the controller's changes do."""
 
     def __init__(self) -> None:
