@@ -28,7 +28,7 @@ from benchmarks.peers import Peer, pin_client
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 
 SETTINGS = {
     "none": {},
@@ -53,7 +53,7 @@ def topic_of(setting: str) -> str:
 
 def frames(topic: str, connections: int, partitions: int) -> list[bytes]:
     """A request for each connection."""
-    record = batch([Sample(None, b"v" * 100, T0_MS)])
+    record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
     bodies = [raw.produce_body(7, topic, {number % partitions: record}) for number in range(connections)]
     return [raw.request(raw.PRODUCE, 7, body) for body in bodies]
 

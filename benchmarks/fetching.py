@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from testing.process import procstat
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 
 BATCH_BYTES = 16_384  # as producers make them by default
 BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES = 61, 20
@@ -31,7 +31,7 @@ def fill(bootstrap: str, topic: str, *, partitions: int, records: int, size: int
                 counts = {p: min(per_batch, left[p]) for p in group if left[p]}
                 for count in counts.values():
                     if count not in made:
-                        made[count] = batch([Sample(None, value, T0_MS)] * count)
+                        made[count] = sample_batch([Sample(None, value, T0_MS)] * count)
                 body = raw.produce_body(7, topic, {p: made[count] for p, count in counts.items()}, acks=1)
                 _check_produced(connection.call(raw.PRODUCE, 7, body))
                 for p, count in counts.items():

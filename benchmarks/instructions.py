@@ -26,7 +26,7 @@ from benchmarks.peers import OURS, Peer
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 
 ONE, MANY = "one", "many"
 PARTITIONS = 12
@@ -62,8 +62,8 @@ class CountedPeer(Peer):
 
 def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
     """Requests by what they ask for, and by how much fewer of them are enough. What is fetched is written here."""
-    record = batch([Sample(None, b"v" * 100, T0_MS)])
-    full = batch([Sample(None, b"v" * 1000, T0_MS)] * 16)
+    record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
+    full = sample_batch([Sample(None, b"v" * 1000, T0_MS)] * 16)
     create_topic(bootstrap, ONE)
     create_topic(bootstrap, MANY, PARTITIONS)
     for topic, partitions, data in ((f"{ONE}-read", 1, record), (f"{MANY}-read", PARTITIONS, full)):

@@ -24,7 +24,7 @@ from testing.clients.stock import create_topic
 from testing.process import procstat
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 
 TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
 POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600
@@ -104,7 +104,7 @@ def _has_error(data: bytes) -> bool:
 
 def measure(peer: Peer, connections: int, trickle_s: float) -> tuple[object, ...]:
     create_topic(peer.bootstrap, TOPIC, PARTITIONS)
-    data = batch([Sample(None, bytes(BATCH_BYTES), T0_MS)])
+    data = sample_batch([Sample(None, bytes(BATCH_BYTES), T0_MS)])
     request = raw.request(
         raw.PRODUCE, 7, raw.produce_body(7, TOPIC, dict.fromkeys(range(PARTITIONS), data), acks=1, timeout_ms=60_000)
     )

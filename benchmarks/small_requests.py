@@ -20,7 +20,7 @@ from benchmarks.peers import Peer
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 
 TOPIC = "small"
 PARTITIONS = 12
@@ -30,7 +30,7 @@ SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, requests under way
 
 def requests(bootstrap: str) -> dict[str, bytes]:
     """Frames by what they ask for; the record that is fetched is written here."""
-    record = batch([Sample(None, b"v" * 100, T0_MS)])
+    record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
     create_topic(bootstrap, TOPIC, PARTITIONS)
     create_topic(bootstrap, f"{TOPIC}-one")
     with raw.Connection(bootstrap) as connection:

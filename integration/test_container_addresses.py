@@ -19,7 +19,7 @@ from testing.hosts.namespaces import Namespace, Namespaces, namespaces
 CONTAINER = "10.213.0.2"
 
 
-class ReplicaScene:
+class BridgeScene:
     """A host with a bridge, a container and a neighbour on it, and a machine that is routed to them."""
 
     def __init__(self, made: Namespaces, folder: Path) -> None:
@@ -61,12 +61,12 @@ class ReplicaScene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[ReplicaScene]:
+def scene(tmp_path: Path) -> Iterator[BridgeScene]:
     with namespaces() as made:
-        yield ReplicaScene(made, tmp_path)
+        yield BridgeScene(made, tmp_path)
 
 
-def test_host_neighbour_and_machine_on_a_bridge_network(scene: ReplicaScene) -> None:
+def test_host_neighbour_and_machine_on_a_bridge_network(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)
     assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
@@ -80,7 +80,7 @@ def test_host_neighbour_and_machine_on_a_bridge_network(scene: ReplicaScene) -> 
     assert scene.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
 
 
-def test_another_port_of_the_host(scene: ReplicaScene) -> None:
+def test_another_port_of_the_host(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "localhost:19092"})
     scene.forward("127.0.0.1:19092", scene.host)
     assert scene.told(scene.host, "localhost:19092") == "localhost:19092"
@@ -89,7 +89,7 @@ def test_another_port_of_the_host(scene: ReplicaScene) -> None:
     assert "clients that come through a published port get localhost:19092" in scene.log.read_text()
 
 
-def test_another_host_for_machines_elsewhere(scene: ReplicaScene) -> None:
+def test_another_host_for_machines_elsewhere(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "10.214.0.1:19092"})
     scene.forward("10.214.0.1:19092", scene.host)
     assert scene.told(scene.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
@@ -98,14 +98,14 @@ def test_another_host_for_machines_elsewhere(scene: ReplicaScene) -> None:
 
 
 @pytest.mark.parametrize("to", ["127.0.0.1:9092", f"{CONTAINER}:9092"])
-def test_rootless_forwarding_comes_from_the_container_itself(scene: ReplicaScene, to: str) -> None:
+def test_rootless_forwarding_comes_from_the_container_itself(scene: BridgeScene, to: str) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.container, to)
     assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
     assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_network_that_is_connected_while_the_broker_runs(scene: ReplicaScene) -> None:
+def test_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)
     late = scene.made.add("late")
@@ -124,7 +124,7 @@ def test_a_network_that_is_connected_while_the_broker_runs(scene: ReplicaScene) 
     assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
 
 
-def _only_told(scene: ReplicaScene, client: Namespace, bootstrap: str) -> str:
+def _only_told(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
     """What a client is told, whether it can use that or not."""
     script = (
         "import sys; from confluent_kafka.admin import AdminClient;"
@@ -136,7 +136,7 @@ def _only_told(scene: ReplicaScene, client: Namespace, bootstrap: str) -> str:
     return done.stdout.strip()
 
 
-def test_ipv6(scene: ReplicaScene) -> None:
+def test_ipv6(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both
     scene.forward("[::1]:9092", scene.host, "[fd13::2]:9092")
@@ -144,21 +144,21 @@ def test_ipv6(scene: ReplicaScene) -> None:
     assert scene.told(scene.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
 
 
-def test_an_internal_network_publishes_nothing(scene: ReplicaScene) -> None:
+def test_an_internal_network_publishes_nothing(scene: BridgeScene) -> None:
     scene.container.ip("route", "delete", "default")
     scene.start()
     assert scene.told(scene.host, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: ReplicaScene) -> None:
+def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: BridgeScene) -> None:
     scene.start("pybroker.advertised.by.peer=false")
     scene.forward("127.0.0.1:9092", scene.host)
     assert scene.told(scene.host, "localhost:9092") == f"{CONTAINER}:9092"
     assert "published port" not in scene.log.read_text()
 
 
-def test_the_network_of_slirp4netns(scene: ReplicaScene) -> None:
+def test_the_network_of_slirp4netns(scene: BridgeScene) -> None:
     """Its guest and gateway have fixed addresses; its own forwarding comes from the gateway, RootlessKit's from the guest."""
     guest = scene.made.add("guest")
     scene.made.link(scene.host, "slirp", guest, "tap0")

@@ -17,7 +17,7 @@ from testing.process.broker import BrokerProcess, external_bootstrap
 from testing.process.procstat import memory_bytes, open_files
 from testing.samples import T0_MS, Sample, assert_equal, varied
 from testing.wire import raw
-from testing.wire.batches import batch
+from testing.wire.batches import sample_batch
 from testing.wire.frames import Mutator, served, well_formed
 from testing.wire.legacy import message_set
 
@@ -118,7 +118,7 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
     broker = start_broker({"num.partitions": "1", "auto.create.topics.enable": "false"})
     create_topic(broker.bootstrap, "fuzz", 1, {"retention.bytes": "1048576", "segment.bytes": "1048576"})
     few = [Sample(b"k", b"v" * 20, T0_MS)] * 3
-    frames = well_formed("fuzz", batch(few), message_set(few, 1))
+    frames = well_formed("fuzz", sample_batch(few), message_set(few, 1))
     with raw.Connection(broker.bootstrap) as connection:
         deep = served(frames, raw.api_versions(connection))
     mutator = Mutator([*deep * (20 * len(frames) // len(deep)), *frames], SEED)  # few of those that are refused by their header
@@ -149,7 +149,7 @@ def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_to
     topic = new_topic()
     few = [Sample(b"k", b"v", T0_MS)]
     silent = []
-    for frame in well_formed(topic, batch(few), message_set(few, 1)):
+    for frame in well_formed(topic, sample_batch(few), message_set(few, 1)):
         with raw.Connection(bootstrap, timeout_s=10) as connection:
             connection.socket.sendall(struct.pack(">i", len(frame)) + frame)
             try:

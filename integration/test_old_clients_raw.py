@@ -14,7 +14,7 @@ import pytest
 from testing.clients.stock import CLIENTS, create_topic, unique
 from testing.process.broker import is_kafka
 from testing.samples import T0_MS, Received, Sample, assert_equal, varied, without_headers
-from testing.wire.batches import batch, write_batches
+from testing.wire.batches import sample_batch, write_batches
 from testing.wire.legacy import CODEC_IDS, SET_HEADER, message_set, parse
 from testing.wire.raw import (
     FETCH,
@@ -210,7 +210,7 @@ def test_pipelined_fetches_are_answered_in_order(
 @old_fetch
 def test_the_brokers_time_is_marked(version: int, connection: Connection, new_topic: Callable[..., str]) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
-    answer = produce(connection, 3, topic, batch(varied(5), "gzip"))
+    answer = produce(connection, 3, topic, sample_batch(varied(5), "gzip"))
     parsed = parse(fetch_one(connection, version, Ask(topic=topic)).records)
     assert parsed.log_append_time is (version >= 2)
     assert {r.sample.timestamp_ms for r in parsed.records} == {answer.log_append_time if version >= 2 else -1}

@@ -14,7 +14,7 @@ ID_A, ID_B = b"a" * 16, b"b" * 16
 Answer = Any
 
 
-class Cluster:
+class ScriptedCluster:
     """Two nodes; each request takes the next answer of its class from `script`, an exception being raised."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Cluster:
 class Peer:
     """A connection to one node."""
 
-    def __init__(self, cluster: Cluster, node: int) -> None:
+    def __init__(self, cluster: ScriptedCluster, node: int) -> None:
         self.cluster, self.node, self.is_closed = cluster, node, False
         self.waiting: deque[Any] = deque()
 
@@ -106,5 +106,5 @@ def produced(offset: int, error: int = 0, said: str | None = None) -> produce.Pr
     return produce.ProduceResponse(responses=[produce.TopicProduceResponse(name="t", partition_responses=[partition])])
 
 
-def requests(cluster: Cluster, cls: type) -> list[tuple[int, Any]]:
+def requests(cluster: ScriptedCluster, cls: type) -> list[tuple[int, Any]]:
     return [(node, one) for node, one in cluster.asked if type(one) is cls]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BATCH_IDS = {**CODEC_IDS, "zstd": 4}
 
 
-def batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
+def sample_batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
     """One batch. (The encoder leaves it uncompressed when that is smaller.)"""
     builder = MemoryRecordsBuilder(magic=2, compression_type=BATCH_IDS[codec], batch_size=1 << 24)
     for s in samples:
@@ -28,6 +28,6 @@ def batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
 def write_batches(connection: Connection, topic: str, batches: Sequence[Sequence[Sample]], codec: str = "none") -> list[Sample]:
     """Append each as a batch of its own to partition 0; returns all their records in order."""
     for samples in batches:
-        answer = produce(connection, 7, topic, batch(samples, codec))  # the first version that may bring zstd
+        answer = produce(connection, 7, topic, sample_batch(samples, codec))  # the first version that may bring zstd
         assert answer.error == 0, answer
     return [s for samples in batches for s in samples]

@@ -29,7 +29,7 @@ from pybroker.protocol.messages.list_partition_reassignments import (
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest
 from pybroker.records.batch import batches
-from testing.scenes.api.records import batch
+from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, settled
 
 
@@ -41,7 +41,7 @@ async def started(directory: Path, **configs: str) -> Whole:
     """With a topic "t" of two partitions, the first of which has 5 records."""
     whole = await Whole(directory).start()
     await whole.create("t", 2, **configs)
-    await produce(whole, batch(*[b"v"] * 5))
+    await produce(whole, batch_of_values(*[b"v"] * 5))
     return whole
 
 
@@ -128,7 +128,7 @@ async def test_replicas_move_between_directories(tmp_path: Path, version: int) -
     turns: list[Any] = []
     whole.replicas.moves._later = turns.append
     await whole.create("t")
-    await produce(whole, batch(*[b"v"] * 5))
+    await produce(whole, batch_of_values(*[b"v"] * 5))
     (source, target) = folders if (folders[0] / "t-0").is_dir() else folders[::-1]
 
     async def where() -> dict[str, list[tuple[int, bool]]]:
@@ -152,7 +152,7 @@ async def test_replicas_move_between_directories(tmp_path: Path, version: int) -
     while turns:
         turns.pop(0)()
     assert await where() == {str(source): [], str(target): [(0, False)]}
-    await produce(whole, batch(b"w"))
+    await produce(whole, batch_of_values(b"w"))
     answer = whole.read(await settled(waiting), fetch(5), 4)
     assert answer.responses[0].partitions[0].error_code == 0
     answer = await whole.ask(fetch(0), 4)
@@ -225,7 +225,7 @@ async def test_no_telemetry_is_wanted(tmp_path: Path) -> None:
 
 async def test_producers_are_described(tmp_path: Path) -> None:
     whole = await started(tmp_path)
-    await produce(whole, batch(b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=0))
+    await produce(whole, batch_of_values(b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=0))
     request = DescribeProducersRequest(
         topics=[TopicRequest(name="t", partition_indexes=[0, 1, 9]), TopicRequest(name="a/b", partition_indexes=[0])]
     )

@@ -13,7 +13,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.API_VERSIONS)[1] + 1)
 
@@ -24,7 +24,7 @@ def client(name: str = "apache-kafka-java", version: str = "3.9.2") -> ApiVersio
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_list_is_the_registry(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     context = cluster.context(version)
     response = await cluster.answer(api_versions.handle, version, client(), context)
     assert response.error_code == 0
@@ -52,7 +52,7 @@ def test_the_folder_of_the_handlers_lists_what_is_served() -> None:
     [("a", True), ("A-b.c9", True), ("", False), ("-a", False), ("a.", False), ("a b", False), ("ä", False), ("a\n", False)],
 )
 async def test_names_of_software(version: int, name: str, ok: bool) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     for request in [client(name=name), client(version=name)]:
         context = cluster.context(version)
         response = await cluster.answer(api_versions.handle, version, request, context)
@@ -73,14 +73,14 @@ async def test_names_of_software(version: int, name: str, ok: bool) -> None:
     ],
 )
 async def test_a_client_that_is_in_the_wrong_place(cluster_id: str | None, node_id: int, code: ErrorCode) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     request = client()
     request.cluster_id, request.node_id = cluster_id, node_id
     assert (await cluster.answer(api_versions.handle, 5, request)).error_code == code
 
 
 async def test_an_unknown_version_is_told_the_known_ones_in_v0() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     (frame,) = encode_response(api_versions.unsupported_version_response(cluster.broker), 0, 7)
     assert isinstance(frame, bytes)
     assert frame.hex(" ", 2) == "0000 0010 0000 0007 0023 0000 0001 0012 0000 0005"

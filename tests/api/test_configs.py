@@ -17,7 +17,7 @@ from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from pybroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pybroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from testing.scenes.api.records import batch
+from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -231,7 +231,7 @@ async def test_a_dynamic_limit_counts_for_the_next_request(tmp_path: Path) -> No
     await whole.create("t")
 
     async def produce() -> int:
-        data = PartitionProduceData(index=0, records=batch(b"x" * 500))
+        data = PartitionProduceData(index=0, records=batch_of_values(b"x" * 500))
         request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
         (topic,) = (await whole.ask(request, 9)).responses
         code: int = topic.partition_responses[0].error_code

@@ -16,7 +16,7 @@ from pybroker.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.CREATE_TOPICS)[1] + 1)
 
@@ -32,7 +32,7 @@ def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str | None
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_good_and_bad_topics_in_every_version(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     request = CreateTopicsRequest(
         topics=[
             topic("good", 3, retention_ms="5000"),
@@ -62,7 +62,7 @@ async def test_good_and_bad_topics_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5, VERSIONS.stop))
 async def test_the_settings_in_force_are_told_with_their_source(version: int) -> None:
-    cluster = await Cluster(log_retention_ms=777, origins={"log.retention.ms": "server.properties"}).start()
+    cluster = await ClusterScene(log_retention_ms=777, origins={"log.retention.ms": "server.properties"}).start()
     request = CreateTopicsRequest(topics=[topic("t", segment_ms="5000", cleanup_policy="compact,delete")])
     (answer,) = (await cluster.answer(create_topics.handle, version, request)).topics
     assert answer.configs is not None
@@ -78,7 +78,7 @@ async def test_the_settings_in_force_are_told_with_their_source(version: int) ->
 
 @pytest.mark.parametrize("version", range(1, VERSIONS.stop))
 async def test_validate_only(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     request = CreateTopicsRequest(topics=[topic("t"), topic("u", 0)], validate_only=True)
     response = await cluster.answer(create_topics.handle, version, request)
     assert [t.error_code for t in response.topics] == [0, ErrorCode.INVALID_PARTITIONS]
@@ -87,7 +87,7 @@ async def test_validate_only(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_manual_assignments_and_null_settings(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     manual, wrong = topic("manual", -1, -1), topic("wrong", -1, -1)
     manual.assignments = [CreatableReplicaAssignment(partition_index=p, broker_ids=[1]) for p in (1, 0)]
     wrong.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[7])]

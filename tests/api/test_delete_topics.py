@@ -10,7 +10,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.DELETE_TOPICS)[1] + 1)
 UNKNOWN, WRONG = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
@@ -24,7 +24,7 @@ def by_name(version: int, *names: str) -> DeleteTopicsRequest:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_by_name_in_every_version(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     topic_id = await cluster.create("a")
     await cluster.create("b")
     await cluster.create("keep")
@@ -39,7 +39,7 @@ async def test_by_name_in_every_version(version: int) -> None:
 
 
 async def test_by_id_and_all_that_can_be_wrong_with_ids() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     made = {name: await cluster.create(name) for name in ["id", "twice", "both", "clash", "name"]}
     states = [
         DeleteTopicState(topic_id=made["id"]),
@@ -67,7 +67,7 @@ async def test_by_id_and_all_that_can_be_wrong_with_ids() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_deletion_can_be_disabled(version: int) -> None:
-    cluster = await Cluster(delete_topic_enable=False).start()
+    cluster = await ClusterScene(delete_topic_enable=False).start()
     await cluster.create("a")
     (answer,) = (await cluster.answer(delete_topics.handle, version, by_name(version, "a"))).responses
     assert answer.error_code == (ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else WRONG)

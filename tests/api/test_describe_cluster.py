@@ -10,7 +10,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_cluster import DescribeClusterRequest
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.DESCRIBE_CLUSTER)[1] + 1)
 
@@ -19,7 +19,7 @@ VERSIONS = range(message_versions(ApiKey.DESCRIBE_CLUSTER)[1] + 1)
 @pytest.mark.parametrize("operations", [False, True])
 async def test_the_brokers_in_every_version(version: int, operations: bool) -> None:
     other = BrokerRegistration(broker_id=2, endpoints={"PLAINTEXT": Endpoint("two", 2)})
-    cluster = await Cluster().start(other)
+    cluster = await ClusterScene().start(other)
     request = DescribeClusterRequest(include_cluster_authorized_operations=operations, include_fenced_brokers=version >= 2)
     response = await cluster.answer(describe_cluster.handle, version, request)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, "cluster-id", 1)
@@ -41,14 +41,14 @@ async def test_the_brokers_in_every_version(version: int, operations: bool) -> N
     ],
 )
 async def test_other_endpoints_are_refused(version: int, endpoint_type: int, code: ErrorCode) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     response = await cluster.answer(describe_cluster.handle, version, DescribeClusterRequest(endpoint_type=endpoint_type))
     assert (response.error_code, response.brokers) == (code, [])
     assert response.error_message
 
 
 async def test_a_controller_out_of_reach_is_not_named() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     await cluster.controller._store.commit(deletes=["brokers/1"])
     response = await cluster.answer(describe_cluster.handle, 0, DescribeClusterRequest())
     assert (response.controller_id, response.brokers) == (-1, [])

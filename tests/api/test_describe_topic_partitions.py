@@ -14,20 +14,20 @@ from pybroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 SIZES = {"a": 3, "b": 1, "c": 5}
 
 
-async def filled(**config: Any) -> Cluster:
-    cluster = await Cluster(**config).start()
+async def filled(**config: Any) -> ClusterScene:
+    cluster = await ClusterScene(**config).start()
     for name, partitions in SIZES.items():
         await cluster.create(name, partitions)
     return cluster
 
 
 async def ask(
-    cluster: Cluster, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+    cluster: ClusterScene, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> DescribeTopicPartitionsResponse:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names],

@@ -50,7 +50,7 @@ def held(whole: Whole) -> HeldThread:
 
 
 def request(*values: bytes, acks: int = -1, partition: int = 0, timeout_ms: int = 1000, **fields: int) -> ProduceRequest:
-    data: Any = records.batch(*values, **fields)
+    data: Any = records.batch_of_values(*values, **fields)
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=partition, records=data)])
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 

@@ -25,7 +25,7 @@ async def filled(tmp_path: Path, **configs: str) -> tuple[Whole, bytes]:
     whole = await Whole(tmp_path).start()
     topic_id = await whole.create("t", 2, **configs)
     for values in ((b"a", b"b"), (b"c", b"d")):
-        await whole.ask(produce_request(records.batch(*values)), 9)
+        await whole.ask(produce_request(records.batch_of_values(*values)), 9)
     return whole, topic_id
 
 
@@ -123,7 +123,7 @@ async def test_a_fetch_waits_for_records(tmp_path: Path, version: int) -> None:
     wanted = request(4, topic_id=topic_id, max_wait_ms=500)
     waiting = whole.send(wanted, version)
     assert isinstance(waiting, asyncio.Future)
-    await whole.ask(produce_request(records.batch(b"e")), 9)
+    await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
     ((code, found),) = answers(whole.read(await waiting, wanted, version))
     assert (code, found) == (0, [(4, b"e")])
 
@@ -154,7 +154,7 @@ async def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
     assert len(answers(full)) == 2
     nothing = await whole.ask(request(session_id=full.session_id, session_epoch=1), 17)
     assert (nothing.error_code, nothing.session_id, answers(nothing)) == (0, full.session_id, [])
-    await whole.ask(produce_request(records.batch(b"e")), 9)
+    await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
     news = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
     assert answers(news) == [(0, [(4, b"e")])]
     repeated = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
@@ -169,7 +169,7 @@ async def test_a_converted_response_keeps_little_before_it_is_sent(tmp_path: Pat
     whole = await Whole(tmp_path, pybroker_down_conversion_chunk_bytes=chunk).start()
     await whole.create("t", 50, compression_type="gzip")
     for partition in range(50):
-        await whole.ask(produce_request(records.batch(b"x" * 500), partition=partition), 9)
+        await whole.ask(produce_request(records.batch_of_values(b"x" * 500), partition=partition), 9)
     answer = await settled(whole.send(request(*[0] * 50), 3))
     assert isinstance(answer, Outgoing)
     late = [part for part in answer.parts if not isinstance(part, bytes | bytearray | memoryview)]
@@ -193,7 +193,7 @@ async def test_what_pads_a_converted_partition(tmp_path: Path, padding: str) -> 
     """Two records of one batch shrink when converted; the rest is one message that is not all there."""
     whole = await Whole(tmp_path, pybroker_down_conversion_padding=padding).start()
     await whole.create("t")
-    await whole.ask(produce_request(records.batch(b"a")), 9)
+    await whole.ask(produce_request(records.batch_of_values(b"a")), 9)
     response = await whole.ask(request(0), 3)
     data = bytes(response.responses[0].partitions[0].records)
     message_size = 12 + int.from_bytes(data[8:12])
@@ -211,7 +211,7 @@ async def test_before_version_3_a_first_batch_is_cut_at_the_limit_after_conversi
 ) -> None:
     whole = await Whole(tmp_path, pybroker_down_conversion_eager=eager).start()
     await whole.create("t")
-    batch = records.batch(*[b"%03d" % n * 30 for n in range(10)])
+    batch = records.batch_of_values(*[b"%03d" % n * 30 for n in range(10)])
     for _ in range(2):
         await whole.ask(produce_request(batch), 9)
     converted = down_convert(batch, to_magic=1 if version == 2 else 0, first_offset=0).data
@@ -227,7 +227,7 @@ async def test_before_version_3_a_first_batch_is_cut_at_the_limit_after_conversi
 async def test_a_cut_batch_that_cannot_be_converted(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    await whole.ask(produce_request(records.batch(b"a" * 500, compression=CompressionType.ZSTD)), 9)
+    await whole.ask(produce_request(records.batch_of_values(b"a" * 500, compression=CompressionType.ZSTD)), 9)
     assert answers(await whole.ask(request(0, limit=20), version)) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])]
 
 

@@ -83,7 +83,7 @@ def append(whole: Whole, rng: random.Random) -> None:
     fields: dict[str, Any] = {}
     if topic == "open" and log.log_end_offset > 3:
         fields = {"producer_id": log.log_end_offset, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-    data = records.batch(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
+    data = records.batch_of_values(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
     whole.replicas.append_records(1000, 1, {TopicPartition(topic, number): memoryview(bytearray(data))}, lambda _results: None)
 
 
@@ -159,7 +159,7 @@ async def test_nothing_that_is_looked_at_is_given_away(tmp_path: Path) -> None:
     partition = whole.replicas.partitions[TopicPartition("plain", 0)]
     partition.log.truncate_fully_and_start_at(FAR_OFFSET)
     whole.replicas.append_records(
-        1000, 1, {TopicPartition("plain", 0): memoryview(bytearray(records.batch(b"a")))}, lambda _results: None
+        1000, 1, {TopicPartition("plain", 0): memoryview(bytearray(records.batch_of_values(b"a")))}, lambda _results: None
     )
     partitions = [FetchPartition(partition=0, fetch_offset=FAR_OFFSET, partition_max_bytes=1000)]
     request = FetchRequest(max_bytes=1000, topics=[FetchTopic(topic="plain", partitions=partitions)])

@@ -9,7 +9,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.INIT_PRODUCER_ID)[1] + 1)
 
@@ -20,7 +20,7 @@ def answer(response: InitProducerIdResponse) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_every_call_gets_another_id(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
     answers = [answer(await cluster.answer(init_producer_id.handle, version, request)) for _ in range(3)]
     assert answers == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
@@ -32,7 +32,7 @@ async def test_every_call_gets_another_id(version: int) -> None:
     [(5, 7, (0, 0, 0)), (5, -1, (ErrorCode.INVALID_REQUEST, -1, -1)), (-1, 7, (ErrorCode.INVALID_REQUEST, -1, -1))],
 )
 async def test_a_producer_that_has_an_id(version: int, producer_id: int, epoch: int, expected: tuple[int, int, int]) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
     assert answer(await cluster.answer(init_producer_id.handle, version, request)) == expected
 
@@ -40,14 +40,14 @@ async def test_a_producer_that_has_an_id(version: int, producer_id: int, epoch: 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("transactional_id", "code"), [("", ErrorCode.INVALID_REQUEST), ("tx", ErrorCode.UNSUPPORTED_VERSION)])
 async def test_transactions_are_refused_for_good(version: int, transactional_id: str, code: ErrorCode) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     response = await cluster.answer(init_producer_id.handle, version, InitProducerIdRequest(transactional_id=transactional_id))
     assert answer(response) == (code, -1, -1)
     assert not code.is_retriable
 
 
 async def test_a_store_that_fails_is_an_answer() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     await cluster.controller._store.close()
     response = await cluster.answer(init_producer_id.handle, 4, InitProducerIdRequest(transactional_id=None))
     assert answer(response) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)

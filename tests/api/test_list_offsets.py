@@ -20,7 +20,7 @@ async def filled(tmp_path: Path) -> Whole:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     for timestamp in (NOW_MS, NOW_MS + 1000, NOW_MS + 500):
-        await whole.ask(produce_request(records.batch(b"a", b"b", timestamp=timestamp)), 9)
+        await whole.ask(produce_request(records.batch_of_values(b"a", b"b", timestamp=timestamp)), 9)
     return whole
 
 

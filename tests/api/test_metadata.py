@@ -15,7 +15,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from testing.scenes.api.cluster import Cluster
+from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.METADATA)[1] + 1)
 UNKNOWN, INVALID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -29,7 +29,7 @@ def ids(*topic_ids: bytes) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids])
 
 
-async def ask(cluster: Cluster, version: int, request: MetadataRequest, listener: str = "PLAINTEXT") -> MetadataResponse:
+async def ask(cluster: ClusterScene, version: int, request: MetadataRequest, listener: str = "PLAINTEXT") -> MetadataResponse:
     response: MetadataResponse = await cluster.answer(metadata.handle, version, request, cluster.context(version, listener))
     return response
 
@@ -40,7 +40,7 @@ def errors(response: MetadataResponse) -> dict[str | None, int]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_one_topic_in_every_version(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     topic_id = await cluster.create("t", 3)
     await cluster.create("other")
     response = await ask(cluster, version, names("t"))
@@ -61,7 +61,7 @@ async def test_one_topic_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_all_topics_and_no_topics(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     for name in ["a", "b", "__consumer_offsets"]:
         await cluster.create(name)
     response = await ask(cluster, version, MetadataRequest(topics=None if version >= 1 else []))
@@ -78,7 +78,7 @@ async def test_all_topics_and_no_topics(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_missing_topic_is_created_and_answered_with_its_leader(version: int) -> None:
-    cluster = await Cluster(num_partitions=2).start()
+    cluster = await ClusterScene(num_partitions=2).start()
     response = await ask(cluster, version, names("new", "bad name", "new"))
     assert errors(response) == {"new": 0, "bad name": INVALID}
     assert [p.leader_id for p in response.topics[0].partitions] == [1, 1]
@@ -88,7 +88,7 @@ async def test_a_missing_topic_is_created_and_answered_with_its_leader(version: 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("who", ["broker", "request"])
 async def test_nothing_is_created_when_one_side_does_not_want_it(version: int, who: str) -> None:
-    cluster = await Cluster(auto_create_topics_enable=who != "broker").start()
+    cluster = await ClusterScene(auto_create_topics_enable=who != "broker").start()
     allow = who == "broker" or version < 4
     response = await ask(cluster, version, names("new", "bad name", allow_auto_topic_creation=allow))
     wanted = 0 if who == "request" and version < 4 else UNKNOWN
@@ -97,15 +97,15 @@ async def test_nothing_is_created_when_one_side_does_not_want_it(version: int, w
 
 
 async def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
-    cluster = await Cluster(default_replication_factor=3).start()
+    cluster = await ClusterScene(default_replication_factor=3).start()
     assert errors(await ask(cluster, 12, names("t"))) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     await cluster.create("a.b")
     assert errors(await ask(cluster, 12, names("a_b", "a.b"))) == {"a_b": INVALID, "a.b": 0}
 
 
 async def test_fifty_requests_at_once_for_a_missing_topic_see_the_same_one() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     responses = await asyncio.gather(*(ask(cluster, 12, names("t")) for _ in range(50)))
     assert {(topic.error_code, topic.topic_id) for response in responses for topic in response.topics} == {
         (0, cluster.controller.image.topics["t"].topic_id)
@@ -114,7 +114,7 @@ async def test_fifty_requests_at_once_for_a_missing_topic_see_the_same_one() -> 
 
 @pytest.mark.parametrize("version", range(12, VERSIONS.stop))
 async def test_topics_by_id(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     known, unknown = await cluster.create("t"), b"u" * 16
     response = await ask(cluster, version, ids(known, unknown, known))
     assert [(t.error_code, t.name, t.topic_id) for t in response.topics] == [
@@ -128,14 +128,14 @@ async def test_topics_by_id(version: int) -> None:
 
 @pytest.mark.parametrize("version", [10, 11])
 async def test_topic_ids_before_v12_are_refused(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     response = await ask(cluster, version, ids(await cluster.create("t"), ZERO_TOPIC_ID))
     assert [(t.error_code, t.name) for t in response.topics] == [(ErrorCode.INVALID_REQUEST, "")] * 2
 
 
 @pytest.mark.parametrize("version", range(8, VERSIONS.stop))
 async def test_authorized_operations_are_all_operations(version: int) -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     await cluster.create("t")
     request = names(
         "t", "bad name", include_topic_authorized_operations=True, include_cluster_authorized_operations=version <= 10
@@ -148,7 +148,7 @@ async def test_authorized_operations_are_all_operations(version: int) -> None:
 
 async def test_each_listener_has_its_addresses() -> None:
     far = BrokerRegistration(broker_id=2, endpoints={"EXTERNAL": Endpoint("two.example", 2)})
-    cluster = await Cluster().start(far, EXTERNAL=Endpoint("one.example", 1))
+    cluster = await ClusterScene().start(far, EXTERNAL=Endpoint("one.example", 1))
     inside = await ask(cluster, 12, MetadataRequest(topics=[]))
     assert [(b.node_id, b.host, b.port) for b in inside.brokers] == [(1, "10.0.0.7", 9092)]
     outside = await ask(cluster, 12, MetadataRequest(topics=[]), "EXTERNAL")
@@ -173,7 +173,7 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
 ) -> None:
     """Broker 2 has no address for the listener, broker 3 is gone."""
     store = MemoryStore()
-    cluster = await Cluster(store).start(BrokerRegistration(broker_id=2, endpoints={}))
+    cluster = await ClusterScene(store).start(BrokerRegistration(broker_id=2, endpoints={}))
     partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(4), replicas=(1, 2, 3), isr=(1, 2), partition_epoch=0)
     topic = TopicImage(name="t", topic_id=TopicId(b"t" * 16), partitions=(partition,), configs={})
     await store.commit(puts={topic_key("t"): encode_topic(topic)})
@@ -183,7 +183,7 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
 
 
 async def test_answers_follow_the_cluster() -> None:
-    cluster = await Cluster().start()
+    cluster = await ClusterScene().start()
     topic_id = await cluster.create("t")
     everything = MetadataRequest(topics=None)
     assert errors(await ask(cluster, 12, everything)) == {"t": 0}

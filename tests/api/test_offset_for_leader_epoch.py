@@ -12,7 +12,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_replica_log_dirs as move_dirs
 from pybroker.protocol.messages import offset_for_leader_epoch
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from testing.scenes.api.records import batch
+from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
 from tests.api import test_list_offsets
 from tests.api.test_administration import cut, produce, started, versions
@@ -67,7 +67,7 @@ async def test_an_emptied_log_keeps_its_epoch_in_another_directory(tmp_path: Pat
     folders = [tmp_path / "a", tmp_path / "b"]
     whole = await Whole(tmp_path, log_dirs=tuple(map(str, folders))).start()
     await whole.create("t")
-    await produce(whole, batch(b"v", b"v"))
+    await produce(whole, batch_of_values(b"v", b"v"))
     assert await cut(whole, 2, "t", p0=-1) == {0: (2, 0)}
     before = whole.logs.get(TopicPartition("t", 0))
     assert before is not None

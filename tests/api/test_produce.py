@@ -19,7 +19,7 @@ MAGIC_OF = {0: 0, 1: 0, 2: 1}  # of the records that a client of the version sen
 def sent(version: int, *values: bytes | None) -> bytes:
     if version in MAGIC_OF:
         return records.message_set(*values, magic=MAGIC_OF[version])
-    return records.batch(*values)
+    return records.batch_of_values(*values)
 
 
 def request(data: Any, *, acks: int = 1, name: str = "t", topic_id: bytes = bytes(16), partition: int = 0) -> ProduceRequest:
@@ -60,17 +60,17 @@ async def test_log_append_time_is_told_and_stored(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t", message_timestamp_type="LogAppendTime")
     whole.clock.advance(5)
-    answer = only(await whole.ask(request(records.batch(b"a")), 9))
+    answer = only(await whole.ask(request(records.batch_of_values(b"a")), 9))
     assert (answer.error_code, answer.log_append_time_ms) == (0, NOW_MS + 5)
 
 
 async def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    assert whole.send(request(records.batch(b"a"), acks=0), 7) is None
+    assert whole.send(request(records.batch_of_values(b"a"), acks=0), 7) is None
     assert stored(whole) == [(0, b"a")]
     with pytest.raises(ProtocolViolation, match="nothing-0: UNKNOWN_TOPIC_OR_PARTITION"):
-        whole.send(request(records.batch(b"a"), acks=0, name="nothing"), 7)
+        whole.send(request(records.batch_of_values(b"a"), acks=0, name="nothing"), 7)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ async def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path
         (9, None, ErrorCode.INVALID_RECORD),
         (9, b"", ErrorCode.INVALID_RECORD),
         (3, records.message_set(b"a", magic=1), ErrorCode.INVALID_RECORD),
-        (9, records.batch(b"a") * 2, ErrorCode.INVALID_RECORD),
-        (9, records.batch(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
-        (9, records.batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
+        (9, records.batch_of_values(b"a") * 2, ErrorCode.INVALID_RECORD),
+        (9, records.batch_of_values(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (9, records.batch_of_values(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
 async def test_bad_records_are_refused_and_nothing_is_stored(
@@ -99,7 +99,7 @@ async def test_bad_records_are_refused_and_nothing_is_stored(
 async def test_each_partition_fails_by_itself(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t", partitions=2)
-    data = records.batch(b"a")
+    data = records.batch_of_values(b"a")
     topics = [
         TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=data) for index in (0, 2, 1)]),
         TopicProduceData(name="nothing", partition_data=[PartitionProduceData(index=0, records=data)]),
@@ -114,7 +114,7 @@ async def test_each_partition_fails_by_itself(tmp_path: Path) -> None:
 async def test_topic_ids_that_are_unknown(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     topic_id = await whole.create("t")
-    data = records.batch(b"a")
+    data = records.batch_of_values(b"a")
     topics = [
         TopicProduceData(topic_id=one, partition_data=[PartitionProduceData(index=0, records=data)])
         for one in (b"?" * 16, topic_id, b"!" * 16)
@@ -136,16 +136,18 @@ def only_code(topic: Any) -> int:
 async def test_acks_that_do_not_exist(tmp_path: Path, acks: int) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    assert only(await whole.ask(request(records.batch(b"a"), acks=acks), 7)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert (
+        only(await whole.ask(request(records.batch_of_values(b"a"), acks=acks), 7)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    )
     assert stored(whole) == []
 
 
 async def test_an_idempotent_producer_s_repetition_is_answered_with_the_first_offset(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    first = records.batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
-    second = records.batch(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
-    late = records.batch(b"e", producer_id=7, producer_epoch=0, base_sequence=9)
+    first = records.batch_of_values(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+    second = records.batch_of_values(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+    late = records.batch_of_values(b"e", producer_id=7, producer_epoch=0, base_sequence=9)
     answers = [only(await whole.ask(request(data), 9)) for data in (first, second, first, second, late)]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [
         (0, 0),
@@ -160,7 +162,7 @@ async def test_an_idempotent_producer_s_repetition_is_answered_with_the_first_of
 async def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    data = records.batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = records.batch_of_values(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     message = request(data)
     message.transactional_id = "tx"
     assert only(await whole.ask(message, 9)).error_code == ErrorCode.INVALID_TXN_STATE
@@ -171,12 +173,12 @@ async def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
 async def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_request(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
     topic_id = await whole.create("t", partitions=2)
-    data = records.batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = records.batch_of_values(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     message = request(data, topic_id=topic_id)
-    message.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=records.batch(b"a")))
+    message.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=records.batch_of_values(b"a")))
     message.topic_data.append(
         TopicProduceData(
-            name="?", topic_id=b"?" * 16, partition_data=[PartitionProduceData(index=0, records=records.batch(b"a"))]
+            name="?", topic_id=b"?" * 16, partition_data=[PartitionProduceData(index=0, records=records.batch_of_values(b"a"))]
         )
     )
     response = await whole.ask(message, version)
@@ -187,7 +189,7 @@ async def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_
 
 async def test_internal_topics_are_unknown_until_they_exist_and_then_refused(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
-    data = records.batch(b"a")
+    data = records.batch_of_values(b"a")
     unknown = await whole.ask(request(data, name="__consumer_offsets"), 9)
     assert only(unknown).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await whole.create("__consumer_offsets")

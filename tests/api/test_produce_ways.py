@@ -28,7 +28,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication.replica_manager import ReplicaManager
-from testing.scenes.api.records import batch
+from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, collected
 from testing.scenes.logs import TAILS
 from tests.log.test_append_ways import state
@@ -49,7 +49,7 @@ def partitions(draw: st.DrawFn) -> PartitionProduceData:
     fields: dict[str, int] = {}
     if draw(st.booleans()):
         fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": draw(st.integers(0, 4))}
-    records = bytearray(batch(*values, timestamp=NOW_MS + draw(st.integers(-120, 60)), **fields))
+    records = bytearray(batch_of_values(*values, timestamp=NOW_MS + draw(st.integers(-120, 60)), **fields))
     fault = draw(st.sampled_from(["", "", "", "", "", "null", "damage", "transaction", "cut"]))
     if fault == "damage":
         records[draw(st.integers(0, len(records) - 1))] ^= 4
@@ -163,7 +163,9 @@ async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
     request = ProduceRequest(
         acks=1,
         timeout_ms=100,
-        topic_data=[TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * 100))])],
+        topic_data=[
+            TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch_of_values(b"v" * 100))])
+        ],
     )
     answer(whole, request, 7)  # the first one begins the leader's epoch
     stepwise = 0
@@ -189,7 +191,9 @@ async def test_a_disk_that_fails_is_answered_and_counted(tmp_path: Path, is_quic
     request = ProduceRequest(
         acks=1,
         timeout_ms=100,
-        topic_data=[TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * 100))])],
+        topic_data=[
+            TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch_of_values(b"v" * 100))])
+        ],
     )
     answer(whole, request, 7)
 

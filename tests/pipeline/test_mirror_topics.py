@@ -18,7 +18,7 @@ NEW = Identity("one", "two", Producer(7, 0))
 KEPT = {"message.timestamp.type": TopicSetting("CreateTime", False), "compression.type": TopicSetting("producer", False)}
 
 
-class Cluster:
+class TopicsOnlyCluster:
     """A fake cluster that knows only topics and settings."""
 
     bootstrap = "here:1"
@@ -49,7 +49,9 @@ class Cluster:
         self.grown[name] = count
 
 
-def prepare(source: Cluster, target: Cluster, identity: Identity = NEW, *, copies_retention: bool = False) -> tuple[Pair, int]:
+def prepare(
+    source: TopicsOnlyCluster, target: TopicsOnlyCluster, identity: Identity = NEW, *, copies_retention: bool = False
+) -> tuple[Pair, int]:
     one, other = cast("WireClient", source), cast("WireClient", target)
     return prepared(one, other, identity, A, "x", copies_retention=copies_retention)
 
@@ -64,7 +66,7 @@ def test_names() -> None:
 
 
 def test_topics_by_name_and_pattern() -> None:
-    source = cast("WireClient", Cluster(BOTH, {}))
+    source = cast("WireClient", TopicsOnlyCluster(BOTH, {}))
     assert chosen_topics(source, ("b",), None) == {"b": B}
     assert chosen_topics(source, (), "[ab]") == BOTH
     assert chosen_topics(source, (), "c") == {}
@@ -82,8 +84,8 @@ def test_a_topic_that_is_missing_is_created_like_the_source() -> None:
         "min.cleanable.dirty.ratio": TopicSetting("0.5", False),
         "max.message.bytes": TopicSetting("5000000", False),
     }
-    target = Cluster({}, {})
-    pair, size_max = prepare(Cluster(BOTH, settings), target)
+    target = TopicsOnlyCluster({}, {})
+    pair, size_max = prepare(TopicsOnlyCluster(BOTH, settings), target)
     assert (pair, size_max) == (Pair("x", A.topic_id.hex(), (b"N" * 16).hex()), 5_000_000)
     partitions, made = target.made["x"]
     assert partitions == 2
@@ -97,34 +99,34 @@ def test_a_topic_that_is_missing_is_created_like_the_source() -> None:
         "compression.type": "producer",
         "message.timestamp.type": "CreateTime",
     }
-    target = Cluster({}, {})
-    prepare(Cluster(BOTH, settings), target, copies_retention=True)
+    target = TopicsOnlyCluster({}, {})
+    prepare(TopicsOnlyCluster(BOTH, settings), target, copies_retention=True)
     made = target.made["x"][1]
     assert (made["retention.ms"], made.get("retention.bytes")) == ("1000", None)
 
 
 def test_a_topic_that_exists_is_checked() -> None:
-    source, there = Cluster(BOTH, {}), {"x": Topic("x", b"X" * 16, (1,))}
-    target = Cluster(there, {"max.message.bytes": TopicSetting("3000", True)})
+    source, there = TopicsOnlyCluster(BOTH, {}), {"x": Topic("x", b"X" * 16, (1,))}
+    target = TopicsOnlyCluster(there, {"max.message.bytes": TopicSetting("3000", True)})
     assert prepare(source, target)[1] == 3000
     assert (target.made, target.grown) == ({}, {"x": 2})
     with pytest.raises(PipelineError, match="x-0 already has 4 records that this mirror did not write"):
-        prepare(source, Cluster(there, {}, records=4))
+        prepare(source, TopicsOnlyCluster(there, {}, records=4))
     for name, value in (("message.timestamp.type", "LogAppendTime"), ("compression.type", "gzip")):
         with pytest.raises(PipelineError, match=f"topic x at here:1 would not keep .*: its {name} is not "):
-            prepare(source, Cluster(there, {name: TopicSetting(value, True)}))
+            prepare(source, TopicsOnlyCluster(there, {name: TopicSetting(value, True)}))
 
 
 def test_a_topic_of_earlier_runs_must_be_the_same() -> None:
     pair = Pair("x", A.topic_id.hex(), (b"X" * 16).hex())
     known = Identity("one", "two", Producer(7, 0), {"a": pair})
-    source = Cluster(BOTH, {})
+    source = TopicsOnlyCluster(BOTH, {})
     settings = {"max.message.bytes": TopicSetting("3000", True)}
-    assert prepare(source, Cluster({"x": Topic("x", b"X" * 16, (1, 1, 1))}, settings, records=9), known)[0] == pair
+    assert prepare(source, TopicsOnlyCluster({"x": Topic("x", b"X" * 16, (1, 1, 1))}, settings, records=9), known)[0] == pair
     with pytest.raises(PipelineError, match="topic x at here:1 was deleted and created again since the mirror wrote to it"):
-        prepare(source, Cluster({"x": Topic("x", b"Y" * 16, (1, 1))}, {}), known)
+        prepare(source, TopicsOnlyCluster({"x": Topic("x", b"Y" * 16, (1, 1))}, {}), known)
     with pytest.raises(PipelineError, match="topic x at here:1 is gone"):
-        prepare(source, Cluster({}, {}), known)
+        prepare(source, TopicsOnlyCluster({}, {}), known)
     check_pair("a", A, pair, "x")
     with pytest.raises(PipelineError, match="topic a already goes to x, not to y"):
         check_pair("a", A, pair, "y")

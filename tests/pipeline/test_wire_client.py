@@ -14,7 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch, list_offsets, produce
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from testing.scenes.scripted_broker import ID_A, ID_B, Cluster, fetched, listed, produced, requests
+from testing.scenes.scripted_broker import ID_A, ID_B, ScriptedCluster, fetched, listed, produced, requests
 
 BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")]))
 KNOWN_BATCH = bytes(
@@ -23,7 +23,7 @@ KNOWN_BATCH = bytes(
 
 
 def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.leader = 2
     cluster.say(fetch.FetchRequest, fetched(records=BATCH))
     found = cluster.client().fetch("t", 0, 3, max_bytes=100, isolation=COMMITTED)
@@ -37,7 +37,7 @@ def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there()
 
 
 def test_an_older_broker_is_asked_by_name() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.version = 12
     cluster.say(fetch.FetchRequest, fetched())
     cluster.client().fetch("t", 0, 0)
@@ -46,9 +46,9 @@ def test_an_older_broker_is_asked_by_name() -> None:
 
 
 def test_a_leader_that_moved_is_followed() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
 
-    def move(cluster: Cluster = cluster) -> list_offsets.ListOffsetsResponse:
+    def move(cluster: ScriptedCluster = cluster) -> list_offsets.ListOffsetsResponse:
         cluster.leader = 2
         return listed(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -60,21 +60,21 @@ def test_a_leader_that_moved_is_followed() -> None:
 
 
 def test_a_lost_connection_is_made_again() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(list_offsets.ListOffsetsRequest, ConnectionLostError("gone"), ConnectionLostError("gone"), listed(42))
     assert cluster.client().list_offset("t", 0, LATEST) == 42
     assert cluster.pauses == [0.05, 0.1]
 
 
 def test_another_address_is_used_when_the_first_does_not_respond() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.refused = {1}
     assert cluster.client().cluster_id() == "cluster"
     assert [node for node, _ in cluster.asked] == [2]
 
 
 def test_it_gives_up_after_a_while_and_reports_what_happened() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.refused = {1, 2}
     with pytest.raises(
         PipelineError, match="no broker at two:2: Connection refused, for 10 s; run the same command again to continue"
@@ -84,7 +84,7 @@ def test_it_gives_up_after_a_while_and_reports_what_happened() -> None:
 
 
 def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(fetch.FetchRequest, fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(BrokerError, match=r"t-0 at one:1,two:2 cannot be read from offset 3: OFFSET_OUT_OF_RANGE: ") as raised:
         cluster.client().fetch("t", 0, 3)
@@ -93,7 +93,7 @@ def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
 
 
 def test_the_brokers_own_message_is_reported_in_one_line() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.MESSAGE_TOO_LARGE, "too large\nby far"))
     with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE: too large$"):
         cluster.client().produce("t", 0, BATCH)
@@ -104,10 +104,10 @@ def test_an_unknown_error_is_reported_by_its_number() -> None:
 
 
 def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
     assert cluster.client().produce("t", 0, KNOWN_BATCH) == 4
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
     with pytest.raises(PipelineError, match="it is not known whether the batch has arrived"):
         cluster.client().produce("t", 0, BATCH)
@@ -115,7 +115,7 @@ def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> Non
 
 
 def test_a_topic_that_was_created_again_is_another_topic() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     client = cluster.client()
     client.topic("t")
     cluster.topic_id = ID_B
@@ -124,17 +124,17 @@ def test_a_topic_that_was_created_again_is_another_topic() -> None:
         client.fetch("t", 0, 0)
 
 
-def gone_before(cluster: Cluster) -> None:
+def gone_before(cluster: ScriptedCluster) -> None:
     cluster.is_topic_there = False
 
 
-def gone_meanwhile(cluster: Cluster) -> None:
+def gone_meanwhile(cluster: ScriptedCluster) -> None:
     cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
 
 
 @pytest.mark.parametrize("how", [gone_before, gone_meanwhile])
-def test_a_missing_topic_is_waited_for_a_little(how: Callable[[Cluster], None]) -> None:
-    cluster = Cluster()
+def test_a_missing_topic_is_waited_for_a_little(how: Callable[[ScriptedCluster], None]) -> None:
+    cluster = ScriptedCluster()
     client = cluster.client(retry_s=60)
     if how is gone_meanwhile:
         client.topic("t")
@@ -147,7 +147,7 @@ def test_a_missing_topic_is_waited_for_a_little(how: Callable[[Cluster], None]) 
 
 def test_a_missing_partition_is_reported() -> None:
     with pytest.raises(PipelineError, match="topic t at one:1,two:2 has 1 partitions, so it has no partition 3"):
-        Cluster().client().list_offset("t", 3, LATEST)
+        ScriptedCluster().client().list_offset("t", 3, LATEST)
 
 
 def test_addresses() -> None:

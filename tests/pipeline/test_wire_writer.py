@@ -9,10 +9,10 @@ from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
 from pybroker.pipeline.wire.writer import WINDOW, PartitionWriter, WriteInterruptedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import produce
-from testing.scenes.scripted_broker import Cluster, produced, requests
+from testing.scenes.scripted_broker import ScriptedCluster, produced, requests
 
 
-def writer(cluster: Cluster) -> PartitionWriter:
+def writer(cluster: ScriptedCluster) -> PartitionWriter:
     return PartitionWriter(cluster.client(), "t", 0)
 
 
@@ -21,7 +21,7 @@ def write(to: PartitionWriter, *offsets: int) -> None:
         to.write(memoryview(b"batch %d" % offset), offset)
 
 
-def sent(cluster: Cluster) -> list[tuple[int, int]]:
+def sent(cluster: ScriptedCluster) -> list[tuple[int, int]]:
     """Return node and number of each batch, in the order in which they were sent."""
     return [
         (node, int(bytes(one.topic_data[0].partition_data[0].records).split()[1]))
@@ -30,7 +30,7 @@ def sent(cluster: Cluster) -> list[tuple[int, int]]:
 
 
 def test_no_more_than_five_requests_are_in_flight() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.leader = 2
     cluster.say(produce.ProduceRequest, *map(produced, range(8)))
     out = writer(cluster)
@@ -54,7 +54,7 @@ def test_no_more_than_five_requests_are_in_flight() -> None:
     ],
 )
 def test_trouble_is_raised_and_nothing_is_sent_again(trouble: object) -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, produced(0), trouble)
     out = writer(cluster)
     write(out, 0, 1, 2, 3)
@@ -64,14 +64,14 @@ def test_trouble_is_raised_and_nothing_is_sent_again(trouble: object) -> None:
 
 
 def test_a_missing_broker_is_trouble_too() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.refused = {1, 2}
     with pytest.raises(WriteInterruptedError, match="no broker at two:2: Connection refused"):
         write(writer(cluster), 0)
 
 
 def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, produced(0), produced(7))
     out = writer(cluster)
     write(out, 0, 1)
@@ -80,7 +80,7 @@ def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
 
 
 def test_an_error_that_a_retry_cannot_mend_is_raised_at_once() -> None:
-    cluster = Cluster()
+    cluster = ScriptedCluster()
     cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.INVALID_RECORD, "no key"))
     out = writer(cluster)
     write(out, 0)

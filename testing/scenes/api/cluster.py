@@ -22,7 +22,7 @@ BROKER_ID = 1
 Message = TypeVar("Message")
 
 
-class Cluster:
+class ClusterScene:
     """`broker` is one whose services other than the controller are absent. `answer` calls a handler as dispatch does."""
 
     def __init__(self, store: Store | None = None, **config: Any) -> None:
@@ -39,7 +39,7 @@ class Cluster:
             make_groups=absent,
         )
 
-    async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> Cluster:
+    async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> ClusterScene:
         await self.controller.start(cluster_id="cluster-id")
         await self.controller.register_broker(BrokerRegistration(broker_id=BROKER_ID, endpoints=endpoints, rack="r1"))
         for other in others:

@@ -11,7 +11,7 @@ from pybroker.records.build import build_batch, build_message_set
 from testing.scenes.api.whole import NOW_MS
 
 
-def batch(*values: bytes | None, timestamp: int = NOW_MS, **fields: int) -> bytes:
+def batch_of_values(*values: bytes | None, timestamp: int = NOW_MS, **fields: int) -> bytes:
     """A batch of magic 2; `fields` are the producer's id, epoch and sequence."""
     records = [Record(offset, timestamp + offset, b"key", value) for offset, value in enumerate(values)]
     return bytes(build_batch(records, **fields))  # type: ignore[arg-type]  # ints only

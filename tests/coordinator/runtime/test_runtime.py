@@ -18,7 +18,7 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
 from pybroker.replication.fetch_data import PartitionProduceResult
-from testing.scenes.api.whole import never
+from testing.scenes.no_wake_up import never
 
 RECORD = group_tombstone(GroupId("g"))
 
@@ -86,7 +86,7 @@ class Replicas:
             respond(self.code)
 
 
-class ReplicaScene:
+class RuntimeScene:
     def __init__(self) -> None:
         self.clock, self.replicas = ManualClock(1000), Replicas()
         self.timer = OperationTimer(self.clock, never)
@@ -107,11 +107,11 @@ class ReplicaScene:
 
 
 @pytest.fixture
-def scene() -> ReplicaScene:
-    return ReplicaScene()
+def scene() -> RuntimeScene:
+    return RuntimeScene()
 
 
-def test_the_response_goes_out_when_the_records_are_durable(scene: ReplicaScene) -> None:
+def test_the_response_goes_out_when_the_records_are_durable(scene: RuntimeScene) -> None:
     scene.replicas.code = None
     scene.write(CoordinatorResult("first", [RECORD]))
     scene.write(CoordinatorResult("second", [RECORD]))
@@ -126,7 +126,7 @@ def test_the_response_goes_out_when_the_records_are_durable(scene: ReplicaScene)
     assert scene.outcomes[-1] == ["g", "g"]
 
 
-def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: ReplicaScene) -> None:
+def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: RuntimeScene) -> None:
     scene.replicas.code = None
     scene.write(CoordinatorResult("written", [RECORD]))
     scene.write(CoordinatorResult("seen"))
@@ -135,7 +135,7 @@ def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: ReplicaSc
     assert scene.outcomes == ["written", "seen"]
 
 
-def test_a_write_that_took_too_long_still_holds_readers_back(scene: ReplicaScene) -> None:
+def test_a_write_that_took_too_long_still_holds_readers_back(scene: RuntimeScene) -> None:
     """The record may become durable or be lost; no client learns of it until that is known."""
     scene.replicas.code = None
     scene.write(CoordinatorResult("response", [RECORD]))
@@ -151,7 +151,7 @@ def test_a_write_that_took_too_long_still_holds_readers_back(scene: ReplicaScene
     assert scene.outcomes[2] == ErrorCode.NOT_COORDINATOR, "which clients of every age try again"
 
 
-def test_what_was_loaded_may_not_be_durable_either(scene: ReplicaScene) -> None:
+def test_what_was_loaded_may_not_be_durable_either(scene: RuntimeScene) -> None:
     scene.replicas.log.log_end_offset = 3  # found by a recovery
     scene.runtime.unload(0)
     scene.runtime.begin_loading(0)
@@ -174,14 +174,14 @@ def test_what_was_loaded_may_not_be_durable_either(scene: ReplicaScene) -> None:
         (ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUIRED_ACKS),
     ],
 )
-def test_what_is_not_in_the_log_is_not_in_the_state(scene: ReplicaScene, code: ErrorCode, told: ErrorCode) -> None:
+def test_what_is_not_in_the_log_is_not_in_the_state(scene: RuntimeScene, code: ErrorCode, told: ErrorCode) -> None:
     scene.replicas.code = code
     scene.write(CoordinatorResult("response", [RECORD]))
     assert (scene.outcomes, scene.shard.seen) == ([told], [])
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(scene: ReplicaScene, at_once: bool) -> None:
+def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(scene: RuntimeScene, at_once: bool) -> None:
     scene.replicas.code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if at_once else None
     scene.write(CoordinatorResult("response", [RECORD]))
     for respond in scene.replicas.waiting:
@@ -189,12 +189,12 @@ def test_what_is_in_the_log_but_perhaps_not_for_long_is_in_the_state(scene: Repl
     assert (scene.outcomes, scene.shard.seen) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], ["g"])
 
 
-def test_records_that_only_write_down_what_is_there_are_not_replayed(scene: ReplicaScene) -> None:
+def test_records_that_only_write_down_what_is_there_are_not_replayed(scene: RuntimeScene) -> None:
     scene.write(CoordinatorResult("response", [RECORD], is_replayed=False))
     assert (scene.outcomes, scene.shard.seen, len(scene.replicas.appended)) == (["response"], [], 1)
 
 
-def test_what_comes_after_is_told_how_it_went(scene: ReplicaScene) -> None:
+def test_what_comes_after_is_told_how_it_went(scene: RuntimeScene) -> None:
     codes: list[ErrorCode] = []
     parked: list[Any] = []
 
@@ -211,7 +211,7 @@ def test_what_comes_after_is_told_how_it_went(scene: ReplicaScene) -> None:
 
 
 def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
-    scene: ReplicaScene, caplog: pytest.LogCaptureFixture
+    scene: RuntimeScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told() -> list[str]:
         lines = [record.getMessage().partition(": ")[2] for record in caplog.records]
@@ -226,7 +226,7 @@ def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_a
     assert told() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
 
 
-def test_large_changes_are_several_batches_if_they_may(scene: ReplicaScene) -> None:
+def test_large_changes_are_several_batches_if_they_may(scene: RuntimeScene) -> None:
     committed = CommittedOffset(0, LeaderEpoch(-1), "x" * 30_000, 1000)
     records = [offset_record(GroupId(f"g{n}"), "t", 0, committed) for n in range(50)]
     scene.replicas.code = None
@@ -248,7 +248,7 @@ def test_large_changes_are_several_batches_if_they_may(scene: ReplicaScene) -> N
     assert len(scene.replicas.appended) == 4
 
 
-def test_an_operation_may_refuse(scene: ReplicaScene) -> None:
+def test_an_operation_may_refuse(scene: RuntimeScene) -> None:
     def refuse(_shard: Shard, _now_ms: int) -> CoordinatorResult:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
@@ -265,7 +265,7 @@ def test_an_operation_may_refuse(scene: ReplicaScene) -> None:
     ]
 
 
-def test_timers(scene: ReplicaScene) -> None:
+def test_timers(scene: RuntimeScene) -> None:
     rung: list[str] = []
 
     def ring(what: str) -> Callable[[Shard, int], CoordinatorResult]:
@@ -293,7 +293,7 @@ def test_timers(scene: ReplicaScene) -> None:
     assert rung == ["at once", "a again"]
 
 
-def test_an_unloaded_shard_changes_nothing_any_more(scene: ReplicaScene) -> None:
+def test_an_unloaded_shard_changes_nothing_any_more(scene: RuntimeScene) -> None:
     scene.replicas.code = None
     codes: list[ErrorCode] = []
 
