@@ -1,4 +1,4 @@
-"""What tests, integration tests and benchmarks share. It imports `pybroker`, and nothing imports it but those three.
+"""The support code of tests, integration tests and benchmarks. It imports `pybroker`; only those three import it.
 
 process      real processes: our broker, Apache Kafka, its tools, Java, Maven, environments of other clients
 hosts        network namespaces, forwarded ports, a small disk, a container without an engine
@@ -6,8 +6,11 @@ containers   the engine, our images, compose
 clients      stock clients, and members of groups as processes of their own
 wire         requests byte by byte, and encoders that share no code with the broker
 scenes       parts of a broker with real logs or models of them, for unit tests
-simulation   a disk, a metadata store, a clock and a loop that a test holds in its hand
+simulation   a disk, a metadata store, a clock and a loop that a test controls
 java         programs for Apache Kafka's own classes
 samples      records to send and compare
-places       where things of this checkout are
+waiting      waits with a limit and a name
+error_codes  Kafka's error codes by number
+up_convert   the conversion of old message sets, whole
+places       the paths of this checkout
 """

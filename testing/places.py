@@ -1,4 +1,4 @@
-"""Where things of this checkout are."""
+"""The paths of this checkout."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 JAVA_SOURCES: Final = ROOT / "testing" / "java"
-"""Programs that Java compiles as it runs them, with Apache Kafka's own classes."""
+"""Programs that use Apache Kafka's own classes; Java compiles them as it runs them."""
 CLIENT_PROGRAMS: Final = ROOT / "testing" / "clients"

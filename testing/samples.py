@@ -1,4 +1,4 @@
-"""Records to send, and what a client says it read: one form for all clients."""
+"""Records to send, and records that a client reports to have read, in one form for all clients."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# An hour ago: brokers delete what is older than a week, and do so in the middle of a test.
+# An hour ago, because brokers delete records older than a week, even in the middle of a test.
 T0_MS = int(time.time()) // 10 * 10_000 - 3_600_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Sample(NamedTuple):
-    """What is sent. The timestamp is in ms since the epoch."""
+    """A record to send. The timestamp is in ms since the epoch."""
 
     key: bytes | None
     value: bytes | None
@@ -23,14 +23,17 @@ class Sample(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What was read back from one partition."""
+    """A record that was read back from a partition."""
 
     offset: int
     sample: Sample
 
 
 def varied(count: int, *, seed: int = 0, largest_bytes: int = 2_000) -> list[Sample]:
-    """Records with and without key, value and headers; half of the values compress. Timestamps rise, with equal neighbours."""
+    """Return records with and without key, value and headers.
+
+    Half of the values compress; timestamps rise, with equal neighbours.
+    """
     rng = random.Random(seed)
     records = []
     for i in range(count):
@@ -43,18 +46,18 @@ def varied(count: int, *, seed: int = 0, largest_bytes: int = 2_000) -> list[Sam
 
 
 def without_headers(samples: Sequence[Sample]) -> list[Sample]:
-    """As a client that does not know headers can send them, or reads them."""
+    """Return the records as a client that knows no headers sends or reads them."""
     return [sample._replace(headers=()) for sample in samples]
 
 
 def sized(sizes: Sequence[int]) -> list[Sample]:
-    """One record per size; incompressible, so that compression cannot hide a limit."""
+    """Return a record per size, incompressible, so that compression cannot hide a limit."""
     rng = random.Random(1)
     return [Sample(b"%d" % size, rng.randbytes(size), T0_MS + size) for size in sizes]
 
 
 def assert_equal(received: Sequence[Received], sent: Sequence[Sample], *, first_offset: int = 0) -> None:
-    """The same records, in order, at consecutive offsets; fails with the first difference instead of megabytes."""
+    """Assert that the same records came, in order, at consecutive offsets; fail with the first difference, not with megabytes."""
     for index, (got, expected) in enumerate(zip(received, sent, strict=False)):
         assert got.offset == first_offset + index
         assert got.sample == expected, f"record {index} of {len(sent)}"

@@ -1,4 +1,4 @@
-"""Conversion of a whole message set to batches: what the broker does with one while it validates and appends it."""
+"""Conversion of a whole message set to batches, as the broker does it while it validates and appends."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def up_convert(
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytearray:
-    """The message set as magic 2 batches with offsets from `base_offset` on; codecs, timestamps and their type stay.
+    """Convert the message set to magic 2 batches with offsets from `base_offset` on; keep codecs, timestamps and their type.
 
-    The batches are the caller's. Raises as `lift`.
+    The caller owns the batches. Raises as `lift` does.
     """
     out = bytearray()
     for lifted in lift(buffer, bytes_max=bytes_max):

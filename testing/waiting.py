@@ -1,6 +1,6 @@
-"""Waits that end: each has a limit well below pytest-timeout's, and fails with what it waited for.
+"""Waits that end: each has a limit well below pytest-timeout's, and fails with the name of the awaited event.
 
-A test that runs into pytest-timeout takes its worker along, and with it the run; one that fails here is a failure among others.
+A test that reaches pytest-timeout kills its worker, and with it the run; a test that fails here is an ordinary failure.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import IO, Any, AnyStr, Final, TypeVar
 
 WAIT_S: Final = 120
-"""For what takes a moment on an idle machine."""
+"""The limit of waits that take a moment on an idle machine."""
 LONG_WAIT_S: Final = 300
-"""For downloads, compilers and jobs."""
+"""The limit of downloads, compilers and jobs."""
 
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S, *, pause_s: float = 0.02) -> None:
-    """Ask again and again until the condition holds. Raises AssertionError with `what` when it does not in time."""
+    """Poll until the condition holds. Raises AssertionError with `what` when it does not hold in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain: {what}"
@@ -28,7 +28,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S,
 
 
 class Deadline:
-    """A limit for a loop that asks for more until it has all: `check` in each turn."""
+    """A limit for a loop that asks for more until it has everything; the loop calls `check` in each turn."""
 
     def __init__(self, what: str, timeout_s: float = WAIT_S) -> None:
         self._what, self._timeout_s = what, timeout_s
@@ -40,10 +40,10 @@ class Deadline:
 
 
 def within(timeout_s: float, what: str, call: Callable[..., T], *arguments: Any) -> T:
-    """The result of a call that has no limit of its own, such as a read from a pipe.
+    """Return the result of a call that has no limit of its own, such as a read from a pipe.
 
-    Raises TimeoutError with `what` when it takes longer. The thread that makes the call then stays behind, until the test ends
-    what it waits for; it keeps no process from ending.
+    Raises TimeoutError with `what` when the call takes longer. The thread that makes the call then remains until the call
+    returns; it keeps no process from ending.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -65,7 +65,7 @@ def within(timeout_s: float, what: str, call: Callable[..., T], *arguments: Any)
 
 
 def line_of(stream: IO[AnyStr], what: str, timeout_s: float = WAIT_S) -> AnyStr:
-    """The next line that a process writes; empty when it has ended."""
+    """Return the next line that a process writes; empty when the process has ended."""
     return within(timeout_s, what, stream.readline)
 
 
@@ -76,6 +76,6 @@ def joined(thread: threading.Thread, what: str, timeout_s: float = WAIT_S) -> No
 
 
 def killed(process: subprocess.Popen[Any], timeout_s: float = WAIT_S) -> None:
-    """Kill a process, if it is still there, and wait for its end; its pipes are read to their ends and closed."""
+    """Kill a process, if it still runs, and wait for its end; read its pipes to their ends and close them."""
     process.kill()
     process.communicate(timeout=timeout_s)

@@ -1,6 +1,7 @@
 """A stock client in a network namespace: `python -m testing.clients.advertised BOOTSTRAP TOPIC`.
 
-Prints the address that the broker told and then sends a record there and reads it back; exit code 1 when that does not work.
+It prints the address that the broker advertised, sends a record to that address and reads it back. The exit code is 1 when that
+fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client of a toy container, run inside it. One line of output per fact.
+"""A client that runs inside a toy container and prints one line per fact.
 
 topics BOOTSTRAP, records BOOTSTRAP TOPIC, http METHOD URL [JSON]
 """
@@ -18,7 +18,7 @@ TIMEOUT_S = 60
 
 
 def topics(bootstrap: str) -> None:
-    """Names and partitions, without the coordinators' own."""
+    """Print the names and partitions of the topics, without the coordinators' own."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
     for name in sorted(found):
         if not name.startswith("__"):
@@ -26,7 +26,7 @@ def topics(bootstrap: str) -> None:
 
 
 def records(bootstrap: str, topic: str) -> None:
-    """Produce a record and read it in a group; says by which address the broker wants to be reached."""
+    """Produce a record and read it in a group; print the address that the broker advertises."""
     producer = Producer({"bootstrap.servers": bootstrap})
     value = uuid.uuid4().hex.encode()
     producer.produce(topic, value)
@@ -46,7 +46,7 @@ def records(bootstrap: str, topic: str) -> None:
 
 
 def http(method: str, url: str, body: str = "") -> None:
-    """The body of the response, as soon as there is one: a service that starts refuses connections, and then says 404 or 5xx."""
+    """Print the body of the first good response: a service that starts refuses connections, and then responds with 404 or 5xx."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         request = urllib.request.Request(url, body.encode() or None, {"Content-Type": "application/json"}, method=method)

@@ -1,7 +1,7 @@
-"""Consumers of one partition each that tell what they read and whether they noticed that records are gone: librdkafka and Java.
+"""Consumers of one partition each that report what they read and whether they noticed lost records: librdkafka and Java.
 
-A watcher has a consumer for each topic, in a group that is named as the topic, with an `auto.offset.reset` of its own. It begins
-where the group has committed, with the leader epoch that was committed, or at the beginning.
+A watcher has one consumer per topic, in a group with the name of the topic and with an `auto.offset.reset` of its own. The
+consumer begins at the group's committed offset and leader epoch, or at the beginning of the partition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ JAVA_RELEASE = "3.9.2"
 
 
 class Event(NamedTuple):
-    """`what` is read, truncated (told by a policy that resets nothing), invalid (another error of the offset) or committed."""
+    """An event of a consumer. `what` is read, truncated (reported under a reset policy of none), invalid (another error of the
+    offset) or committed."""
 
     topic: str
     what: str
@@ -42,7 +43,7 @@ class Event(NamedTuple):
 
 
 class Watcher(ABC):
-    """`policies` has the reset policy of each topic: earliest, latest or none. To be closed."""
+    """A set of consumers. `policies` has the reset policy of each topic: earliest, latest or none. The test closes it."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -53,38 +54,38 @@ class Watcher(ABC):
 
     @abstractmethod
     def another(self) -> Watcher:
-        """Another one of the same groups and policies, which begins now, at what is committed."""
+        """Return a new watcher with the same groups and policies, which begins now, at the committed offsets."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit where each consumer is."""
+        """Commit the position of each consumer."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let the groups go."""
+        """Leave the groups."""
 
     def until(self, is_done: Callable[[], object]) -> None:
-        """Consume until then. Raises AssertionError with what there is when it takes too long."""
+        """Consume until `is_done`. Raises AssertionError with the last events when that takes too long."""
         deadline = time.monotonic() + TIMEOUT_S
         while not is_done():
             assert time.monotonic() < deadline, f"after {len(self.events)} events, the last of which are {self.events[-5:]}"
             self._step()
 
     def until_last(self, value: str, topics: Iterable[str]) -> None:
-        """Consume until `value` was the last that was read of each of the topics."""
+        """Consume until `value` is the last value read from each of the topics."""
         self.until(lambda: all(self.values(topic)[-1:] == [value] for topic in topics))
 
     def values(self, topic: str) -> list[str]:
-        """What was read of the topic, in order."""
+        """Return the values read from the topic, in order."""
         return [event.value for event in self.events if (event.topic, event.what) == (topic, "read")]
 
     def troubles(self, topic: str) -> list[str]:
-        """What went wrong for its consumer."""
+        """Return the topic's events that are errors of the offset."""
         return [event.what for event in self.events if event.topic == topic and event.what in ("truncated", "invalid")]
 
 
 class LibrdkafkaWatcher(Watcher):
-    """confluent-kafka, in this process."""
+    """A watcher of confluent-kafka consumers in this process."""
 
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class LibrdkafkaWatcher(Watcher):
                     "auto.offset.reset": "error" if policy == "none" else policy,
                     "enable.auto.commit": False,
                     "reconnect.backoff.max.ms": 200,
-                    "log_level": 2,  # it tells of each broken connection
+                    "log_level": 2,  # otherwise it reports each broken connection
                 }
             )
             committed = _committed(consumer, topic)
@@ -113,7 +114,7 @@ class LibrdkafkaWatcher(Watcher):
                 error = message.error()
                 if error is None:
                     self.events.append(Event(topic, "read", message.offset(), message.value().decode()))
-                elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # the reason is in the text only
+                elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # only the text has the reason
                     what = "truncated" if "truncation detected" in error.str() else "invalid"
                     self.events.append(Event(topic, what, -1, error.str()))
 
@@ -134,14 +135,14 @@ def _committed(consumer: confluent_kafka.Consumer, topic: str) -> confluent_kafk
     while True:
         try:
             return consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=TIMEOUT_S)[0]
-        except confluent_kafka.KafkaException:  # Kafka's broker is no coordinator yet for a moment after its start
+        except confluent_kafka.KafkaException:  # for a moment after its start, Kafka's broker is no coordinator
             if time.monotonic() > deadline:
                 raise
 
 
 @lru_cache
 def compiled() -> str:
-    """The folder with the program's classes; they are compiled once, as many are started."""
+    """Compile the program once, because it is started many times, and return the folder with its classes."""
     folder = tempfile.mkdtemp(prefix="epoch-watcher-")
     atexit.register(shutil.rmtree, folder)
     subprocess.run(
@@ -154,7 +155,7 @@ def compiled() -> str:
 
 
 class JavaWatcher(Watcher):
-    """Kafka's own consumer, in a JVM (EpochWatcher.java) that it shares with those that were made by its `another`."""
+    """A watcher of Kafka's own consumers, in a JVM (EpochWatcher.java) that it shares with the watchers made by `another`."""
 
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
@@ -176,7 +177,7 @@ class JavaWatcher(Watcher):
             self._lines.put(line)
 
     def another(self) -> JavaWatcher:
-        """One more set of consumers, which begin now."""
+        """Return one more set of consumers, which begin now."""
         assert self._is_first
         made = copy.copy(self)
         made._is_first, made.events = False, []
@@ -188,7 +189,7 @@ class JavaWatcher(Watcher):
         assert self._process.poll() is None, "the JVM has ended"
         with contextlib.suppress(queue.Empty):
             line = self._lines.get(timeout=0.1)
-            while True:  # all that is there: whoever waits looks through all events after each step
+            while True:  # takes everything that is there, because `until` looks through all events after each step
                 number, *fields = json.loads(line)
                 self._sets[number].append(Event(*fields))
                 line = self._lines.get_nowait()

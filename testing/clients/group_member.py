@@ -1,11 +1,11 @@
-"""One member of a consumer group in a process of its own, that a test may kill: says on stdout, line by line, what it does.
+"""A member of a consumer group in a process of its own, which a test may kill. It reports what it does on stdout.
 
     python -m testing.clients.group_member CLIENT BOOTSTRAP GROUP TOPIC [INSTANCE]
 
-CLIENT is kafka-python, confluent-kafka, aiokafka, confluent-kafka-range, which gives up all before a rebalance, or
-confluent-kafka-consumer with the consumer protocol. Each line is JSON: [monotonic time in ns, what, partition, offset], where
-what is "assigned" or "revoked" (offset -1), "read", or "committed" (offset is the next one to read, and the broker has said so).
-It commits after every poll, and ends when stdin does.
+CLIENT is kafka-python, confluent-kafka, aiokafka, confluent-kafka-range (which gives up all partitions before a rebalance), or
+confluent-kafka-consumer (with the consumer protocol). Each line is JSON: [monotonic time in ns, what, partition, offset], where
+what is "assigned" or "revoked" (offset -1), "read", or "committed" (the broker has confirmed that offset is the next to read).
+The member commits after every poll and ends when stdin does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -
     while not is_over():
         try:
             read = consumer.poll(POLL_S * 1000)
-        except KafkaConnectionError:  # this client lets its caller try again while no broker listens
+        except KafkaConnectionError:  # while no broker listens, this client leaves the retry to its caller
             time.sleep(POLL_S)
             continue
         for where, records in read.items():
@@ -60,7 +60,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -
                 say("read", where.partition, record.offset)
         if read:
             ends = {where.partition: records[-1].offset + 1 for where, records in read.items()}
-            with contextlib.suppress(KafkaError):  # a rebalance came between: somebody else reads them again
+            with contextlib.suppress(KafkaError):  # a rebalance came between: another member reads them again
                 consumer.commit()
                 for partition, offset in ends.items():
                     say("committed", partition, offset)

@@ -1,4 +1,4 @@
-"""Members of a group as processes, and what must hold of all that they did."""
+"""Members of a group as processes, and the check of everything that they did."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ class Event(NamedTuple):
 
 
 class Member:
-    """One process. Its events are read as they come. A `client` like `java-consumer` is Java's, of 4.3.1, with that protocol."""
+    """One process, whose events are read as they come.
+
+    A client such as `java-consumer` is that of Java, 4.3.1, with that protocol.
+    """
 
     def __init__(self, where: tuple[str, str, str, str], number: int, log: Path, instance: str | None) -> None:
-        """`where` is the client, the broker, the group and the topic."""
+        """Start the process. `where` is the client, the broker, the group and the topic."""
         client, *rest = where
         if client.startswith("java-"):
             java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
@@ -50,7 +53,7 @@ class Member:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.endswith(b"\n"):  # one that was killed may leave half a line
+            if line.endswith(b"\n"):  # a member that was killed may leave half a line
                 time_ns, what, partition, offset = json.loads(line)
                 self.events.append(Event(time_ns, what, partition, offset, self.number))
 
@@ -92,7 +95,7 @@ class Member:
 
 
 class Group:
-    """All members that a test has started, the dead ones too."""
+    """All members that a test has started, including the dead ones."""
 
     def __init__(self, client: str, bootstrap: str, name: str, topic: str, folder: Path) -> None:
         self._where = (client, bootstrap, name, topic)
@@ -100,7 +103,7 @@ class Group:
         self.members: list[Member] = []
 
     def start(self, instance: str | None = None, client: str | None = None) -> Member:
-        """`client` is another one than the group's."""
+        """Start a member; `client` replaces the group's client."""
         number = len(self.members)
         where = (client or self._where[0], *self._where[1:])
         member = Member(where, number, self._folder / f"member{number}.log", instance)
@@ -119,7 +122,7 @@ class Group:
         return len({(e.partition, e.offset) for e in self.events if e.what == "read"}) >= count
 
     def check(self, count: int) -> None:
-        """Everything was read, and nothing again after its commit was acknowledged."""
+        """Assert that every record was read, and that no record was read again after its commit was acknowledged."""
         read: set[tuple[int, int]] = set()
         committed: dict[int, int] = defaultdict(int)
         for event in self.events:

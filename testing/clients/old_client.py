@@ -1,7 +1,8 @@
-"""Runs inside an environment with some release of kafka-python: does what stdin says, says on stdout what came of it.
+"""A client that runs in an environment with an old release of kafka-python: it takes steps from stdin and prints their results.
 
 stdin is one JSON object {bootstrap, api_version, steps: [{verb: "produce" | "consume", topic, ...}]}, stdout a list with one
-result per step. Bytes travel as hex, or null. It knows nothing of the tests, for it does not run in their environment.
+result per step. Bytes travel as hex, or null. The program imports nothing of the tests, because it does not run in their
+environment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def from_hex(text: str | None) -> bytes | None:
 
 
 def produce(common: dict[str, Any], step: dict[str, Any]) -> list[int]:
-    """The offsets that the broker gave."""
+    """Send the step's records and return the offsets that the broker gave."""
     producer = KafkaProducer(
         acks=step["acks"], compression_type=None if step["codec"] == "none" else step["codec"], linger_ms=20, **common
     )
@@ -40,13 +41,13 @@ def produce(common: dict[str, Any], step: dict[str, Any]) -> list[int]:
 
 
 def consume(common: dict[str, Any], step: dict[str, Any]) -> list[Any]:
-    """[offset, key, value, timestamp or null] of each record."""
+    """Return [offset, key, value, timestamp or null] of each record."""
     consumer = KafkaConsumer(group_id=None, consumer_timeout_ms=TIMEOUT_S * 1000, **common)
     try:
         where = TopicPartition(step["topic"], 0)
         consumer.assign([where])
         if step["from_beginning"]:
-            consumer.seek_to_beginning(where)  # asks the broker where that is
+            consumer.seek_to_beginning(where)  # asks the broker for that offset
         else:
             consumer.seek(where, step["offset"])
         records = []

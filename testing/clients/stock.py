@@ -26,7 +26,7 @@ MESSAGE_BYTES_MAX = 1_048_588  # the broker's default for one batch
 
 
 class Client(ABC):
-    """Sends to and reads from one partition. `produce` returns the offsets that the broker acknowledged (-1 with acks=0)."""
+    """A client of one partition. `produce` returns the offsets that the broker acknowledged (-1 with acks=0)."""
 
     name: str
 
@@ -44,7 +44,7 @@ class Client(ABC):
 
     @abstractmethod
     def consume(self, bootstrap: str, topic: str, count: int, *, first_offset: int = 0, partition: int = 0) -> list[Received]:
-        """Read until `count` records have come or nothing more comes in time."""
+        """Read until `count` records have arrived, or until no more arrive in time."""
 
 
 class KafkaPython(Client):
@@ -120,7 +120,7 @@ class Confluent(Client):
 
 
 def confluent_produce(config: Mapping[str, Any], topic: str, samples: Sequence[Sample]) -> list[int]:
-    """Send to partition 0 with librdkafka and this configuration. Returns the offsets; a refused record ends the test."""
+    """Send to partition 0 with librdkafka and this configuration, and return the offsets. A refused record fails the test."""
     producer = confluent_kafka.Producer({"linger.ms": 5, **config})
     offsets: dict[int, int] = {}
     errors: list[confluent_kafka.KafkaError] = []
@@ -143,7 +143,7 @@ def confluent_produce(config: Mapping[str, Any], topic: str, samples: Sequence[S
 def confluent_consume(
     config: Mapping[str, Any], topic: str, count: int, *, first_offset: int = 0, partition: int = 0, timeout_s: float = TIMEOUT_S
 ) -> list[Received]:
-    """Read one partition with librdkafka and this configuration, by assignment and without commits."""
+    """Read a partition with librdkafka and this configuration, by assignment and without commits."""
     consumer = confluent_kafka.Consumer({"group.id": "unused", "enable.auto.commit": False, **config})
     received: list[Received] = []
     deadline = time.monotonic() + timeout_s
@@ -214,13 +214,13 @@ CLIENTS: tuple[Client, ...] = (KafkaPython(), Confluent(), AioKafka())
 
 
 def unique(name: str) -> str:
-    """A topic name that no other test and no earlier run against the same broker has used."""
+    """Return a topic name that no other test and no earlier run against the same broker has used."""
     return f"{name}-{os.getpid()}-{next(_numbers)}"
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-    """Create it and return when every partition has a leader that answers for it."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})  # lives on a while, and would tell of the broker's end
+    """Create the topic, and return when every partition has a leader that responds for it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})  # it outlives this call, and would log the broker's end
     wait(admin.create_topics([NewTopic(name, partitions, 1, config=dict(configs or {}))])[name])
     latest = {confluent_kafka.TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
     deadline = time.monotonic() + TIMEOUT_S
@@ -228,7 +228,7 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mappin
         try:
             for future in admin.list_offsets(latest).values():
                 wait(future)
-        except confluent_kafka.KafkaException:  # Kafka's brokers hear of a topic a little after its creator
+        except confluent_kafka.KafkaException:  # Kafka's brokers learn of a topic a little later than its creator
             if time.monotonic() > deadline:
                 raise
         else:
@@ -236,10 +236,10 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mappin
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # held until the answer has come: it takes its futures down with it
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # held until the response has come, because the futures die with it
     wait(admin.delete_topics([name])[name])
 
 
 def wait(future: Future[Any]) -> Any:
-    """The result of an admin call; its KafkaException when it was refused."""
+    """Return the result of an admin call. Raises its KafkaException when the broker refuses it."""
     return future.result(TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""What Testcontainers for Python does with its KafkaContainer, without an engine: run by an interpreter that has the package.
+"""What Testcontainers for Python does with its KafkaContainer, without an engine; an interpreter that has the package runs this.
 
     python testcontainers_python.py IMAGE MODE HOST PORT
 
-The package's own `start` runs, with an engine's client and the container's start replaced by notes of what they were asked for;
-HOST and PORT are what an engine would have published the broker's port at. Prints what a container would get, as JSON.
+The package's own `start` runs. The engine's client and the container's start are replaced by stubs that note their arguments.
+HOST and PORT are where an engine would have published the broker's port. The program prints what a container would get, as JSON.
 """
 
 from __future__ import annotations

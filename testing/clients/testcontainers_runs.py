@@ -23,14 +23,14 @@ PYTHON_PACKAGES = ("testcontainers==4.15.0", "packaging")
 JAVA_ARTIFACT = ("org.testcontainers", "testcontainers-kafka", "2.0.3")
 GO_MODULE = "github.com/testcontainers/testcontainers-go/modules/kafka@v0.40.0"
 IMAGE = "pybroker:7.6.0"
-"""A tag like one of confluentinc's: without one, the libraries' `with_kraft` refuses."""
+"""A tag such as confluentinc uses; without it, the libraries' `with_kraft` refuses the image."""
 TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A container's command and variables, the script that is copied into it at `path`, the pattern that is waited for, and the
-    port of the container that is published.
+    """What a library does to a container: its command and variables, the script that is copied to `path`, the pattern of the line
+    that is waited for, and the container's port that is published.
     """
 
     command: tuple[str, ...]
@@ -42,7 +42,7 @@ class Run:
 
 
 def python_run(mode: str, host: str, port: int) -> Run:
-    """That of Python's KafkaContainer. Raises RuntimeError where PyPI does not have it."""
+    """Return the run of Python's KafkaContainer. Raises RuntimeError where PyPI does not have it."""
     python = python_with(*PYTHON_PACKAGES)
     command = [str(python), "-W", "ignore", str(CLIENT_PROGRAMS / "testcontainers_python.py"), IMAGE, mode, host, str(port)]
     asked = json.loads(_output(command))
@@ -50,7 +50,7 @@ def python_run(mode: str, host: str, port: int) -> Run:
 
 
 def java_run(container: str, host: str, port: int) -> Run:
-    """That of one of Java's containers; skips the test where there is no Java or no Maven."""
+    """Return the run of a container class of Java; skip the test where there is no Java or no Maven."""
     classpath = f"{folder_of_jars('testcontainers-java', JAVA_ARTIFACT)}/*"
     output = _output([java(), "-cp", classpath, str(JAVA_SOURCES / "TestcontainersJava.java"), container, host, str(port)])
     facts: dict[str, list[str]] = {}
@@ -68,7 +68,10 @@ def java_run(container: str, host: str, port: int) -> Run:
 
 
 def go_run(host: str, port: int, host_name: str) -> Run:
-    """That of Go's module, read from its source, as it can do nothing without an engine; skips the test where there is no Go."""
+    """Return the run of Go's module; skip the test where there is no Go.
+
+    It is read from the source, because the module needs an engine.
+    """
     go = shutil.which("go")
     if go is None:
         pytest.skip("the Testcontainers module for Go is brought by go, which is not installed")

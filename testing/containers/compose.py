@@ -1,4 +1,4 @@
-"""`docker compose`, or podman-compose with podman: the same files, the same commands."""
+"""`docker compose`, or podman-compose with podman: both take the same files and the same commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 600
 
 
 def command(engine: Engine) -> list[str] | None:
-    """What runs a compose file with this engine; None when it is not installed."""
+    """Return the command that runs a compose file with this engine; None when it is not installed."""
     if not engine.is_podman:
         return ["docker", "compose"] if engine.call("compose", "version").returncode == 0 else None
     beside = Path(sys.executable).with_name("podman-compose")
@@ -28,7 +28,7 @@ def command(engine: Engine) -> list[str] | None:
 
 
 class Project:
-    """A compose file under a project name of its own. Brought down, with its volumes, by `down`."""
+    """A compose file under a project name of its own. `down` removes its containers and volumes."""
 
     def __init__(
         self, engine: Engine, name: str, file: Path = ROOT / "docker-compose.yml", environment: Mapping[str, str] | None = None
@@ -40,7 +40,7 @@ class Project:
         self._environment = {**engine.full_environment, **(environment or {})}
 
     def run(self, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
-        """Standard output of a compose command. Raises EngineError when it fails."""
+        """Run a compose command and return its standard output. Raises EngineError when it fails."""
         done = subprocess.run(
             [*self._command, *arguments],
             stdin=subprocess.DEVNULL,
@@ -56,7 +56,7 @@ class Project:
         return done.stdout
 
     def container(self, service: str) -> str:
-        """The name of a service's container: both programs have it so."""
+        """Return the name of a service's container, which both programs form alike."""
         separator = "-" if self._command[0] == "docker" else "_"
         return separator.join((self.name, service, "1"))
 

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 def unique(what: str = "test") -> str:
-    """A name for a container, a network or a volume that no other test has, in this process or another."""
+    """Return a name for a container, a network or a volume that no other test has, in this process or another."""
     return f"pybroker-{what}-{os.getpid()}-{next(_numbers)}"
 
 
@@ -51,14 +51,14 @@ class Container:
 
     @property
     def health(self) -> str:
-        """starting, healthy or unhealthy, as the engine knows it; where nobody runs checks, after one."""
+        """starting, healthy or unhealthy, as the engine reports it; where the engine runs no checks, after a check."""
         if not self.engine.runs_health_checks:
             self.engine.call("healthcheck", "run", self.name)
         state = self.engine.inspect("container", self.name)["State"]
         return str((state.get("Health") or state.get("Healthcheck"))["Status"])
 
     def wait_healthy(self, timeout_s: float = READY_TIMEOUT_S) -> float:
-        """Seconds from now until it is healthy. Raises with the log when the container ends, or the time does."""
+        """Wait until the container is healthy, and return the seconds. Raises with the log when it ends or the time is over."""
         began = time.monotonic()
         while self.health != "healthy":
             if not self.is_running or time.monotonic() - began > timeout_s:
@@ -70,7 +70,7 @@ class Container:
         return self.engine.run("exec", self.name, *command, check=check)
 
     def stop(self, timeout_s: int = STOP_TIMEOUT_S) -> float:
-        """`ENGINE stop`. Returns the seconds that it took; the engine kills after timeout_s."""
+        """Run `ENGINE stop`, and return the seconds that it took; the engine kills the container after `timeout_s`."""
         began = time.monotonic()
         self.engine.run("stop", "-t", str(timeout_s), self.name)
         return time.monotonic() - began
@@ -79,13 +79,13 @@ class Container:
         self.engine.run("start", self.name)
 
     def remove(self) -> None:
-        """Whatever it does: what is asked to end may take its time."""
+        """Remove the container by force, because a container that is asked to end may take its time."""
         self.engine.call("kill", self.name)
         self.engine.call("rm", "--force", "--volumes", self.name)
 
 
 def published() -> tuple[list[str], str]:
-    """Options that publish a broker's port to this machine, and host:port of it."""
+    """Return options that publish a broker's port to this machine, and its host:port."""
     port = free_port()
     options = ["--publish", f"127.0.0.1:{port}:{PORT}", "--env", f"PYBROKER_ADVERTISED=127.0.0.1:{port}"]
     return options, f"127.0.0.1:{port}"
@@ -93,7 +93,7 @@ def published() -> tuple[list[str], str]:
 
 @contextlib.contextmanager
 def running(engine: Engine, image: str, *options: str, command: Sequence[str] = ()) -> Iterator[Container]:
-    """`ENGINE run --detach OPTIONS IMAGE COMMAND`; removed at the end, with its nameless volumes."""
+    """Run `ENGINE run --detach OPTIONS IMAGE COMMAND`; at the end, remove the container and its anonymous volumes."""
     container = Container(engine, unique())
     try:
         engine.run("run", "--detach", "--name", container.name, *options, image, *command)
@@ -104,7 +104,7 @@ def running(engine: Engine, image: str, *options: str, command: Sequence[str] = 
 
 @contextlib.contextmanager
 def volume(engine: Engine) -> Iterator[str]:
-    """The name of a new volume."""
+    """Create a volume, and yield its name."""
     name = unique("volume")
     engine.run("volume", "create", name)
     try:
@@ -115,7 +115,7 @@ def volume(engine: Engine) -> Iterator[str]:
 
 @contextlib.contextmanager
 def network(engine: Engine) -> Iterator[str]:
-    """The name of a new bridge network, on which containers know each other by name."""
+    """Create a bridge network, on which containers know each other by name, and yield its name."""
     name = unique("network")
     engine.run("network", "create", name)
     try:

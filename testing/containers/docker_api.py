@@ -1,4 +1,4 @@
-"""The engine as programs that speak Docker's API find it: for podman, a service of ours for as long as it is used."""
+"""The engine behind Docker's API; podman gets a service of ours for as long as a test uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_TIMEOUT_S: Final = 30
 
 @contextlib.contextmanager
 def docker_api(engine: Engine) -> Iterator[dict[str, str]]:
-    """The variables by which the Testcontainers libraries find the engine; without their helper container, which is an image."""
+    """Yield the variables by which the Testcontainers libraries find the engine, without their helper container."""
     variables = {"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "localhost"}
     if not engine.is_podman:
         yield variables

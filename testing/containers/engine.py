@@ -1,7 +1,7 @@
-"""The container engine of this machine: Docker where its daemon answers, else podman; the same commands for both.
+"""The container engine of this machine: Docker where its daemon responds, else podman; both take the same commands.
 
-What differs is in here. Where no systemd runs (a machine like a CI's), podman gets a configuration of its own (containers.conf
-beside this file), and nobody runs health checks: whoever waits for a container's health has to.
+This module hides what differs. Where no systemd runs, as on many CI machines, podman gets a configuration of its own
+(containers.conf beside this file) and runs no health checks: code that waits for a container's health runs them itself.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ DOCKER, PODMAN = "docker", "podman"
 
 
 class EngineError(RuntimeError):
-    """A command of the engine failed; the message is the command and what it said."""
+    """A command of the engine failed; the message has the command and its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine and how it is called."""
+    """An engine and how it is called."""
 
     name: str
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -40,23 +40,23 @@ class Engine:
 
     @property
     def full_environment(self) -> dict[str, str]:
-        """What a process gets that calls the engine itself."""
+        """The environment of a process that calls the engine itself."""
         return {**os.environ, **self.environment}
 
     @property
     def runs_health_checks(self) -> bool:
-        """podman has them started by systemd."""
+        """Whether the engine runs them: podman leaves that to systemd."""
         return not self.is_podman or has_systemd()
 
     def run(self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S, check: bool = True) -> str:
-        """Standard output of `ENGINE ARGUMENTS`, without the last line's end. Raises EngineError when it fails."""
+        """Run `ENGINE ARGUMENTS` and return its standard output without the last newline. Raises EngineError when it fails."""
         done = self.call(*arguments, text_in=text_in, timeout_s=timeout_s)
         if check and done.returncode:
             raise EngineError(f"{self.name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout.rstrip("\n")
 
     def call(self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
-        """`ENGINE ARGUMENTS`, whatever becomes of it."""
+        """Run `ENGINE ARGUMENTS`; a failure is the caller's."""
         return subprocess.run(
             [self.name, *arguments],
             input=text_in,
@@ -69,7 +69,7 @@ class Engine:
         )
 
     def inspect(self, kind: str, name: str) -> dict[str, Any]:
-        """What the engine knows of a container, an image, a volume or a network."""
+        """Return what the engine knows of a container, an image, a volume or a network."""
         found = json.loads(self.run(kind, "inspect", name))
         assert isinstance(found, list)
         return dict(found[0])
@@ -84,7 +84,10 @@ def has_systemd() -> bool:
 
 @functools.cache
 def find() -> Engine | None:
-    """Docker if its daemon answers, else podman if it works, else None. ENGINE=docker or podman asks for one of them."""
+    """Return Docker if its daemon responds, else podman if it works, else None.
+
+    The variable ENGINE (docker, podman) chooses one.
+    """
     wanted = os.environ.get("ENGINE")
     for engine in (Engine(DOCKER), Engine(PODMAN, podman_environment())):
         if wanted not in {None, "", engine.name} or shutil.which(engine.name) is None:
@@ -101,5 +104,5 @@ def podman_environment() -> dict[str, str]:
 
 
 def first_line(texts: Sequence[str]) -> str:
-    """For messages: the first text that is not empty, its first line."""
+    """Return, for messages, the first line of the first text that is not empty."""
     return next((text.strip().splitlines()[0] for text in texts if text.strip()), "")

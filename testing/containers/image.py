@@ -1,12 +1,11 @@
-"""Build the image, and say what it weighs.
+"""Build the images, and print their sizes.
 
-    python -m testing.containers.image build [STAGE]   with Docker or podman; the base image is made if need be
-    python -m testing.containers.image size [STAGE]    what is pulled, and what it is on the disk
-    python -m testing.containers.image base            the base image alone
+python -m testing.containers.image build [STAGE]   build with Docker or podman, and make the base image if it is missing
+python -m testing.containers.image size [STAGE]    print the bytes that are pulled and the bytes on the disk
+python -m testing.containers.image base            make the base image alone
 
-STAGE is broker (the default), clients or spark. The base has its well-known name, and Docker pulls it as ever. Where podman is
-the engine and has no image of that name, as on a machine that reaches no registry of images, it is made of Debian's packages
-(base_image.sh).
+STAGE is broker (the default), clients or spark. The base has its well-known name, by which Docker pulls it. Where the engine is
+podman and no image has that name, as on a machine that reaches no registry, base_image.sh makes the base from Debian's packages.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from testing.containers.engine import BUILD_TIMEOUT_S, Engine, EngineError
 from testing.places import ROOT
 
 NAMES: Final = {"broker": "pybroker", "clients": "pybroker-clients", "spark": "pybroker-spark"}
-"""The Dockerfile's stages that are images, and what docker-compose.yml calls them."""
+"""The Dockerfile's stages that become images, and the images' names in docker-compose.yml."""
 
 START_INTERVAL: Final = re.compile(r" --start-interval=\S+")
 GZIP_LEVEL: Final = 6
@@ -38,14 +37,16 @@ MB: Final = 1e6
 
 
 def base_name() -> str:
-    """The image that the Dockerfile begins with."""
+    """Return the name of the image that the Dockerfile begins with."""
     first = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert first is not None
     return first[1]
 
 
 def make_base(engine: Engine) -> None:
-    """Unless it is there, or the engine is to pull it: Docker does, and podman where debootstrap or root is missing."""
+    """Make the base image, unless it exists or the engine pulls it: Docker does, and podman where debootstrap or root is
+    missing.
+    """
     name = base_name()
     if not engine.is_podman or engine.has_image(name) or os.geteuid() != 0 or shutil.which("debootstrap") is None:
         return
@@ -55,12 +56,12 @@ def make_base(engine: Engine) -> None:
 
 
 def build(engine: Engine, stage: str = "broker") -> str:
-    """Build one of the images; layers that are there already are taken. Returns its id, as its name may get another image."""
+    """Build an image, reusing existing layers, and return its id, because its name may later belong to another image."""
     make_base(engine)
     dockerfile = (ROOT / "Dockerfile").read_text()
     options = ["--target", stage, "--tag", NAMES[stage]]
     if engine.is_podman:
-        # A health check is no part of podman's own format. The machine's own certificates, for one that looks into its traffic.
+        # podman's own format has no health checks. The certificates are for machines whose traffic is inspected.
         options += ["--format", "docker", "--network", "host", "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro"]
         if not knows_start_interval(engine):
             dockerfile = START_INTERVAL.sub("", dockerfile)
@@ -73,7 +74,7 @@ def build(engine: Engine, stage: str = "broker") -> str:
 
 
 def knows_start_interval(engine: Engine) -> bool:
-    """Whether it builds a health check that has one: Docker does from 25 on, podman only lately."""
+    """Return whether the engine builds health checks with a start interval: Docker does from 25 on, podman only recently."""
     probe = 'FROM scratch\nHEALTHCHECK --start-interval=1s CMD ["true"]\n'
     with tempfile.TemporaryDirectory() as context:
         done = engine.call("build", "--format", "docker", "--file", "-", context, text_in=probe)
@@ -83,7 +84,7 @@ def knows_start_interval(engine: Engine) -> bool:
 
 
 def sizes(engine: Engine, name: str) -> tuple[int, int]:
-    """Bytes of all layers as a registry keeps them (gzip), and unpacked."""
+    """Return the bytes of all layers as a registry keeps them (gzip), and unpacked."""
     with tempfile.TemporaryFile() as file:
         command = [engine.name, "save", name]
         subprocess.run(command, stdout=file, check=True, env=engine.full_environment, timeout=BUILD_TIMEOUT_S)
@@ -100,7 +101,7 @@ def sizes(engine: Engine, name: str) -> tuple[int, int]:
 
 
 def _weigh(content: object) -> tuple[int, int]:
-    """One file of an image's archive: a layer, compressed or not, or a small description."""
+    """Measure a file of an image's archive: a layer, compressed or not, or a small description."""
     pack, unpack = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31), None
     compressed = unpacked = 0
     first = True

@@ -2,8 +2,8 @@
 
     python -m testing.containers.lock
 
-Writes container/requirements*.txt, for the Python that the image's base has and every kind of processor. The versions in the
-broker's own image hold for the one of Spark too.
+It writes container/requirements*.txt for the Python of the image's base and for every kind of processor. The versions in the
+broker's image also hold for Spark's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     "requirements-clients.txt": ("container/requirements-clients.in",),
     "requirements-spark.txt": ("pyproject.toml", "--extra=spark", f"--constraint=container/{BROKER}"),
 }
-"""Each lock file, and what it is made of; in this order."""
+"""Each lock file and its sources, in the order in which they are made."""
 
 
 def main() -> None:

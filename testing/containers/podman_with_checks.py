@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""podman for podman-compose, on a machine where nobody runs health checks.
+"""podman for podman-compose, on a machine that runs no health checks.
 
-podman has systemd start them; without systemd a container stays `starting` for ever. And podman before 4.6 cannot wait for a
-container's health, so podman-compose ignores `condition: service_healthy` with it. This program stands between the two: it waits
-for health by running the checks itself, says that it can, and hands everything else on as it is, but an option that podman before
-4.5 does not know, for how often to check during the start: nobody would.
+podman leaves health checks to systemd; without systemd a container stays `starting` until it ends. podman before 4.6 cannot wait
+for a container's health either, so podman-compose ignores `condition: service_healthy` with it. This program stands between the
+two. It runs the checks itself while it waits for health, and it reports that it can wait. It passes everything else through
+unchanged, except an option that podman before 4.5 does not know: the interval of checks during the start, which has no effect
+here.
 """
 
 import os

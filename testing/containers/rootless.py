@@ -1,7 +1,7 @@
-"""podman as an ordinary user, for tests that run as root: its networks are others than root's.
+"""podman as an ordinary user, for tests that run as root, because rootless networks differ from root's.
 
-PYBROKER_ROOTLESS_USER names the user, who needs subordinate ids (/etc/subuid, /etc/subgid) and may open /dev/net/tun. The image
-is copied into the user's storage.
+PYBROKER_ROOTLESS_USER names the user. That user needs subordinate ids (/etc/subuid, /etc/subgid) and access to /dev/net/tun. The
+image is copied into the user's storage.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ COPY_TIMEOUT_S = 300
 
 @contextlib.contextmanager
 def rootless(engine: Engine, image: str) -> Iterator[Engine]:
-    """The user's podman, with the image. Skips the test where there is no such user."""
+    """Yield the user's podman, with the image; skip the test where there is no such user."""
     user = os.environ.get("PYBROKER_ROOTLESS_USER")
     podman = shutil.which(PODMAN)
     if not user or os.geteuid() or not engine.is_podman or podman is None:
         pytest.skip("rootless networks are tested with podman, by root, as the user in PYBROKER_ROOTLESS_USER")
-    with tempfile.TemporaryDirectory(prefix="pybroker-rootless-") as name:  # not pytest's folders, which are root's alone
+    with tempfile.TemporaryDirectory(prefix="pybroker-rootless-") as name:  # pytest's folders belong to root alone
         found = Engine(PODMAN, {"PATH": f"{name}:{os.environ['PATH']}"})
         _wrap(podman, user, Path(name))
         _copy_image(engine, found, image)
         try:
             yield found
         finally:
-            found.call("system", "migrate")  # ends the process that keeps the user's namespace, and its network
+            found.call("system", "migrate")  # ends the process that holds the user's namespace and its network
 
 
 def _wrap(podman: str, user: str, folder: Path) -> None:
-    """A command `podman` in the folder that is the user's."""
+    """Write a command `podman` into the folder, which runs the user's podman."""
     folder.chmod(0o755)
     run = folder / "run"
     run.mkdir(mode=0o700)

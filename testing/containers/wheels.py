@@ -1,9 +1,9 @@
-"""Whether everything that the images install is published, as a binary, for another kind of processor.
+"""Check that everything that the images install is published as a binary for another kind of processor.
 
-    python -m testing.containers.wheels [--machine aarch64]
+python -m testing.containers.wheels [--machine aarch64]
 
-Each locked requirement is downloaded with its hash, for the Python of the image and every glibc that the base's may be taken for.
-PySpark is left out: it is published as source, and has nothing to compile.
+It downloads each locked requirement with its hash, for the image's Python and for every glibc up to that of the base. PySpark is
+left out: it is published as source and has nothing to compile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testing.places import ROOT
 
 SOURCE_ONLY: Final = frozenset({"pyspark"})
 GLIBC_MINORS: Final = range(17, 42)
-"""manylinux_2_17 is the oldest that anybody builds for; Debian 13 has 2.41."""
+"""manylinux_2_17 is the oldest that packages are built for; Debian 13 has 2.41."""
 
 TIMEOUT_S: Final = 900
 
@@ -31,13 +31,13 @@ def lock_files() -> list[Path]:
 
 
 def requirements(lock: Path) -> dict[str, str]:
-    """The requirements of a lock file by name, each with its version and hashes as it stands there."""
+    """Return the requirements of a lock file by name, each with its version and hashes as written there."""
     blocks = re.findall(r"^\S.*(?:\n[ \t]+.*)*", lock.read_text(), re.MULTILINE)
     return {re.split(r"[=<>\[ ]", block, maxsplit=1)[0]: block for block in blocks if not block.startswith("#")}
 
 
 def missing(lock: Path, machine: str) -> str:
-    """What pip says when a requirement has no wheel for this machine; empty when all have."""
+    """Return pip's message when a requirement has no wheel for this machine; empty when all have one."""
     wanted = [block for name, block in requirements(lock).items() if name not in SOURCE_ONLY]
     python = re.search(r":(\d+)\.(\d+)-", base_name())
     assert python is not None

@@ -1,1 +1,7 @@
-"""Places to run in: network namespaces, forwarded ports, a file system of some megabytes, a container without an engine."""
+"""Places to run in: network namespaces, forwarded ports, a file system of some megabytes, a container without an engine.
+
+namespaces          hosts, containers and neighbours as network namespaces
+forward, forwarder  ports that lead to another address or namespace, as engines publish them
+small_disk          a file system that is full or fails
+toy_container       a container without an engine
+"""

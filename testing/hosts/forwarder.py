@@ -1,7 +1,7 @@
 """Forwards TCP connections from one network namespace into another: `python -m testing.hosts.forwarder LISTEN NAMESPACE TARGET`.
 
-It listens where it is started, then enters NAMESPACE (a file under /var/run/netns) and connects to TARGET out of that. So it
-stands for Docker's proxy, when NAMESPACE is the host's, and for RootlessKit's port driver, when it is the container's.
+It listens in the namespace where it is started, then enters NAMESPACE (a file under /var/run/netns) and connects to TARGET from
+there. It stands for Docker's proxy when NAMESPACE is the host's, and for RootlessKit's port driver when it is the container's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def main() -> None:
         try:
             there = await asyncio.open_connection(*address_of(target))
         except OSError:
-            writer.close()  # what Docker's proxy does too: accepted, and closed at once
+            writer.close()  # accepts and closes at once, as Docker's proxy does
             return
         await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
 

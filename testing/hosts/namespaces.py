@@ -1,7 +1,7 @@
 """Network namespaces that stand for a host, its containers and its neighbours, joined by veth pairs and bridges.
 
-Linux and root are needed, and `ip` of iproute2. Everything is in namespaces of this process's own names, and goes with them: the
-machine's own network sees nothing of it.
+They need Linux, root and `ip` of iproute2. Everything is in namespaces with names of this process's own and is removed with them;
+the machine's own network is not touched.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ip(*arguments: str) -> str:
 
 
 class Namespace:
-    """One network namespace with its loopback up. Made and removed by `Namespaces`."""
+    """A network namespace with its loopback up. `Namespaces` makes and removes it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class Namespaces:
         return namespace
 
     def link(self, first: Namespace, first_device: str, second: Namespace, second_device: str) -> None:
-        """A veth pair between two namespaces."""
+        """Join two namespaces by a veth pair."""
         first.ip("link", "add", first_device, "type", "veth", "peer", "name", second_device, "netns", second.name)
         first.ip("link", "set", first_device, "up")
         second.ip("link", "set", second_device, "up")
@@ -95,7 +95,9 @@ class Namespaces:
         namespace.address(device, *addresses)
 
     def start(self, command: list[str], ready: str, log: Path, environment: Mapping[str, str] | None = None) -> re.Match[str]:
-        """Start a process that ends with the namespaces, and wait for its first line on standard output, which is `ready`."""
+        """Start a process that ends with the namespaces, and wait for its first line on standard output, which must match
+        `ready`.
+        """
         with log.open("ab") as errors:
             process = subprocess.Popen(
                 command,
@@ -113,7 +115,7 @@ class Namespaces:
         return found
 
     def forward(self, listening: Namespace, address: str, target: Namespace, to: str, log: Path) -> None:
-        """Take connections at `address` in one namespace and pass them on to the address `to` out of another, as engines do."""
+        """Accept connections at `address` in one namespace and forward them to `to` from within the other, as engines do."""
         script = [sys.executable, "-m", "testing.hosts.forwarder", address, str(target.path), to]
         self.start(listening.command(*script), "FORWARDING", log)
 
@@ -125,7 +127,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def why_not() -> str:
-    """Why no namespaces can be made here; empty when they can."""
+    """Return why no namespaces can be made here; empty when they can."""
     probe = f"pybroker-{os.getpid()}-probe"
     try:
         ip("netns", "add", probe)
@@ -145,7 +147,7 @@ def why_not() -> str:
 
 @contextlib.contextmanager
 def namespaces() -> Iterator[Namespaces]:
-    """Skips the test where no namespace can be made."""
+    """Yield new namespaces; skip the test where none can be made."""
     reason = why_not()
     if reason:
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Real file systems that have no room or fail, in a mount namespace that only its processes see and that ends with them."""
+"""Real file systems that are full or fail, in a mount namespace that only its own processes see and that ends with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ truncate -s 40m '{path}.device/image' && mkfs.ext4 -q -F '{path}.device/image' &
 
 
 class SmallDisk:
-    """A file system at `path`, as those see it who are `inside`; `seen` is the same from outside."""
+    """A file system at `path`, the path that processes see `inside`; `seen` is the same directory from outside."""
 
     def __init__(self, path: Path, holder: int, *, is_device: bool) -> None:
         self.path, self._holder = path, holder
@@ -31,7 +31,7 @@ class SmallDisk:
         self._filled = Path(f"{self.seen}.device") if is_device else self.seen
 
     def inside(self) -> str:
-        """The broker's command line, for PYBROKER_TEST_COMMAND."""
+        """Return the broker's command line inside, for PYBROKER_TEST_COMMAND."""
         enter = f"nsenter --mount=/proc/{self._holder}/ns/mnt --wd={Path.cwd()}"
         return f"{enter} {sys.executable} -m pybroker start"
 
@@ -41,22 +41,22 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take the room but for that much: of the file system itself, or of the device below it."""
+        """Take all but `leave_bytes` of the room of the file system, or of the device below it."""
         if self._is_device:
             self._checkpoint_journal()
         with (self._filled / "ballast").open("ab", buffering=0) as ballast:
             while (left := self.free_bytes - leave_bytes) > 0:
                 try:
                     ballast.write(bytes(left))
-                except OSError as error:  # the broker has taken the rest in between
+                except OSError as error:  # meanwhile the broker took the rest
                     if error.errno != errno.ENOSPC:
                         raise
 
     def _checkpoint_journal(self) -> None:
-        """Have ext4 write its metadata to their place, while there is room.
+        """Make ext4 write its metadata to their final place while there is room.
 
-        ext4 reports a sync as done when its journal has the metadata. It copies them later, and where that fails for want of room
-        it forgets them: a file that was synced is empty after the next mount, whoever wrote it.
+        ext4 reports a sync as done once its journal has the metadata. It copies them later; when the copy fails for want of room,
+        ext4 forgets them, and a file that was synced is empty after the next mount, whatever program wrote it.
         """
         for step in ("--freeze", "--unfreeze"):
             subprocess.run(
@@ -64,11 +64,14 @@ class SmallDisk:
             )
 
     def empty(self) -> None:
-        """Give it back."""
+        """Give the room back."""
         (self._filled / "ballast").unlink()
 
     def mount_again(self) -> None:
-        """The device, after a check and without what the page cache had. Nobody may have a file open there."""
+        """Mount the device again, after a check and without the contents of the page cache.
+
+        No process may have a file open on it.
+        """
         image = f"{self.path}.device/image"
         script = f"umount '{self.path}' && (fsck.ext4 -p '{image}' || [ $? -le 2 ]) && mount -o loop '{image}' '{self.path}'"
         enter = ["nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "sh", "-c", script]
@@ -77,8 +80,9 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(path: Path, size_bytes: int, *, is_device: bool = False) -> Iterator[SmallDisk]:
-    """A tmpfs of that size. With `is_device` an ext4 on a device that has only so much behind it: the page cache takes what is
-    written, and the sync fails. Skips the test where the machine does not let us mount.
+    """Mount a tmpfs of that size, or, with `is_device`, an ext4 on a device with only `size_bytes` behind it.
+
+    On the device, the page cache takes what is written, and the sync fails. Skips the test where the machine forbids mounts.
     """
     path.mkdir(parents=True)
     script = (EXT4 if is_device else TMPFS).format(path=path, size=size_bytes).strip() + " && echo mounted && exec cat"
@@ -94,7 +98,7 @@ def small_disk(path: Path, size_bytes: int, *, is_device: bool = False) -> Itera
         pytest.skip("needs unshare and nsenter, of util-linux")
     assert holder.stdin is not None
     assert holder.stdout is not None
-    with holder:  # which closes its stdin, and so ends it
+    with holder:  # closes its stdin, which ends it
         said = line_of(holder.stdout, "a small file system").strip()
         if said != "mounted":
             pytest.skip(f"cannot mount a small file system here: {said}")

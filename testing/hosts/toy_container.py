@@ -1,9 +1,8 @@
-"""A container without an engine: namespaces with a root of its own, in which the image's files lie where they lie in the image.
+"""A container without an engine: namespaces with a root of their own, where the image's files are at the image's paths.
 
-What a container is to the broker and to those who start it is here: `container/root` under `/`, an empty `/tmp` and
-`/var/lib/kafka/data`, a network with nothing but a loopback, a host name, an `/etc/hosts`, and any user. What is not: the image's
-own Python and packages (those of the machine are bound in, read-only), limits, and an engine's network. It all goes with the
-process that holds it.
+It has what the broker and its callers see of a container: `container/root` under `/`, an empty `/tmp` and `/var/lib/kafka/data`,
+a network with only a loopback, a host name, an `/etc/hosts`, and any user. It lacks the image's own Python and packages (the
+machine's are bound in, read-only), limits, and an engine's network. Everything ends with the process that holds the namespaces.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ hostname kafka
 
 
 class Process:
-    """A process in a container: its standard output as a text that grows, its standard error in a file."""
+    """A process in a container, with its standard output as a text that grows and its standard error in a file."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
@@ -75,7 +74,7 @@ class Process:
             )
 
     def wait_for(self, pattern: str, timeout_s: float = START_TIMEOUT_S) -> str:
-        """The first line of standard output that matches as a whole, as the test libraries match."""
+        """Return the first line of standard output that matches `pattern` as a whole, as the test libraries match."""
         deadline = time.monotonic() + timeout_s
         while True:
             for line in self.text.splitlines(keepends=True):
@@ -99,14 +98,14 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """The exit code, once there is one."""
+        """Wait for the end of the process, and return its exit code."""
         deadline = time.monotonic() + timeout_s
         while self._read_more(deadline):
             pass
         return self._process.wait(max(0.1, deadline - time.monotonic()))
 
     def stop(self) -> float:
-        """SIGTERM. Returns the seconds until the process had ended; raises when it ended with an error."""
+        """Send SIGTERM, and return the seconds until the process ended. Raises when it ended with an error."""
         began = time.monotonic()
         self._process.terminate()
         code = self.ended()
@@ -114,7 +113,7 @@ class Process:
         return time.monotonic() - began
 
     def close(self) -> None:
-        """End it whatever state it is in."""
+        """End the process, whatever its state."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(WAIT_S)
@@ -123,23 +122,23 @@ class Process:
 
 
 class Container:
-    """The namespaces, and whom we have started in them."""
+    """The namespaces, and the processes that the test has started in them."""
 
     def __init__(self, holder: int, folder: Path) -> None:
         self._holder, self._folder = holder, folder
         self._processes: list[Process] = []
 
     def seen(self, path: str) -> Path:
-        """A path of the container, as it is seen from outside."""
+        """Return the path from outside of a path in the container."""
         return Path(f"/proc/{self._holder}/root") / path.lstrip("/")
 
     def hosts(self, addresses: Mapping[str, str]) -> None:
-        """Write /etc/hosts: names and their addresses, all of 127.0.0.0/8."""
+        """Write /etc/hosts from names and their addresses, all of 127.0.0.0/8."""
         lines = [f"{address}\t{name}\n" for name, address in addresses.items()]
         self.seen("/etc/hosts").write_text("127.0.0.1\tlocalhost\n" + "".join(lines))
 
     def command(self, command: Sequence[str], environment: Mapping[str, str] | None = None, user: int = USER) -> list[str]:
-        """What to run outside so that `command` runs inside, as a user without a name, with these variables and no others."""
+        """Return the command that runs `command` inside, as a user without a name, with these variables and no others."""
         enter = ["nsenter", f"--target={self._holder}", "--mount", "--net", "--uts", "--root", "--wd"]
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
         variables = {"PATH": PATH, "HOME": "/nonexistent", "LANG": "C.UTF-8", **(environment or {})}
@@ -151,18 +150,18 @@ class Container:
         return self._processes[-1]
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None, user: int = USER) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command that ends by itself."""
+        """Run a command that ends by itself; return its exit code, standard output and standard error."""
         done = subprocess.run(
             self.command(command, environment, user), capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
         )
         return done.returncode, done.stdout, done.stderr
 
     def python(self, *arguments: str, user: int = USER, **environment: str) -> tuple[int, str, str]:
-        """The tests' own Python, inside."""
+        """Run the tests' own Python inside."""
         return self.run([sys.executable, *arguments], {"PYTHONPATH": str(ROOT), **environment}, user)
 
     def broker(self, environment: Mapping[str, str] | None = None, user: int = USER) -> Process:
-        """`pybroker container`, as the image starts it."""
+        """Start `pybroker container` as the image does."""
         return self.start(["env", "--block-signal=TERM", "--block-signal=INT", "pybroker", "container"], environment, user)
 
     def close(self) -> None:
@@ -172,7 +171,7 @@ class Container:
 
 @functools.cache
 def _commands() -> Path:
-    """A folder with Kafka's commands, as the image has them beside its own."""
+    """Make a folder with Kafka's commands, as the image has them beside its own."""
     folder = Path(tempfile.mkdtemp(prefix="commands-"))
     atexit.register(shutil.rmtree, folder)
     install = [sys.executable, "-m", "pybroker", "tool", "install", str(folder)]
@@ -182,7 +181,7 @@ def _commands() -> Path:
 
 @contextlib.contextmanager
 def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
-    """A container whose own things are in `folder`; `more_paths` are bound in, to be read. Skips the test where it may not be."""
+    """Make a container with its files in `folder` and `more_paths` bound in, read-only; skip the test where that is forbidden."""
     root = folder / "root"
     root.mkdir(parents=True)
     paths = [ROOT, Path(sys.prefix), Path(sys.base_prefix), *more_paths]
@@ -201,7 +200,7 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
         pytest.skip("needs unshare, nsenter and setpriv, of util-linux")
     assert holder.stdin is not None
     assert holder.stdout is not None
-    with holder:  # which closes its stdin, and so ends it
+    with holder:  # closes its stdin, which ends it
         said = line_of(holder.stdout, "a root and a network of its own").strip()
         if said != "mounted":
             pytest.skip(f"cannot make a root and a network of its own here: {said}")

@@ -1,1 +1,10 @@
-"""Real processes: a broker, Apache Kafka and its tools, Java with what Maven brings, interpreters with other packages."""
+"""Real processes: a broker, Apache Kafka and its tools, Java with what Maven brings, interpreters with other packages.
+
+broker                    a broker under test
+kafka_peer                Apache Kafka as a broker
+kafka_tools, tool_runner  Apache Kafka's command line tools: one run, or many in one JVM
+our_commands              our own kafka-*.sh commands
+maven, venvs              artifacts and packages that are downloaded once
+bring                     downloads everything before the tests
+procstat                  CPU time, memory and descriptors of processes
+"""

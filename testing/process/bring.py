@@ -1,8 +1,8 @@
-"""Brings what the tests compare with, before any test waits for it: `python -m testing.process.bring`.
+"""Downloads what the tests compare with, before any test waits for it: `python -m testing.process.bring`.
 
-Every test brings what it needs itself, too. But a first run has to download some hundred megabytes, one Maven at a time, and a
-test that waits for its turn would run into its limit. A line names what cannot be brought. The test that needs it reports the
-reason: it is skipped where Java or Maven is missing, and else fails.
+Each test also downloads what it needs. But a first run downloads some hundred megabytes, with one Maven at a time, and a test
+that waits for its turn would reach its limit. A line names each part that cannot be downloaded. The test that needs the part
+reports the reason: it is skipped where Java or Maven is missing, and fails otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OLD_JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2")
 
 
 def main() -> None:
-    """Bring one thing after the other."""
+    """Download the parts in turn."""
     things: dict[str, Callable[[], object]] = {}
     if shutil.which("java") and shutil.which("mvn"):
         things |= {f"Apache Kafka {release}": lambda release=release: classpath(release) for release in KAFKA_RELEASES}  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""A broker under test: a process that the tests start, restart and kill, or one that is already there.
+"""A broker under test: a process that the tests start, restart and kill, or a broker that already runs.
 
-PYBROKER_TEST_BOOTSTRAP   host:port of a running broker: the tests use it, those that must restart or configure one are skipped
-PYBROKER_TEST_COMMAND     what to start instead of `python -m pybroker start`; it must take the same options and print READY, as
-                          `python -m testing.process.kafka_peer start` does: so the tests are checked against Apache Kafka
+PYBROKER_TEST_BOOTSTRAP   host:port of a running broker, which the tests use; tests that restart or configure a broker are skipped
+PYBROKER_TEST_COMMAND     the command to start instead of `python -m pybroker start`; it must take the same options and print
+READY. `python -m testing.process.kafka_peer start` does, and so checks the tests against Apache Kafka
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def external_bootstrap() -> str | None:
 
 
 def is_kafka() -> bool:
-    """Whether the tests are being checked against another broker, whose log and command line are its own."""
+    """Return whether the tests run against another broker, which has a log and a command line of its own."""
     return bool(external_bootstrap() or os.environ.get("PYBROKER_TEST_COMMAND"))
 
 
@@ -42,7 +42,7 @@ def command() -> list[str]:
 
 
 class BrokerProcess:
-    """One broker with its own data directory; keeps its port over restarts. Owned by the test that started it."""
+    """A broker with its own data directory, which keeps its port over restarts. The test that started it owns it."""
 
     def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.data_dir = folder / "data"
@@ -63,11 +63,11 @@ class BrokerProcess:
 
     @property
     def log_text(self) -> str:
-        """Everything the broker wrote to stderr, over all its starts."""
+        """Everything that the broker wrote to stderr, over all its starts."""
         return self.log_file.read_text(errors="replace")
 
     def start(self) -> None:
-        """Start, on the port of the last time if there was one, and wait for READY."""
+        """Start the broker, on its previous port if it had one, and wait for READY."""
         arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir)]
         for key, value in self.overrides.items():
             arguments += ["--override", f"{key}={value}"]
@@ -83,7 +83,7 @@ class BrokerProcess:
         self.port = int(ready[2])
 
     def stop(self) -> float:
-        """SIGTERM. Returns the seconds until the process ended; raises when it ended with an error."""
+        """Send SIGTERM, and return the seconds until the process ended. Raises when it ended with an error."""
         assert self._process is not None
         began = time.monotonic()
         self._process.terminate()
@@ -93,14 +93,14 @@ class BrokerProcess:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """SIGKILL to the whole group: nothing of it gets to say goodbye."""
+        """Send SIGKILL to the whole process group, so that no process of it can clean up."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._wait()
 
     def close(self) -> None:
-        """End it whatever state it is in; for fixtures."""
+        """End the process, whatever its state; for fixtures."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
 
@@ -119,7 +119,9 @@ class BrokerProcess:
 
 @contextlib.contextmanager
 def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """`start(overrides)` starts brokers, each with a folder of its own in `folder`; all are ended at the end."""
+    """Yield a function that starts a broker with its overrides, in a folder of its own below `folder`; end all brokers at the
+    end.
+    """
     brokers: list[BrokerProcess] = []
 
     def start(overrides: Mapping[str, str] | None = None) -> BrokerProcess:
@@ -135,7 +137,7 @@ def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 
 def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
-    """The first line of stdout, or what there is of it when the process ends or the time is over."""
+    """Return the first line of stdout, or as much of it as exists when the process ends or the time is over."""
     assert process.stdout is not None
     text, deadline = b"", time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:

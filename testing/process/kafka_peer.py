@@ -1,10 +1,10 @@
-"""Apache Kafka beside us: one release from Maven Central, started as a broker process that prints READY as ours does.
+"""Apache Kafka as a peer: a release from Maven Central, started as a broker process that prints READY as ours does.
 
     python -m testing.process.kafka_peer start --port 0 --data-dir DIR [--override k=v]... [--release 3.9.2] [--heap 1G]
 
-Formats the data directory when it is new, starts broker and controller in one JVM with the options of Kafka's own start script,
-prints `READY host:port` when Metadata is answered, and stops on SIGTERM. The jars are kept in the cache folder: `.cache/` in the
-repository, or PYBROKER_CACHE_DIR. Needs a Java runtime (17 or newer) and, the first time, Maven.
+It formats the data directory when that is new, starts broker and controller in one JVM with the options of Kafka's own start
+script, prints `READY host:port` once the broker responds to Metadata, and stops on SIGTERM. The jars are kept in the cache
+folder: `.cache/` in the repository, or PYBROKER_CACHE_DIR. It needs a Java runtime (17 or newer) and, the first time, Maven.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testing.places import ROOT
 
 RELEASE = "3.9.2"
 CLUSTER_ID = "cHlicm9rZXItcGVlci0wMQ"
-LOG4J1_BINDING = ""  # up to 3.9 the broker brings its own
+LOG4J1_BINDING = ""  # up to 3.9 the broker brings a binding of its own
 LOG4J2_BINDING = """
     <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.4</version></dependency>"""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -61,7 +61,7 @@ LOG4J2 = """<Configuration status="WARN"><Appenders>
 <File name="F" fileName="{file}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></File></Appenders><Loggers><Root
 level="INFO"><AppenderRef ref="F"/></Root></Loggers></Configuration>
 """
-# as bin/kafka-run-class.sh has them
+# the options of bin/kafka-run-class.sh
 JVM_OPTIONS = [
     "-server",
     "-XX:+UseG1GC",
@@ -75,7 +75,7 @@ JVM_EXIT_SIGTERM = 143
 
 
 def require(release: str = RELEASE) -> None:
-    """Exit with what is missing to run Apache Kafka."""
+    """Exit with a message that names what is missing to run Apache Kafka, if anything is."""
     if shutil.which("java") is None:
         sys.exit("Error: Apache Kafka needs a Java runtime, 17 or newer; --no-kafka measures ours alone")
     try:
@@ -85,7 +85,7 @@ def require(release: str = RELEASE) -> None:
 
 
 def classpath(release: str = RELEASE) -> str:
-    """A class path of broker and tools of one release, every dependency included; brought by Maven once."""
+    """Return a class path of broker and tools of a release, with every dependency, which Maven downloads once."""
     folder = _cache() / f"kafka-{release}"
     if not folder.exists():
         if shutil.which("mvn") is None:
@@ -112,7 +112,7 @@ def _cache() -> Path:
 
 
 def logging_options(folder: Path, log: Path) -> list[str]:
-    """INFO to a file, as the distribution logs, for either generation of log4j."""
+    """Return options that log INFO to a file, as the distribution does, for either generation of log4j."""
     (folder / "log4j.properties").write_text(LOG4J1.format(file=log))
     (folder / "log4j2.xml").write_text(LOG4J2.format(file=log))
     return [f"-Dlog4j.configuration=file:{folder}/log4j.properties", f"-Dlog4j2.configurationFile=file:{folder}/log4j2.xml"]
@@ -125,7 +125,7 @@ def free_port() -> int:
 
 
 def answers_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
-    """Whether Metadata v1 (no topics) is answered with at least one broker; the same question is put to both brokers."""
+    """Return whether the response to Metadata v1 (no topics) names a broker; our broker and Kafka's get the same request."""
     body = struct.pack(">hhih4si", 3, 1, 7, 4, b"wait", 0)
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
@@ -139,7 +139,7 @@ def answers_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
 
 
 def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: str = RELEASE, heap: str = "1G") -> list[str]:
-    """Write the configuration, format the directory when it is new, and return what starts the broker."""
+    """Write the configuration, format the directory when it is new, and return the command that starts the broker."""
     data = data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     properties = PROPERTIES.format(port=port, controller_port=free_port(), logs=data / "logs")

@@ -18,7 +18,7 @@ TIMEOUT_S = 300
 
 @lru_cache
 def java() -> str:
-    """The java command; skips the test when there is none."""
+    """Return the java command; skip the test when there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else None
     found = found or shutil.which("java")
@@ -29,7 +29,7 @@ def java() -> str:
 
 @lru_cache
 def tools_folder() -> Path:
-    """The folder with Kafka's jars and all that they need; skips the test where Maven is missing. Raises RuntimeError."""
+    """Return the folder with Kafka's jars and their dependencies; skip the test where Maven is missing. Raises RuntimeError."""
     return folder_of_jars(f"kafka-tools-{KAFKA_VERSION}", ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION))
 
 

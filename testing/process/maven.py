@@ -1,4 +1,4 @@
-"""Artifacts from Maven Central, downloaded once: oracles for the tests that compare with Kafka itself.
+"""Artifacts from Maven Central, downloaded once: the oracles of tests that compare with Kafka itself.
 
 PYBROKER_CACHE_DIR   where they are kept (default: `.cache/` in the repository)
 PYBROKER_MAVEN_URL   the repository to download from (default: Maven Central)
@@ -28,14 +28,14 @@ from testing.waiting import until, within
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 DOWNLOAD_TIMEOUT_S = 90
 MAVEN_TIMEOUT_S = 200
-"""For its turn, and again for its work: with the download before them less than a test may take."""
+"""The limit of Maven's wait for its turn, and again of its work; both, with the download before them, fit into a test's limit."""
 
 
 def jar(group: str, artifact: str, version: str) -> Path:
-    """The jar of an artifact, from the cache or else downloaded.
+    """Return the jar of an artifact, from the cache or else downloaded.
 
-    First a plain download through the proxies of the environment, then Maven, which knows the mirrors of its settings.
-    Raises RuntimeError when neither has it.
+    The first try is a plain download through the environment's proxies, the second is Maven, which knows the mirrors of its
+    settings. Raises RuntimeError when neither gets the jar.
     """
     cache = cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def jar(group: str, artifact: str, version: str) -> Path:
 
 
 def old_client_jars(version: str) -> list[Path]:
-    """An old release of Kafka's Java client, and what it needs. Raises RuntimeError as `jar` does."""
+    """Return the jars of an old release of Kafka's Java client and of its dependencies. Raises RuntimeError as `jar` does."""
     return [
         jar("org.apache.kafka", "kafka-clients", version),
         jar("net.jpountz.lz4", "lz4", "1.3.0"),
@@ -67,7 +67,7 @@ def old_client_jars(version: str) -> list[Path]:
 
 
 def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
-    """The folder `name` of the cache, with the jars of these artifacts and all that they need at run time.
+    """Return the folder `name` of the cache, with the jars of these artifacts and of all that they need at run time.
 
     Raises RuntimeError where Maven cannot get them; skips the test where there is no Maven.
     """
@@ -94,7 +94,7 @@ def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
 
 
 def unpacked(name: str, artifact: str) -> Path:
-    """The folder `name` of the cache, with what is in a tar.gz of Maven Central, `group:artifact:version:tar.gz:classifier`.
+    """Return the folder `name` of the cache, with the content of a tar.gz of Maven, `group:artifact:version:tar.gz:classifier`.
 
     Raises RuntimeError where Maven cannot get it; skips the test where there is no Maven.
     """
@@ -112,7 +112,7 @@ def unpacked(name: str, artifact: str) -> Path:
 
 
 def run_maven(*arguments: str, folder: Path, what: str) -> None:
-    """Have Maven get `what`. Raises RuntimeError where it cannot; skips the test where there is no Maven."""
+    """Run Maven to get `what`. Raises RuntimeError where it cannot; skips the test where there is no Maven."""
     maven = shutil.which("mvn")
     if maven is None:
         pytest.skip(f"{what} is brought by Maven (mvn), which is not installed")
@@ -127,7 +127,7 @@ def _maven(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]
 
 
 def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
-    """The folder `name` of the cache; if it is not there, what `make` has made in a folder of its own, whole or not at all."""
+    """Return the folder `name` of the cache. If it is missing, `make` makes it elsewhere, and it appears whole or not at all."""
     folder = cache_dir() / name
     if folder.exists():
         return folder
@@ -146,7 +146,7 @@ def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One Maven at a time, whatever number of tests run side by side: two of them spoil each other's local repository."""
+    """Let only one Maven run at a time among all tests, because two of them damage each other's local repository."""
     with (cache_dir() / ".maven.lock").open("w") as lock:
         until(partial(_is_locked, lock.fileno()), "the end of another test's Maven", MAVEN_TIMEOUT_S, pause_s=0.1)
         yield
@@ -161,7 +161,7 @@ def _is_locked(fd: int) -> bool:
 
 
 def cache_dir() -> Path:
-    """The folder for everything that tests download."""
+    """Return the folder for everything that tests download."""
     chosen = os.environ.get("PYBROKER_CACHE_DIR")
     return Path(chosen) if chosen else ROOT / ".cache"
 

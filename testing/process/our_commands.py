@@ -28,7 +28,7 @@ def run_command(
 
 
 class OurCommands:
-    """Runs tools by their names without `kafka-`; `folder` is where the files lie that they are told to read."""
+    """A runner of tools by their names without `kafka-`; `folder` has the files that their arguments name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,4 +37,4 @@ class OurCommands:
         return run_command(f"kafka-{tool}", *arguments, given=given, folder=self._folder)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing, because no process is left."""

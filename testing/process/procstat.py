@@ -1,6 +1,6 @@
 """CPU seconds and memory of a process and all its descendants, read from /proc.
 
-CPU time has the kernel's resolution (10 ms on Linux); memory is in bytes. A process that has gone counts as nothing.
+CPU time has the kernel's resolution (10 ms on Linux); memory is in bytes. A process that has ended counts as zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROC = Path("/proc")
 
 
 def tree(pid: int) -> list[int]:
-    """The process and everything it started, directly or not."""
+    """Return the process and everything that it started, directly or not."""
     children: dict[int, list[int]] = {}
     for folder in PROC.iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
@@ -33,29 +33,29 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system seconds so far; those of ended and reaped children too."""
+    """Return the user and system seconds so far, including those of ended and reaped children."""
     return sum(sum(map(int, fields[11:15])) for one in tree(pid) if (fields := _stat(one))) / TICKS_PER_S
 
 
 def machine_cpu_s() -> float:
-    """Seconds that all cores together have been busy so far, time stolen by a hypervisor included."""
+    """Return the seconds that all cores together have been busy so far, including time stolen by a hypervisor."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, (PROC / "stat").read_text().splitlines()[0].split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
 def memory_bytes(pid: int, key: str = "VmRSS") -> int:
-    """A line of /proc/PID/status summed over the process tree: VmRSS, VmHWM (peak), RssAnon, VmData..."""
+    """Return a line of /proc/PID/status summed over the process tree: VmRSS, VmHWM (peak), RssAnon, VmData..."""
     return sum(_status(one, key) for one in tree(pid))
 
 
 def reset_peak(pid: int) -> None:
-    """Let VmHWM start again from the present size."""
+    """Reset VmHWM to the present size."""
     for one in tree(pid):
         (PROC / str(one) / "clear_refs").write_text("5")
 
 
 def open_files(pid: int) -> int:
-    """File descriptors of the process itself, sockets included."""
+    """Return the number of file descriptors of the process itself, including sockets."""
     return len(list((PROC / str(pid) / "fd").iterdir()))
 
 
@@ -65,10 +65,14 @@ def is_alive(pid: int) -> bool:
 
 
 class PeakSampler:
-    """Samples one line of /proc/PID/status (summed over the process tree) in a thread; `peak_bytes` is the largest value seen."""
+    """A thread that samples a line of /proc/PID/status, summed over the process tree; `peak_bytes` is the largest value seen."""
 
     def __init__(self, pid: int, key: str = "RssAnon", interval_ms: int = 5) -> None:
-        self._pids, self._key, self._interval_s = tree(pid), key, interval_ms / 1000  # the tree is walked once: it costs
+        self._pids, self._key, self._interval_s = (
+            tree(pid),
+            key,
+            interval_ms / 1000,
+        )  # walks the tree once: it is slow
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.before_bytes = self.peak_bytes = self._sample()
@@ -90,7 +94,7 @@ class PeakSampler:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the command name; [0] is the state, [1] the parent, [11:15] the CPU ticks."""
+    """Return the fields of /proc/PID/stat after the command name; [0] is the state, [1] the parent, [11:15] the CPU ticks."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:

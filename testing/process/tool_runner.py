@@ -1,4 +1,4 @@
-"""Kafka's command line tools of one release, many runs in one JVM (ToolRunner.java)."""
+"""Kafka's command line tools of a release, with many runs in one JVM (ToolRunner.java)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ran(NamedTuple):
 
 
 class ToolRunner:
-    """The JVM. `folder` is its working directory, where the files lie that tools are told to read."""
+    """The JVM that runs tools. `folder` is its working directory, with the files that the tools' arguments name."""
 
     def __init__(self, release: str, folder: Path) -> None:
         self._tools = TOOLS if release.startswith("3.") else TOOLS | MOVED_IN_4

@@ -18,7 +18,7 @@ _CODEC_PACKAGES = ("lz4==4.4.5", "python-snappy==0.7.3", "xxhash>=3.4", "crc32c>
 
 
 def python_with(*requirements: str) -> Path:
-    """The interpreter of an environment with exactly these packages, from PyPI. Raises RuntimeError with pip's output."""
+    """Return the interpreter of an environment with exactly these packages, from PyPI. Raises RuntimeError with pip's output."""
     key = hashlib.sha256(" ".join((sys.version, *requirements)).encode()).hexdigest()[:12]
     target = cache_dir() / f"venv-{key}"
     python = target / "bin" / "python"
@@ -29,13 +29,13 @@ def python_with(*requirements: str) -> Path:
         fresh = Path(folder) / "venv"
         _run([sys.executable, "-m", "venv", str(fresh)])
         _run([str(fresh / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
-        if not target.exists():  # whole or not at all; the interpreter finds its packages wherever its folder lies
+        if not target.exists():  # appears whole or not at all; the interpreter finds its packages wherever its folder is
             shutil.move(fresh, target)
     return python
 
 
 def old_python_client(release: str) -> Path:
-    """The interpreter of an environment with that release of kafka-python and all codecs. Raises RuntimeError."""
+    """Return the interpreter of an environment with that release of kafka-python and all codecs. Raises RuntimeError."""
     return python_with(f"kafka-python=={release}", *_CODEC_PACKAGES)
 
 

@@ -1,4 +1,4 @@
-"""A log that is compacted, with a cleaner whose turns are taken by hand."""
+"""A compacted log, with a cleaner that takes a turn when the test says so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 class CompactedLog:
-    """One compacted log with small segments, and a cleaner whose turns are taken by hand."""
+    """A compacted log with small segments, and a cleaner that takes a turn when the test calls `turn`."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class CompactedLog:
         self.log = log
 
     def turn(self) -> float:
-        """Take the next turn. Returns how long it had to wait for."""
+        """Take the next turn, and return the delay that the cleaner asked for."""
         delay_s, work = self.turns.pop(0)
         work()
         return delay_s
 
     def clean(self) -> None:
-        """Until there is nothing left to do."""
+        """Take turns until nothing is left to do."""
         self.turn()
         while self.turns[0][0] < 1:
             self.turn()
 
     def put(self, *pairs: Pair, producer: Producer | None = None, sequence: int = 0, **options: object) -> int:
-        """One batch; the offset of its first record."""
+        """Append a batch, and return the offset of its first record."""
         records = [Record(i, self.disk.clock.time_ms(), key, value) for i, (key, value) in enumerate(pairs)]
         if producer is not None:
             options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
@@ -91,7 +91,7 @@ class CompactedLog:
         return self.log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=origin).first_offset
 
     def append_without_a_key(self, *more: Record) -> None:
-        """As it was before the topic was compacted."""
+        """Append records without a key, as the log has them from the time before the topic was compacted."""
         compact, self.log.config = self.log.config, Disk(self.disk.path).config
         self.append(build_batch([Record(0, START_MS, None, b"x"), *more]))
         self.log.config = compact

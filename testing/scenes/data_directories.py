@@ -1,4 +1,4 @@
-"""Data directories for readers: logs that the broker's own log layer filled, or files written by hand."""
+"""Data directories for readers: logs that the broker's log layer filled, or files that the test wrote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = OFFSET | TIMESTAMP | KEY | VALUE | HEADERS
 
 
 class DataDirectory:
-    """A log directory, whose logs are opened by name and whose checkpoints are written as a broker writes them."""
+    """A log directory. A test opens its logs by name; checkpoints are written as a broker writes them."""
 
     def __init__(self, path: Path, **config: Any) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class DataDirectory:
     def append(
         self, count: int = 1, *, tp: TopicPartition = TP, size: int = 20, timestamp: int = START_MS, **options: Any
     ) -> list[Record]:
-        """Append a batch of records whose content shows their place. Return them as a reader should see them."""
+        """Append a batch of records with contents that show their place, and return the records as a reader must see them."""
         log = self.log(tp)
         base = log.log_end_offset
         records = [

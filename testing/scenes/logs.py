@@ -1,4 +1,4 @@
-"""Building logs and batches for the tests, and a file system that fails on demand."""
+"""Logs and batches for the tests, and file systems that fail on demand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def batch(
     sequence: int = 0,
     **options: object,
 ) -> bytearray:
-    """A batch as a producer sends it: offsets from 0 on."""
+    """Return a batch of random values as a producer sends it, with offsets from 0."""
     times = list(timestamps) if timestamps is not None else [timestamp] * count
     records = [Record(i, at, b"key-%d" % i, random.randbytes(size)) for i, at in enumerate(times)]
     if producer is not None:
@@ -62,13 +62,13 @@ def batch(
 
 
 def append(log: Log, data: bytearray, *, leader_epoch: int = 0, now_ms: int | None = None) -> int:
-    """Append as the leader; the offset of the first record."""
+    """Append as the leader, and return the offset of the first record."""
     now_ms = log.services.clock.time_ms() if now_ms is None else now_ms
     return log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(leader_epoch), now_ms=now_ms).first_offset
 
 
 def read_batches(log: Log, offset: int = -1, *, bytes_max: int = 1 << 20) -> list[BatchView]:
-    """Everything from `offset` (default: the start) on, as a consumer reads it."""
+    """Read everything from `offset` (by default, from the log start offset), as a consumer does."""
     offset = log.log_start_offset if offset < 0 else offset
     found: list[BatchView] = []
     while offset < log.log_end_offset:
@@ -82,7 +82,7 @@ def read_batches(log: Log, offset: int = -1, *, bytes_max: int = 1 << 20) -> lis
 
 
 def content(fetched: FetchedRecords) -> bytes:
-    """The bytes of a slice, pulled in pieces."""
+    """Pull the bytes of a slice in pieces, and return them."""
     if not isinstance(fetched.records, SendPart):
         return fetched.records
     pieces = bytearray()
@@ -94,12 +94,12 @@ def content(fetched: FetchedRecords) -> bytes:
 
 
 def stored(log: Log) -> bytes:
-    """The bytes of all data files."""
+    """Return the bytes of all data files."""
     return b"".join(Path(segment.path).read_bytes() for segment in log.segments)
 
 
 class Disk:
-    """One log directory and the log of one partition in it, opened and closed the clean or the rude way."""
+    """A log directory with the log of one partition, which a test opens as after a clean or an unclean stop."""
 
     def __init__(self, path: Path | str, *, filesystem: Filesystem | None = None, **config: object) -> None:
         self.path = Path(path)
@@ -151,7 +151,7 @@ class Disk:
 
 
 class HeldThread:
-    """A `ThreadRunner` whose jobs are run by hand, as those of a slow disk."""
+    """A `ThreadRunner` like that of a slow disk: a job runs when the test calls `run_next`."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
@@ -160,7 +160,7 @@ class HeldThread:
         self.jobs.append((work, done))
 
     def run_next(self, error: OSError | None = None) -> None:
-        """The oldest job, or its failure."""
+        """Run the oldest job, or report `error` as its failure."""
         work, done = self.jobs.pop(0)
         if error is None:
             work()
@@ -168,9 +168,9 @@ class HeldThread:
 
 
 class FaultyFilesystem(Filesystem):
-    """Calls `fault(operation)` before each operation that changes something;
+    """A file system that calls `fault(operation)` before each operation that changes something.
 
-    `short` makes writes take half of what they are given. There are no reserves, so that each failure is one.
+    `short` makes writes take half of their bytes. There are no reserves, so that each failure counts.
     """
 
     keeps_reserves = False
@@ -221,7 +221,7 @@ class FaultyFilesystem(Filesystem):
 
 
 class TornFilesystem(FaultyFilesystem):
-    """The disk fills up in the middle of a write: `room` bytes are taken, then ENOSPC."""
+    """A file system that fills up in the middle of a write: it takes `room` bytes, then raises ENOSPC."""
 
     __slots__ = ("room",)
 

@@ -1,4 +1,4 @@
-"""Messages made from their declarations: random ones, and one of each in which every field is set."""
+"""Messages made from their declarations: random ones, and messages in which every field is set."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ RANGES_UNSIGNED: Final = {"H": (0, 2**16 - 1), "I": (0, 2**32 - 1)}
 
 
 def name_of(cls_and_version: tuple[type, int]) -> str:
-    """How a test says which message and version it is about."""
+    """Return the name of a message and version in the ids of tests."""
     cls, version = cls_and_version
     return f"{cls.__name__}-v{version}"
 
 
 @functools.cache
 def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
-    """Messages that the version can carry: fields that it does not have are at their defaults."""
+    """Draw messages that the version can carry: fields that the version lacks have their defaults."""
     present = [one for one in schema_of(cls).fields if one.versions.has(version)]
     return st.builds(cls, **{one.name: _values(one, version) for one in present})
 
@@ -70,7 +70,7 @@ def _primitives(wire: Wire | None) -> st.SearchStrategy[Any]:
 
 
 def full(cls: type, version: int, numbers: Iterator[int] | None = None) -> Any:
-    """A message with two elements in every array, nothing null, and no field of the version at its default."""
+    """Return a message with two elements in every array, nothing null, and no field of the version at its default."""
     numbers = numbers or count(7)
     present = [one for one in schema_of(cls).fields if one.versions.has(version)]
     return cls(**{one.name: _full_value(one, version, numbers) for one in present})

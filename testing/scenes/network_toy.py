@@ -1,4 +1,4 @@
-"""A server with a handler that does what the first byte of a request says, on either event loop, and clients of it."""
+"""A server on either event loop with a handler that obeys the first byte of a request, and clients of the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
-    """Run `scenario` on a fresh loop of the kind; an exception that only the loop saw fails it too."""
+    """Run `scenario` on a new loop of the kind; an exception that only the loop saw also fails it."""
     strays: list[dict[str, object]] = []
 
     async def main() -> T:
@@ -42,7 +42,7 @@ def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until `condition`; `run` limits how long."""
-    while not condition():  # noqa: ASYNC110  (the conditions are about plain counters that tell nobody)
+    while not condition():  # noqa: ASYNC110  (the conditions read plain counters, which notify no task)
         await asyncio.sleep(0.001)
 
 
@@ -51,7 +51,7 @@ def framed(body: bytes) -> bytes:
 
 
 class Endless(SendPart):
-    """Zeros without memory of their own; counts what was pulled."""
+    """A part of zeros without memory of their own, which counts the bytes pulled."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -68,13 +68,15 @@ class Endless(SendPart):
 
 
 class Chunk(bytearray):
-    """Made bytes that can be seen to die."""
+    """Bytes made on demand, in an object that a weak reference can watch."""
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # each is another, whatever it holds
+    __hash__ = object.__hash__  # type: ignore[assignment]  # two chunks differ, whatever they hold
 
 
 class Made(Endless):
-    """Makes its zeros, a chunk at a time; `alive_max` is the most chunks there ever were when one was made, that one included."""
+    """A part that makes its zeros a chunk at a time. `alive_max` is the largest number of chunks alive when a chunk was made,
+    including that chunk.
+    """
 
     makes_bytes = True
     CHUNK_BYTES = 128 * 1024
@@ -96,7 +98,7 @@ class Made(Endless):
 
 
 class PeakPool(MemoryPool):
-    """Remembers the most that was used."""
+    """A memory pool that remembers the most bytes ever in use."""
 
     peak = 0
 
@@ -107,8 +109,11 @@ class PeakPool(MemoryPool):
 
 
 class Toy:
-    """The handler. What a request says, by its first byte: e echo the rest; p park until the test answers; n no answer; b as many
-    zeros as the decimal says, m the same made in chunks; c echo and close; v break the protocol; x a bug."""
+    """The handler, which obeys the first byte of a request.
+
+    e echoes the rest; p parks the request until the test responds; n sends no response; b sends the number of zeros that the rest
+    gives in decimal, m the same number made in chunks; c echoes and closes; v breaks the protocol; x is a bug.
+    """
 
     def __init__(self) -> None:
         self.handled: list[tuple[int, bytes]] = []  # connection id, request (its first 20 bytes)
@@ -168,7 +173,7 @@ class Client:
         try:
             await self.writer.wait_closed()
         except ConnectionError:
-            return  # closed all the same
+            return  # the connection is closed in this case too
 
 
 class ServerScene:
@@ -195,7 +200,7 @@ class ServerScene:
         return client
 
     def raw(self, receive_buffer_bytes: int | None = None) -> socket.socket:
-        """A connected blocking socket: what it sends is there before the server's loop runs again."""
+        """Return a connected blocking socket, whose bytes arrive before the server's loop runs again."""
         raw = socket.socket()
         self.sockets.append(raw)
         if receive_buffer_bytes is not None:
@@ -206,7 +211,7 @@ class ServerScene:
 
 @asynccontextmanager
 async def serving(limits: NetworkLimits | None = None, pool_bytes: int = -1) -> AsyncIterator[ServerScene]:
-    """A server with the toy handler; at the end everything must have been given back."""
+    """Run a server with the toy handler; at the end, assert that all memory and connections were given back."""
     toy, pool = Toy(), PeakPool(pool_bytes, SystemClock())
     server = SocketServer([Listener(host="127.0.0.1")], toy, pool, limits or NetworkLimits())
     (bound,) = await server.start()

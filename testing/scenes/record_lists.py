@@ -1,4 +1,4 @@
-"""Records to test with, and the two sets of kernels."""
+"""Random lists of records, and the two sets of kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import Record
 from pybroker.records.errors import CorruptRecordError
 
-with warnings.catch_warnings():  # kafka-python's own, while it is imported
+with warnings.catch_warnings():  # kafka-python warns while it is imported
     warnings.simplefilter("ignore")
     from kafka import codec as kafka_codec
     from kafka.record import default_records as kafka_default
@@ -73,7 +73,7 @@ TIMESTAMPS = st.integers(-1, 1 << 62) | st.integers(BASE_MS, BASE_MS + 10_000)
 
 @st.composite
 def record_lists(draw: st.DrawFn, *, min_size: int = 1, has_gaps: bool = False) -> list[Record]:
-    """Records with growing offsets; without gaps they count 0, 1, 2... from the first."""
+    """Draw records with growing offsets; without gaps they count 0, 1, 2... from the first."""
     offset = draw(st.integers(0, 1 << 40))
     found = []
     for _ in range(draw(st.integers(min_size, 12))):
@@ -87,7 +87,7 @@ def without_headers(records: list[Record]) -> list[Record]:
 
 
 def unless_corrupt(function: Callable[[], T]) -> T | None:
-    """What the function returns, or None when it finds damage: anything else that it raises is a crash."""
+    """Return the function's result, or None when it finds damage; any other exception is a crash."""
     try:
         return function()
     except CorruptRecordError:

@@ -1,4 +1,4 @@
-"""Brokers that are scripts, for tests of the client of the protocol."""
+"""Brokers that follow a script, for tests of our protocol client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = Any
 
 
 class ScriptedCluster:
-    """Two nodes; each request takes the next answer of its class from `script`, an exception being raised."""
+    """Two nodes. Each request gets the next response of its class from `script`; an exception in the script is raised."""
 
     def __init__(self) -> None:
         self.leader, self.topic_id, self.version = 1, ID_A, 15

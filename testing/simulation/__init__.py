@@ -1,1 +1,9 @@
-"""A disk, a metadata store, a clock and a loop that a test holds in its hand; what was not durable can be lost."""
+"""A disk, a metadata store, a clock and a loop that a test controls, and that can lose whatever was not durable.
+
+broker          a whole broker on the simulated parts
+disk, nodes     the file system, and its files and directories
+faults          what fails on the disk, and when
+store           the metadata store
+loop            the event loop, its clock and the disk threads
+subsets         every disk that a loss of power can leave
+"""

@@ -1,12 +1,12 @@
-"""A whole broker but for its sockets, on a simulated disk, store and clock: `BrokerServer`'s own start, passes and stop.
+"""A whole broker except its sockets, on a simulated disk, store and clock, with `BrokerServer`'s own start, passes and stop.
 
     world = World(config, seed=1)
-    with world.process() as process:          one life of the broker
+    with world.process() as process:          a life of the broker
         process.run(process.broker.start())
         ...
         process.run(process.broker.stop())    or not: leaving the block without it is a kill
 
-What the machine chooses at random (topic ids, names of directories) is drawn from the seed.
+The machine's random choices (topic ids, names of directories) are drawn from the seed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Result = TypeVar("Result")
 
 class _NoServer:
     async def stop(self, grace_ms: int) -> None:
-        """There are no sockets."""
+        """Do nothing, because there are no sockets."""
 
 
 class SimulatedBroker(BrokerServer):
-    """See the module."""
+    """A broker without sockets on the simulated disk, store and clock of a `World`."""
 
     def __init__(self, config: BrokerConfig, clock: ManualClock, disk: SimulatedDisk, store: SimulatedStore) -> None:
         super().__init__(config, clock, filesystem=disk)
@@ -58,11 +58,11 @@ class SimulatedBroker(BrokerServer):
         return []
 
     def _register_gauges(self) -> None:
-        """Nobody looks."""
+        """Do nothing, because no test reads the gauges."""
 
 
 class Process:
-    """One life of the broker. `end` is its death."""
+    """A life of the broker, which `end` ends as a kill does."""
 
     def __init__(self, world: World, config: BrokerConfig) -> None:
         self.loop = SimulatedLoop(world.clock, world.random, world.interleaving)
@@ -74,7 +74,7 @@ class Process:
 
 
 class World:
-    """What outlives the broker: disk, store, clock and chance."""
+    """The things that outlive the broker: disk, store, clock and the source of chance."""
 
     def __init__(
         self,
@@ -97,7 +97,10 @@ class World:
 
     @contextlib.contextmanager
     def process(self, config: BrokerConfig) -> Iterator[Process]:
-        """A broker on this world, not started yet. When the block is left it is dead, whether it was stopped or not."""
+        """Make a broker on this world, which the test starts.
+
+        It is dead when the block is left, whether or not it was stopped.
+        """
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.drawn_from_seed())
             process = Process(self, config)
@@ -112,7 +115,7 @@ class World:
 
     @contextlib.contextmanager
     def drawn_from_seed(self) -> Iterator[None]:
-        """The machine's random ids come from the seed, and pools of threads do their work at once."""
+        """Draw the machine's random ids from the seed, and let pools of threads do their work at once."""
 
         def drawn() -> uuid.UUID:
             return uuid.UUID(int=self.random.getrandbits(128), version=4)

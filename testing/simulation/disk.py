@@ -1,19 +1,20 @@
-"""A disk in memory that knows what is durable: the log's `Filesystem` for tests in which every operation can be the last.
+"""A disk in memory that knows what is durable: a `Filesystem` for tests in which every operation can be the last.
 
     disk = SimulatedDisk(clock)
     ...                          the log works on it
     after = disk.fork()          the same disk, for a run in which the process ends here
     after.kill()                 only the process died: everything that was written is there
-    after.crash(Random(1))       the power failed: what was not synced is there or not; see `nodes`
+    after.crash(Random(1))       the power failed: data that was not synced may be lost; see `nodes`
 
-Each operation is counted, noted in `operations`, told to `on_operation` before it happens, and may fail by `faults`. A composed
-operation (a whole file written, a tree removed) is as many operations as the system would do. `between_operations` is called
-before each of them, where a thread of a real machine could be interrupted.
+Each operation is counted and noted in `operations`; `on_operation` is called before it happens, and `faults` can make it fail. A
+composed operation, such as writing a whole file or removing a tree, counts as the operations that the system would do.
+`between_operations` is called before each of these, where a thread of a real machine could be interrupted.
 
-Several devices: `detach(path)` takes a directory's tree away, as when it is not mounted (an empty directory is there instead),
-`attach` brings it back. `limit(path, bytes)` makes a directory a device of that size. A dead device is a `Fault` without end.
+The disk can have several devices. `detach(path)` takes a directory's tree away and leaves an empty directory, as when the device
+is not mounted; `attach` brings the tree back. `limit(path, bytes)` makes a directory a device of that size. A dead device is a
+`Fault` without end.
 
-What is not modelled: owners and permissions, symbolic links, access times, an fsync that orders what it was not asked for.
+The model leaves out owners and permissions, symbolic links, access times, and an fsync that also orders other writes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _OpenFile:
 
 @dataclass(slots=True, frozen=True)
 class SimulatedEntry:
-    """What `list` gives: the part of `os.DirEntry` that the log uses."""
+    """An entry that `list` returns: the part of `os.DirEntry` that the log uses."""
 
     name: str
     path: str
@@ -65,10 +66,10 @@ class SimulatedEntry:
 
 
 class SimulatedDisk(Filesystem):
-    """See the module. Paths are absolute."""
+    """A disk in memory that knows what is durable. Paths are absolute."""
 
     keeps_reserves = False
-    is_concurrent = False  # the operations come in the same order every time
+    is_concurrent = False  # the operations have the same order in every run
     __slots__ = (
         "_away",
         "_changes",
@@ -98,10 +99,10 @@ class SimulatedDisk(Filesystem):
         self.operations: deque[str] = deque(maxlen=400)
         self.count = 0
 
-    # --- what tests do with it ---
+    # --- controls of the tests ---
 
     def fork(self, clock: Clock | None = None) -> SimulatedDisk:
-        """A copy of all that is on it, seen and durable, without open files, faults and `on_operation`."""
+        """Return a copy of the disk, of what programs see and what is durable, without open files, faults and `on_operation`."""
         twin = SimulatedDisk(self._clock if clock is None else clock)
         copies: dict[int, Any] = {}
 
@@ -138,16 +139,16 @@ class SimulatedDisk(Filesystem):
         return twin
 
     def set_clock(self, clock: Clock) -> None:
-        """Where the times of files come from, from now on."""
+        """Take the times of files from this clock from now on."""
         self._clock = clock
 
     def kill(self) -> None:
-        """The process dies: its descriptors and locks are gone, everything that it wrote is there."""
+        """Kill the process: drop its descriptors and locks, and keep everything that it wrote."""
         for fd in list(self._open):
             self.close(fd)
 
     def crash(self, random: Random | None = None) -> None:
-        """The power fails. Without `random` all that was not synced is lost."""
+        """Cut the power. Without `random`, everything that was not synced is lost."""
         for fd in list(self._open):
             self.close(fd)
         for change in kept_changes(self._changes, random):
@@ -189,7 +190,7 @@ class SimulatedDisk(Filesystem):
         return list(found.values())
 
     def sync_all(self) -> None:
-        """Make everything durable, as some minutes of rest do."""
+        """Make everything durable, as a real system does within some idle minutes."""
         for change in self._changes:
             change.apply()
         self._changes.clear()
@@ -203,13 +204,13 @@ class SimulatedDisk(Filesystem):
                 node.sync()
 
     def limit(self, path: str, capacity: int) -> None:
-        """Make the directory, which must be empty, a device of that many bytes."""
+        """Make the directory, which must be empty, a device of `capacity` bytes."""
         node = self._directory(path)
         assert not node.entries, path
         node.volume = Volume(capacity)
 
     def detach(self, path: str) -> None:
-        """Take the device at `path` away, with all that is on it made durable: an empty directory is there."""
+        """Take the device at `path` away, after making everything on it durable, and leave an empty directory."""
         assert path not in self._away, path
         self.sync_all()
         parent, name = self._parent(path)
@@ -217,22 +218,22 @@ class SimulatedDisk(Filesystem):
         parent.entries[name] = parent.durable[name] = DirectoryNode(parent.volume)
 
     def attach(self, path: str) -> None:
-        """Bring the device back. What was below `path` in the meantime can be seen no more."""
+        """Bring the device back; it hides whatever was put below `path` in the meantime."""
         parent, name = self._parent(path)
         parent.entries[name] = parent.durable[name] = self._away.pop(path)
 
     @property
     def away(self) -> tuple[str, ...]:
-        """The devices that are not there."""
+        """The devices that are detached."""
         return tuple(self._away)
 
     @property
     def open_paths(self) -> list[str]:
-        """Of the descriptors that are open."""
+        """The paths of the open descriptors."""
         return [one.path for one in self._open.values()]
 
     def unsynced(self) -> list[str]:
-        """The names that a loss of power may take back, and the files whose bytes it may; for messages."""
+        """List, for messages, the names that a loss of power may take back and the files whose bytes it may lose."""
         found = [f"{name}" for change in self._changes for _, name, _ in change.steps]
 
         def look(directory: DirectoryNode, path: str) -> None:
@@ -245,15 +246,15 @@ class SimulatedDisk(Filesystem):
         look(self._root, "")
         return found
 
-    # --- the way of every operation ---
+    # --- the steps of every operation ---
 
     def _pause(self) -> None:
-        """Before anything is looked up, as others may change it now."""
+        """Let other threads run, before anything is looked up that they may change."""
         if self.between_operations is not None:
             self.between_operations()
 
     def _operate(self, kind: str, path: str) -> bool:
-        """Count and note it. Returns whether a write is to be short. Raises what a fault says."""
+        """Count and note the operation, and return whether a write must be short. Raises the error of the fault that strikes."""
         self.count += 1
         self.operations.append(f"{self.count} {kind} {path}")
         if self.on_operation is not None:
@@ -306,7 +307,7 @@ class SimulatedDisk(Filesystem):
         return self._directory(head), name
 
     def _name(self, steps: list[tuple[DirectoryNode, str, Node | None]], nodes: list[Node]) -> None:
-        """Change names, not durable yet."""
+        """Change names; the change is not durable yet."""
         for directory, name, node in steps:
             before = directory.entries.pop(name, None)
             if isinstance(before, FileNode):
@@ -333,12 +334,12 @@ class SimulatedDisk(Filesystem):
         return found
 
     def _need_descriptor(self, path: str) -> None:
-        """As the real one: data files that are not in use are closed where there is none left."""
+        """Do as the real file system does: close unused data files when no descriptor is left."""
         if len(self._open) >= self.descriptors_max and not (OPEN_FILES.let_go(8) and len(self._open) < self.descriptors_max):
             raise _error(errno.EMFILE, path)
 
     def _create(self, path: str) -> FileNode:
-        """A new file. The caller knows that the name is free."""
+        """Create a file. The caller has checked that the name is free."""
         parent, name = self._parent(path)
         self._operate("create", path)
         if not parent.volume.free:

@@ -1,8 +1,8 @@
-"""What goes wrong on a simulated disk, and when.
+"""Faults of a simulated disk: which operations fail, and when.
 
 disk.faults.append(Fault(errno.EIO, kinds={"sync"}, path="*/events-0/*", skip=2))   the third such fsync fails
 disk.faults.append(Fault(errno.EIO, path="/b*", count=None))                        the disk below /b is dead
-disk.faults.append(Fault(SHORT, kinds={"write"}))                                   one write takes half of what it is given
+disk.faults.append(Fault(SHORT, kinds={"write"}))                                   a write takes half of its bytes
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 SHORT: Final = -1
-"""In the place of an error number: a write that takes only a part."""
+"""Instead of an error number: the write takes only a part of its bytes."""
 
 KINDS: Final = frozenset(
     {
@@ -34,14 +34,15 @@ KINDS: Final = frozenset(
     }
 )
 CHANGING: Final = frozenset({"create", "write", "truncate", "sync", "sync_directory", "rename", "unlink", "mkdir", "rmdir"})
-"""The kinds after each of which a crash leaves something else than before it."""
+"""The kinds of operations that change what a crash leaves."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """`error` (an error number, or SHORT) for operations of `kinds` on paths like `path`, after `skip` of them, `count` times.
+    """A fault: `error` (an error number, or SHORT) for operations of `kinds` on paths like `path`.
 
-    `count` None: from then on always. `skip` and `count` are counted down.
+    It spares the first `skip` of them and strikes the next `count`, or all that follow when `count` is None. The fault counts
+    `skip` and `count` down.
     """
 
     error: int
@@ -52,7 +53,7 @@ class Fault:
     hits: list[str] = field(default_factory=list)
 
     def strikes(self, kind: str, path: str) -> bool:
-        """Whether this operation fails; counts it."""
+        """Count this operation, and return whether it fails."""
         if self.count == 0 or kind not in self.kinds or not fnmatchcase(path, self.path):
             return False
         if self.skip > 0:

@@ -1,8 +1,8 @@
-"""An event loop whose time is a manual clock's, and disk threads whose work is done when the loop would have waited.
+"""An event loop on a manual clock, and disk threads that work when the loop would have waited.
 
-Nothing runs at the same time as anything else, so a run with the same seed is the same run. Before each turn of the loop chance
-decides whether a job of a disk thread is done. Within a job, at any operation of the disk, chance may give the loop some turns:
-so all that a thread and the loop can do to each other happens, as long as each step of the loop is seen by the thread as a whole.
+Nothing runs in parallel, so the same seed gives the same run. Before each turn of the loop, chance decides whether a disk thread
+does a job. Within a job, at any operation of the disk, chance may give the loop some turns. So everything that a thread and the
+loop can do to each other happens, as long as the thread sees each step of the loop as a whole.
 
 When nothing is ready and no job is left, the clock is set to the next timer.
 """
@@ -20,19 +20,19 @@ from pybroker.broker.disk_thread import DiskThread, Done
 from pybroker.clock import ManualClock
 
 Result = TypeVar("Result")
-_TURNS_MAX = 12  # of the loop within one operation of a thread
+_TURNS_MAX = 12  # turns of the loop within an operation of a thread
 
 
 HOUR_MS = 3_600_000
-SLOW_MS = 500  # what one operation of a disk may take
+SLOW_MS = 500  # how long an operation of a disk may take
 
 
 class NothingToDoError(Exception):
-    """What is waited for can never come, or has not come within an hour of the clock."""
+    """The awaited event can never come, or has not come within an hour of the clock."""
 
 
 class _NoSelector:
-    """In the place of the system's: there are no sockets, and waiting is setting the clock."""
+    """A replacement for the system's selector: there are no sockets, and waiting sets the clock."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -43,11 +43,11 @@ class _NoSelector:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """See the module. `interleaving` is the share of a thread's operations within which the loop gets turns."""
+    """An event loop on a manual clock. `interleaving` is the share of a thread's operations within which the loop gets turns."""
 
     def __init__(self, clock: ManualClock, random: Random | None = None, interleaving: float = 0.0) -> None:
         super().__init__()
-        self._clock_resolution = 0.0005  # half a ms: at least what a sum of such times may be off
+        self._clock_resolution = 0.0005  # half a ms, more than the rounding error of a sum of times
         self.clock = clock
         self.random = random or Random(0)
         self.interleaving = interleaving
@@ -62,13 +62,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.clock.monotonic_ms() / 1000
 
     def _process_events(self, events: Any) -> None:
-        """There are none."""
+        """Do nothing, because there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody else runs who could be waiting to be woken."""
+        """Do nothing, because no other thread runs that could need to wake the loop."""
 
     def wait(self, timeout: float | None) -> None:
-        """Between two turns: a job of a thread, or, when there is nothing else to do, the next timer."""
+        """Do a job of a thread between two turns or, when nothing else is left to do, advance to the next timer."""
         if self._at_work is not None:
             return
         waiting = [thread for thread in self.threads if thread.jobs]
@@ -90,10 +90,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._at_work = None
 
     def within_operation(self) -> None:
-        """A disk's operation begins: if it is a thread's, the loop may have some turns first."""
+        """Give the loop some turns, by chance, before an operation of a thread's disk begins."""
         if self._at_work is None or self._is_within or self.locks_held or self.random.random() >= self.interleaving:
             return
-        self._is_within = True  # what the loop does now is no operation of the thread
+        self._is_within = True  # operations of the loop's turns do not count as the thread's
         try:
             for _ in range(self.random.randint(1, _TURNS_MAX)):
                 if not self._ready:  # type: ignore[attr-defined]  # the loop's own queue
@@ -104,7 +104,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._is_within = False
 
     def _let_time_pass(self) -> None:
-        """A slow disk: the next timer of the loop may be due before the operation is done."""
+        """Advance the clock as a slow disk does, so that the loop's next timer may be due before the operation is done."""
         if self._scheduled and self.random.random() < 0.5:  # type: ignore[attr-defined]
             left = self._scheduled[0].when() - self.time()  # type: ignore[attr-defined]
             self.clock.advance(max(0, min(round(left * 1000), SLOW_MS)))
@@ -115,10 +115,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.run_until_complete(work)
 
     def end(self) -> None:
-        """The process dies: nothing that was to come does."""
+        """End the loop as the death of the process does: drop every task, callback and timer."""
         self.threads.clear()
         for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # the death is intended
             task.get_coro().close()
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
@@ -126,7 +126,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class SimulatedDiskThread(DiskThread):
-    """A disk thread whose jobs wait for `work`. Made on a running `SimulatedLoop`, which does them."""
+    """A disk thread whose jobs wait for `work`. It is made on a running `SimulatedLoop`, which does the jobs."""
 
     __slots__ = ("jobs", "loop")
 
@@ -143,7 +143,7 @@ class SimulatedDiskThread(DiskThread):
         self.jobs.append((work, done))
 
     def work(self) -> None:
-        """Do the oldest job, and have it reported in a later turn of the loop."""
+        """Do the oldest job, and report it in a later turn of the loop."""
         work, done = self.jobs.popleft()
         error: BaseException | None = None
         try:
@@ -154,7 +154,7 @@ class SimulatedDiskThread(DiskThread):
 
 
 class SimulatedLock:
-    """In the place of `threading.Lock`: while a thread holds it the loop has no turns, since it could not wait for it here."""
+    """A replacement for `threading.Lock`: the loop gets no turns while a thread holds it, because it could not wait here."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -167,10 +167,10 @@ class SimulatedLock:
 
 
 class InlineExecutor(Executor):
-    """In the place of a pool of threads: what is submitted is done at once."""
+    """A replacement for a pool of threads, which does submitted work at once."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        """Takes what pools take."""
+        """Accept the arguments of a pool."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

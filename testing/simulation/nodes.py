@@ -1,19 +1,17 @@
 """Files and directories of the simulated disk, each as programs see it and as a loss of power would leave it.
 
-A file
-    `data` is what every read gives (the page cache), `durable` what the disk has, `pending` the writes and cuts since the last
-    fsync, in order. An fsync brings `pending` into `durable`. One that fails drops `pending`, as Linux marks the pages clean: the
-    data can be read until the crash, and the next fsync succeeds without it.
+A file `data` is what every read returns (the page cache), `durable` is what the disk has, and `pending` has the writes and cuts
+since the last fsync, in order. An fsync applies `pending` to `durable`. A failed fsync drops `pending`, because Linux marks the
+pages clean: the data can be read until the crash, and the next fsync succeeds without it.
 
-A directory
-    `entries` is what programs see, `durable` what the disk has. Between them lie `Change`s, kept by the disk in one list: a name
-    that was made, removed or renamed. An fsync of the directory makes its changes durable; an fsync of a file says nothing about
-    its name.
+A directory `entries` is what programs see, `durable` is what the disk has. The difference is a series of `Change`s, which the
+disk keeps in one list: names that were made, removed or renamed. An fsync of the directory makes its changes durable; an fsync of
+a file does nothing for its name.
 
-After a crash
-    `None` as the source of chance: everything that was not synced is gone. A `Random`: of every file some of the pending writes
-    are there (none, all, a prefix with a torn end, or any sectors, the rest zeros or what was there before), and some of the
-    changes (none, all, a prefix, or any that do not need one that is lost: those of the same name or file keep their order).
+After a crash Without a source of chance (`None`), everything that was not synced is lost. With a `Random`, every file keeps some
+of its pending writes: none, all, a prefix with a torn end, or any sectors, where the rest is zeros or the previous content. Some
+of the changes of names are kept: none, all, a prefix, or any set without a change that needs a lost change. Changes of the same
+name or file keep their order.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ SECTOR: Final = 512
 
 @dataclass(slots=True, frozen=True)
 class Write:
-    """`data` at `position`."""
+    """A write of `data` at `position`."""
 
     position: int
     data: bytes
@@ -41,7 +39,7 @@ class Write:
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """The file's size is set, by which it may also grow."""
+    """A change of the file's size, by which the file may also grow."""
 
     size: int
 
@@ -54,7 +52,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Volume:
-    """A device: how much fits on it. `used` counts the bytes of the files that have a name."""
+    """A device with its capacity. `used` counts the bytes of the files that have a name."""
 
     capacity: int = 1 << 40
     used: int = 0
@@ -65,7 +63,7 @@ class Volume:
 
 
 class FileNode:
-    """A file, whatever its names are. `links` counts them; `lock` is the descriptor that holds the exclusive lock."""
+    """A file, whatever its names. `links` counts the names; `lock` is the descriptor that holds the exclusive lock."""
 
     __slots__ = ("data", "durable", "links", "lock", "modified_ms", "pending", "volume")
 
@@ -79,7 +77,7 @@ class FileNode:
         self.lock: int | None = None
 
     def change(self, operation: Write | Cut, modified_ms: int) -> None:
-        """As programs see it; durable after the next `sync`."""
+        """Change the file as programs see it; the change is durable after the next `sync`."""
         before = len(self.data)
         operation.apply(self.data)
         self.pending.append(operation)
@@ -93,11 +91,11 @@ class FileNode:
         self.pending.clear()
 
     def lose_pending(self) -> None:
-        """What a failed fsync does."""
+        """Drop the pending writes, as a failed fsync does."""
         self.pending.clear()
 
     def crash(self, random: Random | None) -> None:
-        """Be what the disk has after a loss of power."""
+        """Become what the disk has after a loss of power."""
         if random is not None and self.pending:
             _keep_some(self.durable, self.pending, random)
         self.pending.clear()
@@ -120,12 +118,12 @@ Node = FileNode | DirectoryNode
 
 
 class Change:
-    """One operation on names: what each of `steps` (a directory, a name, the node that it now means) says."""
+    """An operation on names. Each of `steps` is a directory, a name, and the node that the name now means."""
 
     __slots__ = ("nodes", "steps")
 
     def __init__(self, steps: list[tuple[DirectoryNode, str, Node | None]], nodes: list[Node]) -> None:
-        """`nodes` are those whose names change, also those that lose one."""
+        """Note the operation. `nodes` are the nodes whose names change, including those that lose a name."""
         self.steps = steps
         self.nodes = nodes
 
@@ -133,7 +131,7 @@ class Change:
         return any(step[0] is directory for step in self.steps)
 
     def apply(self) -> None:
-        """Make it durable."""
+        """Make the change durable."""
         for directory, name, node in self.steps:
             if node is None:
                 directory.durable.pop(name, None)
@@ -141,12 +139,12 @@ class Change:
                 directory.durable[name] = node
 
     def keys(self) -> set[object]:
-        """What later changes may need this one for."""
+        """Return the names and nodes by which a later change may depend on this change."""
         return {(id(directory), name) for directory, name, _ in self.steps} | {id(node) for node in self.nodes}
 
 
 def kept_changes(changes: list[Change], random: Random | None) -> list[Change]:
-    """Those of the changes, given in their order, that a crash leaves."""
+    """Return those of the changes, given in their order, that a crash leaves."""
     if random is None:
         return []
     style = random.randrange(4)
@@ -187,7 +185,7 @@ def _keep_some(durable: bytearray, pending: list[Write | Cut], random: Random) -
 
 
 def _keep_sectors(durable: bytearray, pending: list[Write | Cut], random: Random) -> None:
-    """Any sectors of the writes, in order; the size may be ahead of the data, which then is zeros."""
+    """Apply any sectors of the writes, in order. The size may be ahead of the data; the gap is then zeros."""
     share = random.choice((0.2, 0.5, 0.9))
     size = 0
     for operation in pending:
@@ -204,6 +202,6 @@ def _keep_sectors(durable: bytearray, pending: list[Write | Cut], random: Random
 
 
 def _sectors(position: int, length: int) -> list[tuple[int, int]]:
-    """The range cut where sectors begin."""
+    """Cut the range where sectors begin."""
     starts = [position, *range(position - position % SECTOR + SECTOR, position + length, SECTOR)]
     return list(zip(starts, [*starts[1:], position + length], strict=True))

@@ -1,11 +1,12 @@
-"""A metadata store whose entries outlive the process that had it open, and whose every commit can be the last thing done.
+"""A metadata store whose entries outlive the process, and whose every commit can be the last operation.
 
-`StoreContents` is what is durable, `SimulatedStore` the store of one process on it. A commit tells `on_operation` twice: `commit`
-before it is durable, `committed` after that and before anybody has heard of it. Between the two nothing of it is there, or all.
+`StoreContents` is what is durable; `SimulatedStore` is the store of a process on it. A commit calls `on_operation` twice: with
+`commit` before it is durable, and with `committed` when it is durable but the caller does not know yet. In between, the commit is
+present as a whole or not at all.
 
     contents = StoreContents()
     store = contents.open()
-    contents.failures = 1        the next commit fails, and nothing of it is there
+    contents.failures = 1        the next commit fails, and leaves nothing
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pybroker.metadata.store.memory import MemoryStore
 
 
 class StoreContents:
-    """What is durable."""
+    """The durable entries."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
@@ -27,18 +28,18 @@ class StoreContents:
         self.on_operation: Callable[[str, str], None] | None = None
 
     def fork(self) -> StoreContents:
-        """A copy, for a run in which the process ends here."""
+        """Return a copy, for a run in which the process ends here."""
         twin = StoreContents()
         twin.entries, twin.revision = dict(self.entries), self.revision
         return twin
 
     def open(self) -> SimulatedStore:
-        """The store of a process that starts now."""
+        """Open the store of a process that starts now."""
         return SimulatedStore(self)
 
 
 class SimulatedStore(MemoryStore):
-    """See the module."""
+    """The store of a process, on contents that outlive it."""
 
     def __init__(self, contents: StoreContents) -> None:
         super().__init__(tuple(contents.entries.values()), contents.revision)
@@ -46,7 +47,7 @@ class SimulatedStore(MemoryStore):
 
     async def _persist(self, changes: Sequence[Change], revision: int) -> None:
         contents, keys = self._contents, ",".join(change.key for change in changes)
-        await asyncio.sleep(0)  # the real ones commit in a thread: others have their turn
+        await asyncio.sleep(0)  # real stores commit in a thread, so other tasks get a turn
         if contents.on_operation is not None:
             contents.on_operation("commit", keys)
         if contents.failures:

@@ -1,4 +1,4 @@
-"""Every way in which a loss of power may leave the names of a disk, instead of some ways at random."""
+"""Every state in which a loss of power may leave the names of a disk, instead of some states at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT_MAX = 64
 
 
 class _Chosen(Random):
-    """Drawn by `SimulatedDisk.crash`: of the changes of names those whose bit is set are kept; of the files' bytes all."""
+    """A source of chance for `SimulatedDisk.crash` that keeps the changes of names whose bit is set, and all bytes of files."""
 
     def __init__(self, bits: int) -> None:
         super().__init__(0)
@@ -31,9 +31,9 @@ class _Chosen(Random):
 
 
 def crashed(disk: SimulatedDisk, seed: int = 0) -> Iterator[SimulatedDisk]:
-    """Copies of the disk as losses of power would leave it: all of them, or COUNT_MAX drawn by `seed` where there are more.
+    """Yield copies of the disk as losses of power would leave it: all, or COUNT_MAX drawn by `seed` where there are more.
 
-    A change of names that needs one that is lost is lost too.
+    A change of names is lost if it needs a change that is lost.
     """
     one = disk.fork()
     drawn = _Chosen(-1)

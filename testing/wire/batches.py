@@ -1,4 +1,4 @@
-"""Magic-2 batches with exactly the records that a test wants in them, built by kafka-python's encoder."""
+"""Magic-2 batches with exactly the records that a test needs, built by kafka-python's encoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_IDS = {**CODEC_IDS, "zstd": 4}
 
 
 def sample_batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
-    """One batch. (The encoder leaves it uncompressed when that is smaller.)"""
+    """Encode a batch. The encoder leaves it uncompressed when that is smaller."""
     builder = MemoryRecordsBuilder(magic=2, compression_type=BATCH_IDS[codec], batch_size=1 << 24)
     for s in samples:
         assert builder.append(timestamp=s.timestamp_ms, key=s.key, value=s.value, headers=list(s.headers)) is not None
@@ -26,8 +26,8 @@ def sample_batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
 
 
 def write_batches(connection: Connection, topic: str, batches: Sequence[Sequence[Sample]], codec: str = "none") -> list[Sample]:
-    """Append each as a batch of its own to partition 0; returns all their records in order."""
+    """Append each element as a batch of its own to partition 0, and return all records in order."""
     for samples in batches:
-        answer = produce(connection, 7, topic, sample_batch(samples, codec))  # the first version that may bring zstd
+        answer = produce(connection, 7, topic, sample_batch(samples, codec))  # the first version that may carry zstd
         assert answer.error == 0, answer
     return [s for samples in batches for s in samples]

@@ -1,8 +1,8 @@
-"""Requests of every API and version, well-formed, and what a fuzzer makes of them.
+"""Well-formed requests of every API and version, and the frames that a fuzzer makes of them.
 
-The well-formed ones are built from an independent library's definitions (kio) with made-up values, and from `raw` for the
-versions that are too old for it. Names are such that no mutation of a few bytes makes a legal topic name of them, except those
-of the topic that is given.
+The well-formed requests are built from the definitions of an independent library (kio) with made-up values, and from `raw` for
+versions that are too old for kio. Names are such that no mutation of a few bytes makes a legal topic name of them, except the
+name of the given topic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INTERESTING = [
 
 
 def well_formed(topic: str, records: bytes, old_records: bytes) -> list[bytes]:
-    """Frames without their size. `records` goes into Produce from version 3 on, `old_records` into the ones before."""
+    """Return frames without their size. `records` goes into Produce from version 3 on, `old_records` into earlier versions."""
     frames = []
     for key, name in api_key_map.items():
         versions = [version for version, kinds in schema_name_map[name].items() if EntityType.request in kinds]
@@ -55,7 +55,7 @@ def well_formed(topic: str, records: bytes, old_records: bytes) -> list[bytes]:
 
 
 def served(frames: Sequence[bytes], versions: Mapping[int, tuple[int, int]]) -> list[bytes]:
-    """Those among them that a broker with these versions (lowest and highest, by api key) knows."""
+    """Return the frames that a broker with these versions (lowest and highest, by api key) knows."""
     keys = [struct.unpack_from(">hh", frame) for frame in frames]
     return [
         f
@@ -76,7 +76,7 @@ def _frame(key: int, version: int, topic: str, records: bytes) -> bytes:
 
 
 def _example(schema: type, topic: str, records: bytes) -> object:
-    """An instance in which every field has a value and every array one element."""
+    """Make an instance in which every field has a value and every array one element."""
     hints = typing.get_type_hints(schema)
     return schema(
         **{
@@ -109,7 +109,7 @@ def _value(name: str, kafka_type: str | None, hint: object, topic: str, records:
 
 
 class Mutator:
-    """Endless bad frames from good ones; the same for the same seed."""
+    """An endless source of bad frames made from good frames; the same seed gives the same frames."""
 
     def __init__(self, frames: Sequence[bytes], seed: int) -> None:
         self._frames, self._rng = frames, random.Random(seed)
@@ -117,17 +117,17 @@ class Mutator:
                       self._longer, self._splice, self._noise, self._noise_behind_header)  # fmt: skip
 
     def frame(self) -> bytes:
-        """With its size in front, and that size is right."""
+        """Return a bad frame behind its correct size."""
         data = self._pick(self._ways)(self._pick(self._frames))
         return struct.pack(">i", len(data)) + data
 
     def broken_size(self) -> bytes:
-        """Bytes whose size in front is not: negative, immense, or of what never comes."""
+        """Return bytes behind a wrong size: negative, immense, or larger than what follows."""
         size = self._pick([-1, -(1 << 31), 0x7FFFFFFF, 1 << 30, 500, 3])
         return struct.pack(">i", size) + self._pick(self._frames)[:200]
 
     def _below(self, end: int) -> int:
-        return int(self._rng.random() * end)  # several times faster than randrange, and even enough
+        return int(self._rng.random() * end)  # several times faster than randrange, and uniform enough
 
     def _pick(self, things: Sequence[T]) -> T:
         return things[self._below(len(things))]

@@ -1,4 +1,4 @@
-"""Which class of kio, an independent library, declares the same message as one of ours."""
+"""A map from our messages to the classes of kio, an independent library, that declare the same message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kio.schema.index import schema_name_map
 
 
 def kio_class(cls: type, version: int) -> Any:
-    """kio's class of that name, or None."""
+    """Return kio's class of that name, or None."""
     names = schema_name_map.get(re.sub(r"(?<!^)(?=[A-Z])", "_", re.sub(r"(Request|Response)$", "", cls.__name__)).lower(), {})
     for where in names.get(version, {}).values():
         module, name = where.split(":")

@@ -5,8 +5,8 @@
     wrapper       a message whose attributes name a codec and whose value is a compressed message set; its offset is that of the
                   last message inside. Offsets inside are absolute in magic 0, relative to the first in magic 1.
 
-LZ4 in magic 0 has a famous bug that became the format: the frame's header checksum also covers the frame's magic number
-(KAFKA-3160). Old clients insist on it, so it is written and demanded here.
+LZ4 in magic 0 has a bug that became the format: the frame's header checksum also covers the frame's magic number (KAFKA-3160).
+Old clients insist on it, so this module writes and requires it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LZ4_HEADER_BYTES = 7  # magic 4, flags 1, block descriptor 1, checksum 1: withou
 
 
 class Parsed(NamedTuple):
-    """A message set taken apart: the whole messages, then what follows them, which a client must ignore."""
+    """A parsed message set: the whole messages, then the bytes that follow them, which a client must ignore."""
 
     records: list[Received]
     rest: bytes
@@ -44,7 +44,7 @@ class Parsed(NamedTuple):
 
 
 def message_set(samples: Sequence[Sample], magic: int, codec: str = "none", first_offset: int = 0) -> bytes:
-    """As a producer sends it: one wrapper when compressed. Producers of magic 0 count from 0 inside a wrapper, too."""
+    """Build a message set as a producer sends it, in a wrapper when compressed. Magic 0 also counts from 0 inside a wrapper."""
     plain = b"".join(_entry(first_offset + i, magic, 0, s.timestamp_ms, s.key, s.value) for i, s in enumerate(samples))
     if codec == "none":
         return plain
@@ -77,7 +77,7 @@ def _compress(data: bytes, codec: str, magic: int) -> bytes:
 
 
 def parse(data: bytes) -> Parsed:
-    """Every checksum and length is checked; `rest` begins with the first message that is not whole."""
+    """Parse a message set and check every checksum and length; `rest` begins with the first message that is not whole."""
     position, records, magics, codecs, log_append_time = 0, [], set(), set(), False
     while len(data) - position >= SET_HEADER.size:
         offset, size = SET_HEADER.unpack_from(data, position)
@@ -140,12 +140,12 @@ def _decompress(data: bytes, codec: str, magic: int) -> bytes:
 
 
 def _lz4_checksum(frame: bytes, *, first: int) -> bytes:
-    """The second byte of xxHash32 over the frame's header: over the descriptor alone (first=4) or, as of old, its magic too."""
+    """Return the second byte of xxHash32 over the frame's header: the descriptor alone (first=4), or its magic too (magic 0)."""
     return bytes([xxh32_short(frame[first : LZ4_HEADER_BYTES - 1]) >> 8 & 0xFF])
 
 
 def xxh32_short(data: bytes) -> int:
-    """XxHash32 with seed 0, for inputs of less than 16 bytes."""
+    """Compute xxHash32 with seed 0, for inputs of less than 16 bytes."""
     assert len(data) < 16
     h = 374761393 + len(data)
     whole = len(data) & ~3

@@ -1,7 +1,7 @@
-"""One request at a time over one connection, with its error code: for tests whose model has to know what was acknowledged.
+"""One request at a time over a connection, with its error code, for tests whose model must know what was acknowledged.
 
-A client library would try again behind the test's back. `LostError` says that the connection ended before the response came:
-whether the request was carried out is not known.
+A client library would retry without the test's knowledge. `LostError` means that the connection ended before the response came,
+so the test cannot know whether the request was carried out.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class LostError(ConnectionError):
 
 
 class Read(NamedTuple):
-    """What a fetch gave: the error, the limits of the log, the records from the offset on, checked against their checksums, and
-    where to go on; compaction leaves batches without a record."""
+    """The result of a fetch: the error, the limits of the log, the records from the offset on, and the offset of the next fetch.
+
+    The records are checked against their checksums. `next_offset` is needed because compaction leaves batches without a record.
+    """
 
     error: int
     start: int
@@ -55,7 +57,7 @@ class Read(NamedTuple):
 
 
 def values(first: int, pairs: Iterable[tuple[bytes | None, bytes | None]], time_ms: int) -> list[Record]:
-    """Records with the offset deltas that a producer gives them."""
+    """Make records with the offset deltas that a producer gives them."""
     return [Record(first + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
 
 
@@ -71,7 +73,7 @@ def _production(topic: str, partition: int, batch: bytes, acks: int) -> ProduceR
 
 
 class Wire:
-    """A client that sends what it is told, once."""
+    """A client that sends each request once."""
 
     def __init__(self, bootstrap: str) -> None:
         self._connection = raw.Connection(bootstrap)
@@ -82,7 +84,7 @@ class Wire:
         self._connection.socket.close()
 
     def ask(self, key: ApiKey, version: int, request: object) -> Any:
-        """Raises LostError."""
+        """Send the request and return the response. Raises LostError."""
         number = self._send(key, version, request)
         return self._receive(key, version, number)
 
@@ -110,7 +112,7 @@ class Wire:
         return int(made.error_code)
 
     def send_create_topic(self, name: str, partitions: int) -> None:
-        """Without waiting for the response, as what follows is the broker's end."""
+        """Send without waiting for the response, because the test ends the broker next."""
         self._send(ApiKey.CREATE_TOPICS, 5, _creation(name, partitions, {}))
 
     def delete_topic(self, name: str) -> int:
@@ -118,24 +120,24 @@ class Wire:
         return int(gone.error_code)
 
     def send_delete_topic(self, name: str) -> None:
-        """Without waiting for the response."""
+        """Send without waiting for the response."""
         self._send(ApiKey.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000))
 
     def produce(self, topic: str, partition: int, records: Sequence[Record], *, acks: int = -1, **batch: Any) -> tuple[int, int]:
-        """One batch. Returns the error and the offset of its first record."""
+        """Send a batch, and return the error and the offset of its first record."""
         request = _production(topic, partition, bytes(build_batch(records, **batch)), acks)
         (answered,) = self.ask(ApiKey.PRODUCE, 9, request).responses
         (one,) = answered.partition_responses
         return one.error_code, one.base_offset
 
     def send_batches(self, topic: str, partition: int, sent_batches: Iterable[Sequence[Record]]) -> None:
-        """One request behind the other, none of them waited for; see `acknowledged`."""
+        """Send a request per batch without waiting for responses; `acknowledged` reads them."""
         self._sent = [
             self._send(ApiKey.PRODUCE, 9, _production(topic, partition, bytes(build_batch(one)), -1)) for one in sent_batches
         ]
 
     def acknowledged(self) -> list[tuple[int, int]]:
-        """The errors and offsets of `send_batches` that came before the connection ended."""
+        """Return the errors and offsets of `send_batches` that came before the connection ended."""
         found: list[tuple[int, int]] = []
         for number in self._sent:
             try:
@@ -160,7 +162,7 @@ class Wire:
         return Read(one.error_code, one.log_start_offset, one.high_watermark, found, next_offset)
 
     def read_all(self, topic: str, partition: int, offset: int = 0, *, bytes_max: int = 1 << 20) -> Read:
-        """Fetch after fetch up to the end, from `offset` or the start of the log on."""
+        """Fetch repeatedly up to the end, from `offset` or from the start of the log if that is later."""
         found: list[Record] = []
         while True:
             read = self.fetch(topic, partition, offset, bytes_max=bytes_max)
@@ -175,7 +177,7 @@ class Wire:
             offset = read.next_offset
 
     def limit(self, topic: str, partition: int, which: int) -> int:
-        """The first offset (EARLIEST) or the one after the last (LATEST); waits while a new leader does not know that yet."""
+        """Return the first offset (EARLIEST) or the next offset (LATEST); wait while a new leader does not know it yet."""
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=which)])
         end = time.monotonic() + WAIT_S
         while True:
@@ -188,7 +190,7 @@ class Wire:
         return int(one.offset)
 
     def delete_records(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
-        """Returns the error and where the log begins now."""
+        """Delete the records before `offset`, and return the error and the new log start offset."""
         asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)])
         (answered,) = self.ask(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000)).topics
         (one,) = answered.partitions
@@ -205,7 +207,7 @@ class Wire:
         return int(self.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group)).error_code)
 
     def commit(self, group: str, topic: str, partition: int, offset: int, *, wait_s: float = WAIT_S) -> int:
-        """As a simple consumer, which is no member. Waits so long for a coordinator that is not there yet."""
+        """Commit as a simple consumer, which is no member, and wait up to `wait_s` for the coordinator."""
         one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[one])]
         end = time.monotonic() + wait_s
@@ -214,11 +216,11 @@ class Wire:
             (done,) = answered.partitions
             if done.error_code not in NOT_YET or time.monotonic() > end:
                 return int(done.error_code)
-            self.find_coordinator(group)  # which makes the topic of offsets, the first time
+            self.find_coordinator(group)  # creates the offsets topic the first time
             time.sleep(0.01)
 
     def committed(self, group: str, topic: str, partition: int, *, wait_s: float = WAIT_S) -> tuple[int, int]:
-        """The error and the offset, -1 without. Waits so long for a coordinator that is not there yet."""
+        """Return the error and the committed offset, -1 when there is none; wait up to `wait_s` for the coordinator."""
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
         end = time.monotonic() + wait_s
         while True:
@@ -233,7 +235,7 @@ class Wire:
         return one.error_code, one.committed_offset
 
     def producer_id(self) -> tuple[int, int]:
-        """A new id and its epoch."""
+        """Get a new producer id and its epoch."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         made = self.ask(ApiKey.INIT_PRODUCER_ID, 2, request)
         assert made.error_code == 0

@@ -1,7 +1,7 @@
-"""The requests that no installed client can say, as bytes: Produce, Fetch and ListOffsets from version 0 on.
+"""Requests that no installed client can send, as bytes: Produce, Fetch and ListOffsets from version 0 on.
 
-Written from the protocol guide with `struct` alone and sharing nothing with the broker, so that the two can be wrong only apart.
-Only versions before the flexible encoding (Produce 9, Fetch 12, ListOffsets 6) are spoken here.
+They are written from the protocol guide with `struct` alone and share nothing with the broker, so that no mistake is common to
+both. The module knows only versions before the flexible encoding (Produce 9, Fetch 12, ListOffsets 6).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def string(value: str | None) -> bytes:
 
 
 def request(api_key: int, version: int, body: bytes, correlation_id: int = 1) -> bytes:
-    """A whole frame: size, header v1, body."""
+    """Build a whole frame: size, header v1, body."""
     header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 class Reader:
-    """Reads an answer front to back; `end` insists that nothing is left over."""
+    """A reader of a response from front to back; `end` asserts that nothing is left."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -65,7 +65,7 @@ _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct
 
 
 class Connection:
-    """A blocking connection. `receive` returns one answer without its size and correlation id."""
+    """A blocking connection. `receive` returns a response without its size and correlation id."""
 
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -80,7 +80,7 @@ class Connection:
         self.socket.close()
 
     def send(self, api_key: int, version: int, body: bytes) -> int:
-        """Returns the correlation id."""
+        """Send a request, and return its correlation id."""
         self._correlation_id += 1
         self.socket.sendall(request(api_key, version, body, self._correlation_id))
         return self._correlation_id
@@ -113,7 +113,7 @@ class Connection:
 
 
 def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
-    """Lowest and highest version by api key, from ApiVersions v0."""
+    """Return the lowest and highest version by api key, from ApiVersions v0."""
     reader = Reader(connection.call(API_VERSIONS, 0, b""))
     assert reader.int16() == 0
     versions = {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
@@ -126,7 +126,7 @@ def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """What the broker answered for one partition. `log_append_time` from v2 on, `log_start_offset` from v5 on."""
+    """The response for a partition. `log_append_time` is set from v2 on, `log_start_offset` from v5 on."""
 
     error: int
     base_offset: int
@@ -143,7 +143,7 @@ def produce_body(version: int, topic: str, records: Mapping[int, bytes], *, acks
 
 
 def produce(connection: Connection, version: int, topic: str, data: bytes, *, acks: int = -1, partition: int = 0) -> Produced:
-    """Send one message set or batch to a partition and return the answer; v0 to v7."""
+    """Send a message set or batch to a partition and return the response; v0 to v7."""
     reader = Reader(connection.call(PRODUCE, version, produce_body(version, topic, {partition: data}, acks=acks)))
     assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, partition)
     answer = Produced(
@@ -163,7 +163,7 @@ def produce(connection: Connection, version: int, topic: str, data: bytes, *, ac
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One partition of a Fetch request."""
+    """A partition of a Fetch request."""
 
     topic: str
     partition: int = 0
@@ -173,7 +173,7 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """One partition of a Fetch answer."""
+    """A partition of a Fetch response."""
 
     topic: str
     partition: int
@@ -189,7 +189,7 @@ class FetchAnswer:
     error: int = 0
     session_id: int = 0
     partitions: list[Fetched] = field(default_factory=list)
-    size: int = 0  # of the whole answer, its 4-byte size not counted
+    size: int = 0  # of the whole response, without its 4-byte size
 
 
 def fetch_body(
@@ -284,7 +284,7 @@ def fetch_one(connection: Connection, version: int, ask: Ask) -> Fetched:
 def list_offsets_v0(
     connection: Connection, topic: str, timestamp: int, count_max: int, partition: int = 0
 ) -> tuple[int, list[int]]:
-    """The error and the offsets of segments, newest first, as clients before 0.10.1 ask for them."""
+    """Return the error and the offsets of segments, newest first, as clients before 0.10.1 ask for them."""
     body = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">iiqi", 1, partition, timestamp, count_max)
     reader = Reader(connection.call(LIST_OFFSETS, 0, body))
     assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, partition)

@@ -1,8 +1,8 @@
-"""The requests of groups as bytes, and their answers, for members that are not clients: many at once, or killed at will.
+"""The requests and responses of groups as bytes, for members without a client: many at once, or killed at will.
 
-Written with `struct` alone like `raw`, and sharing nothing with the broker. Versions: JoinGroup 5, SyncGroup 3, Heartbeat 3,
-LeaveGroup 3, OffsetCommit 7, OffsetFetch 5 and FindCoordinator 0, the last before the flexible encoding; ConsumerGroupHeartbeat
-0, which has no other.
+They are written with `struct` alone, like `raw`, and share nothing with the broker. The versions are the last before the flexible
+encoding (JoinGroup 5, SyncGroup 3, Heartbeat 3, LeaveGroup 3, OffsetCommit 7, OffsetFetch 5), FindCoordinator 0, and
+ConsumerGroupHeartbeat 0, which is flexible.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def optional_string(reader: Reader) -> str | None:
 
 
 class Identity(NamedTuple):
-    """Who sends a request. The generation is -1 and the id empty for somebody who is no member."""
+    """The sender of a request. For a sender that is no member, the generation is -1 and the id empty."""
 
     group: str
     generation: int = -1
@@ -54,7 +54,7 @@ class Identity(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """`members` is empty for all but the leader."""
+    """The response to JoinGroup. `members` is empty for all members except the leader."""
 
     error: int
     generation: int
@@ -64,7 +64,7 @@ class Joined(NamedTuple):
 
 
 def subscription(topics: Iterable[str]) -> bytes:
-    """What a consumer says of itself: version 0, no user data."""
+    """Return a consumer's subscription: version 0, no user data."""
     return struct.pack(">h", 0) + array(map(string, topics)) + struct.pack(">i", -1)
 
 
@@ -95,7 +95,7 @@ def sync_body(who: Identity, assignments: Mapping[str, bytes]) -> bytes:
 
 
 def parse_sync(answer: bytes) -> tuple[int, bytes]:
-    """Error and assignment."""
+    """Return the error and the assignment."""
     reader = Reader(answer)
     reader.int32()  # throttle time
     error = reader.int16()
@@ -137,7 +137,7 @@ def commit_body(who: Identity, topic: str, offsets: Mapping[int, Committed]) -> 
 
 
 def parse_commit(answer: bytes) -> list[int]:
-    """The error of each partition."""
+    """Return the error of each partition."""
     reader = Reader(answer)
     reader.int32()  # throttle time
     errors = []
@@ -155,7 +155,7 @@ def fetch_offsets_body(group: str, topic: str, partitions: Iterable[int]) -> byt
 
 
 def parse_fetch_offsets(answer: bytes) -> tuple[int, dict[int, Committed]]:
-    """The group's error and what is committed; a partition without an offset has -1."""
+    """Return the group's error and the committed offsets; a partition without an offset has -1."""
     reader = Reader(answer)
     reader.int32()  # throttle time
     found = {}
@@ -179,7 +179,7 @@ def call(connection: Connection, key: int, body: bytes) -> bytes:
 
 
 def find_coordinator(bootstrap: str, group: str = "any") -> None:
-    """Wait until there is a coordinator of the group that has loaded it; on a new broker this creates the topic of offsets."""
+    """Wait until the group has a coordinator that has loaded it; on a new broker this creates the offsets topic."""
     deadline = time.monotonic() + WAIT_S
     with Connection(bootstrap) as connection:
         while True:
@@ -195,7 +195,9 @@ def find_coordinator(bootstrap: str, group: str = "any") -> None:
 
 
 def join_alone(connection: Connection, group: str, *, session_ms: int, instance: str | None = None) -> Identity:
-    """Join an empty group and assign to oneself; a Stable member in its first generation, or in the one that there was."""
+    """Join an empty group and assign all to this member, which is then Stable in the first generation or in the existing
+    generation.
+    """
     member = ""
     while True:
         body = join_body(group, member, subscription(["t"]), session_ms=session_ms, rebalance_ms=session_ms, instance=instance)
@@ -221,7 +223,7 @@ def compact(value: str | None) -> bytes:
 
 
 def unsigned(value: int) -> bytes:
-    """A varint."""
+    """Encode a varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -231,13 +233,13 @@ def unsigned(value: int) -> bytes:
 
 
 def flexible_request(api_key: int, version: int, body: bytes, correlation_id: int) -> bytes:
-    """A whole frame: size, header v2, body."""
+    """Build a whole frame: size, header v2, body."""
     header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID + b"\0"
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 class Beaten(NamedTuple):
-    """`assignment` is None when it is as before: partitions by the id of their topic."""
+    """The response to a heartbeat. `assignment` has partitions by the id of their topic, and is None when it has not changed."""
 
     error: int
     member: str
@@ -250,7 +252,7 @@ def consumer_heartbeat_body(
     group: str, member: str, epoch: int, *, rebalance_ms: int = -1, topics: list[str] | None = None,
     owned: Mapping[bytes, list[int]] | None = None, instance: str | None = None,
 ) -> bytes:  # fmt: skip
-    """What is None is as it was in the request before."""
+    """Build the body of a heartbeat; a field that is None has not changed since the previous request."""
     body = compact(group) + compact(member) + struct.pack(">i", epoch) + compact(instance) + compact(None)
     body += struct.pack(">i", rebalance_ms)
     body += b"\0" if topics is None else unsigned(len(topics) + 1) + b"".join(map(compact, topics))
@@ -264,7 +266,7 @@ def consumer_heartbeat_body(
 
 
 def parse_consumer_heartbeat(answer: bytes) -> Beaten:
-    """`answer` begins behind the correlation id, with the tags of the header."""
+    """Parse the response `answer`, which begins behind the correlation id, with the tags of the header."""
     reader = Reader(answer)
     tags(reader)
     reader.int32()  # throttle time

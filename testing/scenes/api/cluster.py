@@ -1,4 +1,4 @@
-"""A broker without sockets and logs, for handlers that only deal with the cluster."""
+"""A broker without sockets and logs, for handlers that use only the controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Message = TypeVar("Message")
 
 
 class ClusterScene:
-    """`broker` is one whose services other than the controller are absent. `answer` calls a handler as dispatch does."""
+    """A broker that has no service except its controller. `answer` calls a handler as the dispatcher does."""
 
     def __init__(self, store: Store | None = None, **config: Any) -> None:
         self.config = BrokerConfig(node_id=BROKER_ID, **config)
@@ -47,7 +47,7 @@ class ClusterScene:
         return self
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Returns the topic's id."""
+        """Create a topic, and return its id."""
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         (outcome,) = await self.controller.create_topics([NewTopic(name=name, partition_count=partitions, configs=dotted)])
         assert outcome.topic is not None, outcome.error
@@ -64,7 +64,7 @@ class ClusterScene:
         request: object,
         context: RequestContext | None = None,
     ) -> Any:
-        """The response as a client of `version` reads it; encoding and decoding both messages must succeed."""
+        """Return the response as a client of `version` reads it; encoding and decoding both messages must succeed."""
         context = self.context(version) if context is None else context
         response = handle(self.broker, context, transmitted(request, version))
         if isinstance(response, Awaitable):
@@ -74,6 +74,6 @@ class ClusterScene:
 
 
 def transmitted(message: Message, version: int) -> Message:
-    """The message as the other side reads it."""
+    """Return the message as the other side reads it."""
     parts = cast("list[bytes]", encode(message, version))  # no records, so there is no SendPart
     return decode(type(message), version, memoryview(b"".join(parts)))

@@ -27,7 +27,7 @@ def versions(key: int) -> range:
 
 
 async def broker(folder: Path, **config: Any) -> Whole:
-    """With a topic `t` of two partitions, and a coordinator."""
+    """Start a broker with a topic `t` of two partitions and a coordinator."""
     whole = await Whole(folder, offsets_topic_num_partitions=2, **config).start()
     await whole.create("t", 2)
     await whole.ask(FindCoordinatorRequest(key=GROUP), 0)
@@ -42,7 +42,7 @@ def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
 
 
 async def member(whole: Whole, instance: str | None = None) -> str:
-    """Its id; it is in generation 1 of the stable group, alone."""
+    """Join as the only member of the group, which is then stable in generation 1, and return the member's id."""
     joined = await whole.ask(join_request(group_instance_id=instance), 5 if instance else 3)
     assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
     assignments = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=ASSIGNMENT)]

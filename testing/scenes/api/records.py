@@ -1,4 +1,4 @@
-"""Record batches as producers of the three formats send them, and what consumers read."""
+"""Record batches as producers of the three formats send them, and a reader of what consumers get."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from testing.scenes.api.whole import NOW_MS
 
 
 def batch_of_values(*values: bytes | None, timestamp: int = NOW_MS, **fields: int) -> bytes:
-    """A batch of magic 2; `fields` are the producer's id, epoch and sequence."""
+    """Return a batch of magic 2; `fields` are the producer's id, epoch and sequence."""
     records = [Record(offset, timestamp + offset, b"key", value) for offset, value in enumerate(values)]
     return bytes(build_batch(records, **fields))  # type: ignore[arg-type]  # ints only
 
 
 def message_set(*values: bytes | None, magic: int) -> bytes:
-    """Messages of magic 0 or 1 without a codec."""
+    """Return messages of magic 0 or 1 without a codec."""
     records = [Record(offset, NOW_MS + offset if magic else -1, b"key", value) for offset, value in enumerate(values)]
     return bytes(build_message_set(records, magic=magic))
 
 
 def read(data: bytes | memoryview) -> list[tuple[int, bytes | None]]:
-    """Offsets and values, by an independent reader; what is cut at the end is left out."""
+    """Return offsets and values, as an independent reader finds them; a partial batch at the end is left out."""
     found: list[tuple[int, bytes | None]] = []
     records = MemoryRecords(bytes(data))
     while records.has_next():
@@ -36,5 +36,5 @@ def read(data: bytes | memoryview) -> list[tuple[int, bytes | None]]:
 
 
 def offsets(values: Sequence[tuple[int, bytes | None]]) -> list[int]:
-    """The offsets of what `read` found."""
+    """Return the offsets that `read` found."""
     return [offset for offset, _ in values]

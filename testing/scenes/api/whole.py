@@ -1,4 +1,6 @@
-"""A whole broker but for its sockets: real logs in a temporary directory, a manual clock, and the dispatcher to talk to."""
+"""A whole broker except its sockets: real logs in a temporary directory, a manual clock, and the dispatcher, which takes
+requests.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Whole:
-    """`ask` sends a request as a client of a version does and reads the answer as it does."""
+    """A broker without sockets. `ask` sends a request and reads the response as a client of a version does."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -72,7 +74,10 @@ class Whole:
         return self
 
     def serve(self) -> None:
-        """Coordinate groups and answer requests. Again: as after a restart, with nothing but what is in the logs."""
+        """Start the group coordinator and the dispatcher.
+
+        A second call starts new ones from the logs alone, as a restart does.
+        """
         before: GroupCoordinator | None = getattr(self, "groups", None)
         if before is not None:
             before.stop()
@@ -101,27 +106,27 @@ class Whole:
         self.dispatcher = Dispatcher(broker)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Returns the topic's id."""
+        """Create a topic, and return its id."""
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         (outcome,) = await self.controller.create_topics([NewTopic(name=name, partition_count=partitions, configs=dotted)])
         assert outcome.topic is not None, outcome.error
         return outcome.topic.topic_id
 
     def pass_time(self, delta_ms: int) -> None:
-        """Second by second, so that timers that start others do so in time."""
+        """Advance the clock second by second, so that timers that start others do so in time."""
         while delta_ms > 0:
             self.clock.advance(min(delta_ms, 1000))
             self.timer.advance()
             delta_ms -= 1000
 
     def send(self, request: object, version: int, client_id: str = "test") -> Any:
-        """What the dispatcher returns, with its bytes but not decoded."""
+        """Return what the dispatcher returns for the request: encoded, or a Future."""
         parts = encode_request(request, version, 77, client_id)
         frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
         return self.dispatcher(self.connection, frame)
 
     async def ask(self, request: object, version: int) -> Any:
-        """The decoded response; None when there is none."""
+        """Return the decoded response; None when there is none."""
         return self.read(await settled(self.send(request, version)), request, version)
 
     def read(self, answer: Any, request: object, version: int) -> Any:
@@ -138,12 +143,12 @@ class Whole:
 
 
 async def settled(answer: Any) -> Any:
-    """The answer itself, waited for if it is a Future."""
+    """Return the response itself; wait for it if it is a Future."""
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def collected(answer: bytes | Outgoing) -> bytes:
-    """All bytes of an answer; the announced sizes of its parts are checked."""
+    """Return all bytes of a response, and check the announced sizes of its parts."""
     if isinstance(answer, bytes):
         return answer
     data = bytearray()

@@ -1,4 +1,4 @@
-"""Which of the twins of `replication.reading` are run."""
+"""A switch between the twins of `replication.reading`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOPS = ["native", "python"] if find_spec("pybroker.replication._reading_native"
 
 @contextmanager
 def use(name: str) -> Iterator[None]:
-    """Run the loops of this module."""
+    """Use the loops of this module inside the block."""
     module = import_module(f"pybroker.replication._reading_{name}")
     with pytest.MonkeyPatch.context() as patch:
         for function in ("read_at_once", "read_usual", "wanted_partitions"):

@@ -1,4 +1,4 @@
-"""A log that is a list of batch sizes: what the replicas see of the real one, and nothing else."""
+"""A model of a log as a list of batch sizes, with only what replicas see of a real log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class ModelProducers:
 
 
 class ModelLog:
-    """`append_as_leader` takes any bytes for one batch of one record; `add` makes batches of any size without bytes."""
+    """A model of a log.
+
+    `append_as_leader` takes any bytes as a batch of one record; `add` makes batches of any size without bytes.
+    """
 
     def __init__(self, topic_id: TopicId, config: TopicConfig | None = None) -> None:
         self.topic_id = topic_id
@@ -52,7 +55,7 @@ class ModelLog:
         self.on_settled: Callable[[], None] = lambda: None
 
     def settle_recovered(self) -> None:
-        """Nothing was recovered."""
+        """Do nothing, because nothing was recovered."""
 
     @property
     def is_settled(self) -> bool:
@@ -144,7 +147,7 @@ class ModelLog:
 
 
 class ModelLogManager:
-    """Makes model logs, and fails on request."""
+    """A log manager that makes model logs and fails on request."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, ModelLog] = {}

@@ -1,4 +1,4 @@
-"""A replica manager on model logs and a manual clock, as the tests of this folder need it."""
+"""A replica manager on model logs and a manual clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def topic_id(name: str) -> TopicId:
 
 
 class ReplicaScene:
-    """Topics appear by `topic`, which goes through the image as the controller's changes do."""
+    """A replica manager. `topic` makes topics by a change of the image, as the controller does."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1000)
@@ -58,7 +58,7 @@ class ReplicaScene:
         configs: dict[str, str] | None = None,
         identity: TopicId | None = None,
     ) -> None:
-        """Create the topic, or change it to this."""
+        """Create the topic, or change it to these values."""
         image = PartitionImage(
             leader=leader, leader_epoch=LeaderEpoch(leader_epoch), replicas=replicas, isr=isr or replicas, partition_epoch=0
         )
@@ -82,7 +82,7 @@ class ReplicaScene:
         return self.manager.partition_or_raise(TopicPartition(name, partition))
 
     def produce(self, name: str, *sizes: int, partition: int = 0, acks: int = 1) -> list[Any]:
-        """Append a batch of each size; returns the answers given so far."""
+        """Append a batch of each size, and return the list that the responses arrive in."""
         answers: list[Any] = []
         for size in sizes:
             entries = {TopicPartition(name, partition): memoryview(bytearray(size))}
@@ -90,7 +90,7 @@ class ReplicaScene:
         return answers
 
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:
-        """Returns the list that the one response arrives in."""
+        """Fetch, and return the list that the response arrives in."""
         responses: list[FetchResults] = []
         results, is_enough = self.manager.read_first(params, partitions)
         if is_enough:
