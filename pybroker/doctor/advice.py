@@ -9,7 +9,7 @@ from pybroker.doctor.findings import Failure, Instead
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pybroker.doctor.findings import Answer, Broker, Look
+    from pybroker.doctor.findings import Broker, BrokerResponse, Look
 
 
 def attempt(address: str, failure: Failure | None) -> str:
@@ -22,9 +22,9 @@ def outcome(found: Look) -> Iterator[str]:
     if found.instead is not None:
         login = f": {', '.join(found.mechanisms)}" if found.mechanisms else ""
         yield f"there is {found.instead.value}{login}"
-    if (answer := found.answer) is not None:
-        node = "" if answer.node_id is None else f", broker {answer.node_id}"
-        yield f"{answer.software.value} responds: cluster {answer.cluster_id or 'without an id'}{node}, {answer.apis} APIs"
+    if (response := found.response) is not None:
+        node = "" if response.node_id is None else f", broker {response.node_id}"
+        yield f"{response.software.value} responds: cluster {response.cluster_id or 'without an id'}{node}, {response.apis} APIs"
 
 
 def bootstrap_problem(found: Look) -> str | None:
@@ -35,33 +35,35 @@ def bootstrap_problem(found: Look) -> str | None:
         return f"{found} {_why(found)}. {_NO_CONNECTION[_failure(found)]}"
     if found.instead is not None:
         return f"There is {found.instead.value} at {found}. {_THERE_IS[found.instead]}"
-    assert found.answer is not None
-    if not found.answer.brokers:
+    assert found.response is not None
+    if not found.response.brokers:
         return f"The broker at {found} lists no brokers that its clients can reach: it may still be starting."
     return None
 
 
 def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
     """Return why a client cannot use an advertised broker, and what to change; None when it can."""
-    answer = bootstrap.answer
-    assert answer is not None
-    wrong = _wrong(answer, broker, found)
+    response = bootstrap.response
+    assert response is not None
+    wrong = _wrong(response, broker, found)
     if wrong is None:
         return None
-    told = f"The broker tells clients to use {broker}" if len(answer.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
-    return f"{told}, {wrong}. {_remedy(bootstrap, broker, answer)}"
+    advertised = (
+        f"The broker tells clients to use {broker}" if len(response.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
+    )
+    return f"{advertised}, {wrong}. {_remedy(bootstrap, broker, response)}"
 
 
 def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
     """Yield what to change, or that a client works."""
     yield from problems
     if not problems:
-        assert bootstrap.answer is not None
-        several = f" and all {len(bootstrap.answer.brokers)} brokers" if len(bootstrap.answer.brokers) > 1 else ""
+        assert bootstrap.response is not None
+        several = f" and all {len(bootstrap.response.brokers)} brokers" if len(bootstrap.response.brokers) > 1 else ""
         yield f"A client on this machine works with {bootstrap}{several}."
 
 
-def _wrong(answer: Answer, broker: Broker, found: Look) -> str | None:
+def _wrong(response: BrokerResponse, broker: Broker, found: Look) -> str | None:
     """Return what is wrong with an advertised address, as a clause that follows the address."""
     if found.unresolved:
         return f"and the name {found.host} does not resolve on this machine"
@@ -69,24 +71,24 @@ def _wrong(answer: Answer, broker: Broker, found: Look) -> str | None:
         return f"and that {_why(found)}"
     if found.instead is not None:
         return f"and there is {found.instead.value}"
-    there = found.answer
+    there = found.response
     assert there is not None
-    if there.cluster_id != answer.cluster_id:
-        return f"but another cluster responds there ({there.cluster_id}, not {answer.cluster_id}): clients would use that one"
+    if there.cluster_id != response.cluster_id:
+        return f"but another cluster responds there ({there.cluster_id}, not {response.cluster_id}): clients would use that one"
     if there.node_id is not None and there.node_id != broker.node_id:
         return f"but broker {there.node_id} responds there: each broker needs an address of its own"
     return None
 
 
-def _remedy(bootstrap: Look, broker: Broker, answer: Answer) -> str:
+def _remedy(bootstrap: Look, broker: Broker, response: BrokerResponse) -> str:
     is_same = (bootstrap.host, bootstrap.port) == (broker.host, broker.port)
-    if is_same or len(answer.brokers) > 1:
+    if is_same or len(response.brokers) > 1:
         value, known = "HOST:PORT", ", an address by which this machine reaches it"
     else:
         value, known = str(bootstrap), ", which works from here"
-    if not answer.is_in_container:
+    if not response.is_in_container:
         return f"Set {value}{known}, in the broker's advertised.listeners; or run the client where the advertised address works."
-    if answer.has_advertised:
+    if response.has_advertised:
         return (
             f"Put {value}{known}, into KAFKA_ADVERTISED_LISTENERS of the broker's container, or set PYBROKER_ADVERTISED={value}"
             " there instead of it; or run the client on the container's network."

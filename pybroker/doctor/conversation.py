@@ -57,8 +57,8 @@ class Conversation:
         """
         from pybroker.protocol.messages.api_versions import ApiVersionsRequest  # noqa: PLC0415  (as it is needed)
 
-        answer = self._call(ApiVersionsRequest(), 0)
-        self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        response = self._call(ApiVersionsRequest(), 0)
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
     def ask(self, request: Any) -> Any:
         """Return the response to a request, in the newest version that both sides support; None when there is no such version."""
@@ -97,10 +97,10 @@ class Conversation:
             pieces.append(bytes(part))
         frame = self._exchange([b"".join(pieces)[_SIZE.size :]])
         try:
-            answered, message = decode_response(response_class(api_key), version, frame)
+            correlation_id, message = decode_response(response_class(api_key), version, frame)
         except DecodeError as error:
             raise ConversationError(f"{ApiKey(api_key).name}: {error}", bytes(frame[:16])) from error
-        if answered != self._correlation_id:
+        if correlation_id != self._correlation_id:
             raise ConversationError("the response is to another request", bytes(frame[:16]))
         return message
 

@@ -48,7 +48,7 @@ class Broker:
 
 
 @dataclass(slots=True, frozen=True)
-class Answer:
+class BrokerResponse:
     """What a broker reports about itself and its cluster.
 
     Attributes:
@@ -75,7 +75,7 @@ class Look:
     Attributes:
         unresolved: why the name has no address, empty when it has one.
         attempts: each of its addresses with why there is no connection, None when there is one.
-        `answer`: the response of the first address with a connection.
+        response: the response of the first address with a connection.
         instead: what is there, where there is no response.
         mechanisms: the mechanisms of the login that is wanted.
     """
@@ -84,7 +84,7 @@ class Look:
     port: int
     unresolved: str = ""
     attempts: list[tuple[str, Failure | None]] = field(default_factory=list)
-    answer: Answer | None = None
+    response: BrokerResponse | None = None
     instead: Instead | None = None
     mechanisms: tuple[str, ...] = ()
 

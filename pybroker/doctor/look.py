@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.conversation import ClosedError, Conversation, ConversationError, SilentError
-from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
+from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.metadata import MetadataRequest
@@ -19,7 +19,7 @@ from pybroker.protocol.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pybroker.doctor.examine import Say
+    from pybroker.doctor.examine import Report
 
 _BROKER_RESOURCE: Final = 4
 _OURS: Final = "metadata.store"
@@ -39,17 +39,17 @@ class _Connected:
     family: int
     address: tuple[str, int]
     timeout_s: float
-    say: Say
+    report: Report
 
 
-def look(host: str, port: int, say: Say, timeout_s: float) -> Look:
+def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
     """Look what is at host:port, and report it step by step. Blocks; each step takes at most `timeout_s`."""
     found = Look(host, port)
     try:
         addresses = list(dict.fromkeys(_addresses(host, port, timeout_s)))
     except (OSError, UnicodeError) as error:
         found.unresolved = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        say(f"does not resolve on this machine: {found.unresolved}")
+        report(f"does not resolve on this machine: {found.unresolved}")
         return found
     first: _Connected | None = None
     for family, address in addresses:
@@ -58,19 +58,19 @@ def look(host: str, port: int, say: Say, timeout_s: float) -> Look:
         except OSError as error:
             failure = failure_of(error)
             found.attempts.append((address[0], failure))
-            say(attempt(address[0], failure))
+            report(attempt(address[0], failure))
             continue
         found.attempts.append((address[0], None))
-        say(attempt(address[0], None))
+        report(attempt(address[0], None))
         if first is None:
-            first = _Connected(connected, family, address, timeout_s, say)
+            first = _Connected(connected, family, address, timeout_s, report)
         else:
             connected.close()
     if first is not None:
         with first.socket:
             _converse(found, first)
         for line in outcome(found):
-            say(line)
+            report(line)
     return found
 
 
@@ -127,7 +127,7 @@ def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.
 
 def _converse(found: Look, at: _Connected) -> None:
     conversation = Conversation(at.socket, at.timeout_s)
-    at.say("asking which APIs it serves")
+    at.report("asking which APIs it serves")
     try:
         conversation.ask_versions()
     except ConversationError as error:
@@ -136,9 +136,9 @@ def _converse(found: Look, at: _Connected) -> None:
             found.instead = _probe(at, _what_came(error, at)) or found.instead
         return
     try:
-        found.answer = _answer(conversation)
+        found.response = _response(conversation)
     except ConversationError as error:
-        at.say(f"{_what_came(error, at)} to Metadata; asking whether it wants a login")
+        at.report(f"{_what_came(error, at)} to Metadata; asking whether it wants a login")
         found.mechanisms = _mechanisms(at)
         found.instead = Instead.LOGIN if found.mechanisms else instead_of(error)
 
@@ -149,14 +149,14 @@ def _what_came(error: ConversationError, at: _Connected) -> str:
     return "no response" if isinstance(error, ClosedError) else "no response of Kafka's protocol"
 
 
-def _answer(conversation: Conversation) -> Answer | None:
+def _response(conversation: Conversation) -> BrokerResponse | None:
     metadata = conversation.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     if metadata is None:
         raise ConversationError("there is no common version of Metadata")
     brokers = tuple(sorted((Broker(one.node_id, one.host, one.port) for one in metadata.brokers), key=lambda one: one.node_id))
     node_id, settings = _who(conversation, [broker.node_id for broker in brokers])
     software = Software.PYBROKER if _OURS in settings else Software.KAFKA if _KAFKAS in settings else Software.UNKNOWN
-    return Answer(
+    return BrokerResponse(
         software=software,
         cluster_id=metadata.cluster_id,
         node_id=node_id,
@@ -175,10 +175,10 @@ def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | Non
         for node_id in node_ids[:_NODES_MAX]
     ]
     try:
-        answer = conversation.ask(DescribeConfigsRequest(resources=resources))
+        response = conversation.ask(DescribeConfigsRequest(resources=resources))
     except ConversationError:  # some brokers may forbid it; everything else is known
         return None, {}
-    for result in () if answer is None else answer.results:
+    for result in () if response is None else response.results:
         settings = {config.name: config.value for config in result.configs}
         if result.error_code == ErrorCode.NONE and settings:
             return int(result.resource_name), settings
@@ -197,7 +197,7 @@ def _probe(at: _Connected, what_came: str) -> Instead | None:
     """Greet a server that did not understand Kafka's protocol in TLS and in HTTP, and return what it is."""
     import ssl  # noqa: PLC0415  (dear, and needed by few)
 
-    at.say(f"{what_came}; asking whether it speaks TLS")
+    at.report(f"{what_came}; asking whether it speaks TLS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # only its protocol is of interest; it is not trusted
     try:
@@ -208,7 +208,7 @@ def _probe(at: _Connected, what_came: str) -> Instead | None:
             return Instead.TLS
     except OSError:
         pass  # closed or silent: not TLS
-    at.say("no TLS; asking whether it is a web server")
+    at.report("no TLS; asking whether it is a web server")
     try:
         with _connect(at.family, at.address, at.timeout_s) as plain:
             plain.sendall(b"GET / HTTP/1.0\r\n\r\n")

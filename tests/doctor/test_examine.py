@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.examine import examine
-from pybroker.doctor.findings import Answer, Broker, Failure, Instead, Look, Software
+from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 CLUSTER = "wn5OPu3oTQSRIInEHe2aBQ"
 
 
-def answer(
+def response(
     *brokers: Broker,
     software: Software = Software.PYBROKER,
     cluster_id: str = CLUSTER,
     node_id: int | None = 1,
     has_advertised: bool = False,
-) -> Answer:
-    return Answer(
+) -> BrokerResponse:
+    return BrokerResponse(
         software=software,
         cluster_id=cluster_id,
         node_id=node_id,
@@ -35,7 +35,7 @@ def answer(
 
 
 def fine(host: str, port: int, *brokers: Broker, **of: object) -> Look:
-    return Look(host, port, attempts=[("10.0.0.7", None)], answer=answer(*brokers, **of))  # type: ignore[arg-type]
+    return Look(host, port, attempts=[("10.0.0.7", None)], response=response(*brokers, **of))  # type: ignore[arg-type]
 
 
 def failing(host: str, port: int, failure: Failure) -> Look:
@@ -52,10 +52,10 @@ class Machine:
     def examine(self, host: str = "localhost", port: int = 9092) -> bool:
         return examine(host, port, self._look, self.lines.append, 5.0)
 
-    def _look(self, host: str, port: int, say: Callable[[str], None]) -> Look:
+    def _look(self, host: str, port: int, report: Callable[[str], None]) -> Look:
         found = self._looks[host, port]
         for line in (*(attempt(*one) for one in found.attempts), *outcome(found)):
-            say(line)
+            report(line)
         return found
 
     @property
