@@ -23,7 +23,7 @@ from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
@@ -127,7 +127,7 @@ def reads(log: Log) -> None:
 
     def anywhere() -> int:
         for offset in offsets:
-            log.read(offset, bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
+            log.read(Offset(offset), bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
         return READS
 
     def at_the_end() -> int:
@@ -146,7 +146,7 @@ def reads(log: Log) -> None:
     def from_start_to_end() -> int:
         offset = count = 0
         while offset < end:
-            fetched = log.read(offset, bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
+            fetched = log.read(Offset(offset), bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
             assert isinstance(fetched.records, SendPart)
             for piece in fetched.records.pull(1 << 20):
                 for found in batches(piece):

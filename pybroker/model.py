@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final, NamedTuple, NewType
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, Self, overload
 
 TopicId = NewType("TopicId", bytes)
 """A topic's UUID as its 16 bytes on the wire. KIP-516."""
@@ -24,11 +24,29 @@ ProducerEpoch = NewType("ProducerEpoch", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 """The generation of a partition's leader. KIP-101."""
 
+if TYPE_CHECKING:
+
+    class Offset(int):
+        """The place of a record in its partition. An offset and a number make an offset; two offsets have a distance."""
+
+        def __new__(cls, value: int, /) -> Self: ...  # noqa: D102
+        def __add__(self, value: int, /) -> Offset: ...
+        @overload
+        def __sub__(self, value: Offset, /) -> int: ...  # type: ignore[overload-overlap]
+        @overload
+        def __sub__(self, value: int, /) -> Offset: ...
+        def __sub__(self, value: int, /) -> int: ...
+
+else:
+    Offset = NewType("Offset", int)  # what costs nothing where it is only named
+
 NO_MEMBER_ID: Final = MemberId("")
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_OFFSET: Final = Offset(-1)
+FIRST_OFFSET: Final = Offset(0)
 
 new_tuple: Final = tuple.__new__
 """`new_tuple(TopicPartition, (topic, partition))` costs half of calling the class. For the hot path."""

@@ -25,7 +25,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
 from pybroker.log.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -141,7 +141,7 @@ class Case:
         self._open: set[int] = set()
         self._keys = [b"", *(b"key-%d" % n for n in range(seeded.choice([2, 5, 30])))]
         self._theirs = folder / "theirs" / str(TP)
-        self._bounds: list[int] = []
+        self._bounds: list[Offset] = []
         now_ms = self._write(folder / "ours", seeded.choice([10, 60, 120, 120]))
         whole = kept_in(folder / "ours" / str(TP))
         self.record_count = len(offsets_and_keys(whole))
@@ -234,7 +234,7 @@ class Case:
             ours.disk.clock.advance(self._random.choice([0, 1, DAY_MS + 1, 5 * DAY_MS]))
             ours.restart(is_clean=True)
             ours.high_watermark = high_watermark
-            ours.log.producers.on_high_watermark(high_watermark)
+            ours.log.producers.on_high_watermark(Offset(high_watermark))
             ours.clean()
             _, _, ended = kafka.clean(
                 self._theirs,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from testing.scenes.data_directories import DataDirectory
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_offsets_that_are_gone_stop_the_stream(run: Callable[..., list[tuple[int
     assert run() == offsets(0, range(5))
     for _ in range(20):
         data.append(5, size=100)
-    data.log().increment_log_start_offset(40, high_watermark=105)
+    data.log().increment_log_start_offset(Offset(40), high_watermark=Offset(105))
     data.checkpoint()
     with pytest.raises(Exception, match="35 offsets of events-0, from 5 to 39, are gone"):
         run()

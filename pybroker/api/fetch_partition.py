@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import Offset
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch as messages
@@ -102,7 +103,7 @@ def answer_partition(
                     records,
                     wanted.fetch_offset,
                     cut_batch_size=data.cut_batch_size,
-                    read_on=lambda offset: None if partition is None else partition.read_on(offset, records.size),
+                    read_on=lambda offset: None if partition is None else partition.read_on(Offset(offset), records.size),
                 )
                 if isinstance(converted, ErrorCode):
                     return _refused(wanted, converted)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pybroker.log.directory import LogDirectory
     from pybroker.log.manager import LogManager
     from pybroker.log.results import ThreadRunner
-    from pybroker.model import TopicPartition
+    from pybroker.model import Offset, TopicPartition
 
-    HighWatermarks = Callable[[], dict[TopicPartition, int]]
+    HighWatermarks = Callable[[], dict[TopicPartition, Offset]]
     MakeThread = Callable[[str, Callable[[], None]], DiskThread]
 
 DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it

@@ -16,7 +16,7 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, new_tuple
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -189,7 +189,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
     )
 
 
-def _totals(batches: Sequence[BatchView]) -> tuple[int, int, int, int, int]:
+def _totals(batches: Sequence[BatchView]) -> tuple[Offset, Offset, int, Offset, int]:
     """First and last offset, largest timestamp and the last offset of the batch that has it, number of records."""
     first = batches[0]
     first_offset, max_timestamp, record_count = first.base_offset, first.max_timestamp, first.record_count
@@ -203,7 +203,7 @@ def _totals(batches: Sequence[BatchView]) -> tuple[int, int, int, int, int]:
     return first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count
 
 
-def _roll(log: Log, size: int, first_offset: int, now_ms: int) -> LogSegment:
+def _roll(log: Log, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
     """A new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit none."""
     config = log.config
     if size > config.segment_bytes:

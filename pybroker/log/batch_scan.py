@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.file_records import FileTooShortError
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchView
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 4096
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
-OFFSET_END: Final = 2**63 - 1
+OFFSET_END: Final = Offset(2**63 - 1)
 
 
 class CorruptDataError(Exception):
@@ -46,7 +47,7 @@ def read_bytes(file: SegmentFile, length: int, position: int) -> bytes:
 
 
 def scan(
-    file: SegmentFile, position: int, end: int, *, base_offset: int = 0, end_offset: int = OFFSET_END
+    file: SegmentFile, position: int, end: int, *, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END
 ) -> Iterator[tuple[int, BatchView]]:
     """Positions and headers of the batches from `position`, where one must begin, to `end`. The views hold no records.
 
@@ -67,7 +68,7 @@ def scan(
         position += batch.batch_length
 
 
-def check(batch: BatchView, position: int, end: int, base_offset: int = 0, end_offset: int = OFFSET_END) -> None:
+def check(batch: BatchView, position: int, end: int, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END) -> None:
     """Whether this can be a batch with offsets in [base_offset, end_offset) that ends at or before `end`.
 
     Raises CorruptDataError.
@@ -80,7 +81,7 @@ def check(batch: BatchView, position: int, end: int, base_offset: int = 0, end_o
         raise _out_of_order(position, batch.base_offset, batch.last_offset, base_offset, end_offset)
 
 
-def _out_of_order(position: int, first: int, last: int, base_offset: int, end_offset: int) -> CorruptDataError:
+def _out_of_order(position: int, first: int, last: int, base_offset: Offset, end_offset: Offset) -> CorruptDataError:
     limit = "" if end_offset == OFFSET_END else f" and below {end_offset}"
     return CorruptDataError(
         position, f"a batch with the offsets {first} to {last} where they must be at least {base_offset}{limit}"
@@ -91,11 +92,11 @@ def find(
     file: SegmentFile,
     position: int,
     end: int,
-    offset: int,
+    offset: Offset,
     *,
-    first_last_offset: int = -1,
-    base_offset: int = 0,
-    end_offset: int = OFFSET_END,
+    first_last_offset: Offset = NO_OFFSET,
+    base_offset: Offset = FIRST_OFFSET,
+    end_offset: Offset = OFFSET_END,
 ) -> tuple[int, int] | None:
     """Position and size of the first batch from `position` on that ends at or after `offset`; None when there is none.
 

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.batch_scan import OFFSET_END, WINDOW, CorruptDataError, check, read_bytes
+from pybroker.model import FIRST_OFFSET
 from pybroker.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchView
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pybroker.log.file_records import SegmentFile
+    from pybroker.model import Offset
 
 CHUNK: Final = 1 << 20
 _MAGIC_BYTE: Final = bytes([MAGIC])
@@ -41,13 +43,13 @@ class Damage:
 
     position: int
     end: int
-    first_offset: int
-    end_offset: int
+    first_offset: Offset
+    end_offset: Offset
     reason: str
 
 
 def intact_batches(
-    file: SegmentFile, size: int, *, base_offset: int, end_offset: int = OFFSET_END
+    file: SegmentFile, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END
 ) -> Iterator[tuple[int, BatchView]]:
     """Positions and whole batches, with checked checksums, up to `size`.
 
@@ -75,7 +77,7 @@ def intact_batches(
         position += batch.batch_length
 
 
-def _check_successor(file: SegmentFile, position: int, batch: BatchView, size: int, base_offset: int) -> None:
+def _check_successor(file: SegmentFile, position: int, batch: BatchView, size: int, base_offset: Offset) -> None:
     """A batch behind a gap that could lie in it, as the next batch begins before this one ends: its base offset is damaged.
 
     Raises CorruptDataError.
@@ -101,7 +103,7 @@ def _header_at(file: SegmentFile, position: int, size: int) -> BatchView | None:
 
 
 def next_intact(
-    file: SegmentFile, position: int, size: int, *, base_offset: int, end_offset: int = OFFSET_END
+    file: SegmentFile, position: int, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END
 ) -> tuple[int, BatchView] | None:
     """The first batch behind `position`, where a damaged one begins, with offsets in [base_offset, end_offset); None without one.
 
@@ -129,13 +131,13 @@ def next_intact(
     return None
 
 
-def first_intact(file: SegmentFile, position: int, size: int, *, base_offset: int) -> tuple[int, BatchView] | None:
+def first_intact(file: SegmentFile, position: int, size: int, *, base_offset: Offset) -> tuple[int, BatchView] | None:
     """As `next_intact`, but the batch may begin at `position` itself."""
     batch = _intact_at(file, position, size, base_offset, OFFSET_END)
     return (position, batch) if batch is not None else next_intact(file, position, size, base_offset=base_offset)
 
 
-def _intact_at(file: SegmentFile, position: int, size: int, base_offset: int, end_offset: int) -> BatchView | None:
+def _intact_at(file: SegmentFile, position: int, size: int, base_offset: Offset, end_offset: Offset) -> BatchView | None:
     if _header_at(file, position, size) is None:
         return None
     header = BatchView(memoryview(read_bytes(file, HEADER_SIZE, position)))
@@ -154,7 +156,7 @@ SEGMENT_OFFSETS_MAX: Final = 1 << 31
 class Survey:
     """One walk over all headers of a data file: `batches()` gives what is intact, `damage` what is not, complete afterwards."""
 
-    def __init__(self, file: SegmentFile, size: int, *, base_offset: int, end_offset: int = OFFSET_END) -> None:
+    def __init__(self, file: SegmentFile, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END) -> None:
         """`end_offset`: no batch may reach it."""
         self.damage: list[Damage] = []
         self._file = file
@@ -174,7 +176,7 @@ class Survey:
         while position < self._size:
             try:
                 batch = self._header(position)
-                check(batch, position, self._size, 0, self._reach)
+                check(batch, position, self._size, FIRST_OFFSET, self._reach)
             except CorruptDataError as error:
                 if self._held is not None and not self._is_held_valid():  # maybe its length has led us astray
                     position, self._held, self.next_offset = self._held[0], None, self._floor
@@ -219,7 +221,7 @@ class Survey:
             yield self._held
             self._held = None
 
-    def _drop_held(self, end: int, end_offset: int, reason: str) -> None:
+    def _drop_held(self, end: int, end_offset: Offset, reason: str) -> None:
         assert self._held is not None
         position, _ = self._held
         self.damage.append(Damage(position=position, end=end, first_offset=self._floor, end_offset=end_offset, reason=reason))

@@ -26,6 +26,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -173,6 +174,6 @@ def _copy(present: Log, future: Log, bytes_max: int) -> int:
         read.records.close()
     if offset > future.log_end_offset:
         # What was there is gone from the present log: begin again where that, or the batch with its first record, begins.
-        future.truncate_fully_and_start_at(min(offset, int.from_bytes(data[:8], signed=True)))
+        future.truncate_fully_and_start_at(Offset(min(offset, int.from_bytes(data[:8], signed=True))))
     future.append_as_follower(data, now_ms=present.services.clock.time_ms())
     return len(data)

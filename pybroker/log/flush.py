@@ -27,12 +27,14 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pybroker.log.checkpoint import PARTITION_METADATA_FILE
+from pybroker.model import FIRST_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+    from pybroker.model import Offset
 
 RETRY_MS = 1_000
 
@@ -52,7 +54,7 @@ class FlushState:
     __slots__ = ("are_indexes_behind", "has_new_names", "is_new", "is_under_way", "sealed", "target")
 
     def __init__(self) -> None:
-        self.target = 0
+        self.target = FIRST_OFFSET
         self.is_under_way = False
         self.sealed: list[LogSegment] = []
         self.has_new_names = False
@@ -66,7 +68,7 @@ class FlushState:
         self.are_indexes_behind = False
 
 
-def flush(log: Log, upto: int | None) -> None:
+def flush(log: Log, upto: Offset | None) -> None:
     """See `Log.flush`."""
     state = log.flush_state
     target = log.log_end_offset if upto is None else upto
@@ -82,7 +84,7 @@ def flush(log: Log, upto: int | None) -> None:
         _start(log)
 
 
-def settle(log: Log, first_offset: int) -> None:
+def settle(log: Log, first_offset: Offset) -> None:
     """See `Log.settle`."""
     if log.is_settled:
         log.unsettled_from = first_offset
@@ -97,7 +99,7 @@ def forget(log: Log) -> None:
     log.flush_state.target = min(log.flush_state.target, end_offset)
     log.flush_state.has_new_names = True
     log.recovery_point = min(log.recovery_point, end_offset)
-    log.unsettled_upto = min(log.unsettled_upto, end_offset) if log.unsettled_from < end_offset else 0
+    log.unsettled_upto = min(log.unsettled_upto, end_offset) if log.unsettled_from < end_offset else FIRST_OFFSET
 
 
 def _start(log: Log) -> None:
@@ -140,7 +142,9 @@ def _failed(log: Log, error: OSError) -> None:
         directory.retry_later(log.services.clock.time_ms() + RETRY_MS, lambda: _start(log))
 
 
-def sync_work(log: Log, target: int, *, is_closing: bool = False) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
+def sync_work(
+    log: Log, target: Offset, *, is_closing: bool = False
+) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
     """What to run in a thread to make everything between the recovery point and `target` durable, and what to tell its outcome.
 
     The latter returns whether a failure only means that files were deleted meanwhile. With `is_closing` the indexes of the active

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pybroker.log.damage import first_intact
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.filesystem import Filesystem
+from pybroker.model import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ class _ReadOnly(Filesystem):
 def records(path: str) -> Iterator[Record]:
     """The records of every intact batch of a `.kept` file, in order, without control records. Raises OSError."""
     file = SegmentFile(_ReadOnly(), path)
-    position, next_offset = 0, 0
+    position, next_offset = 0, FIRST_OFFSET
     while (found := first_intact(file, position, file.size, base_offset=next_offset)) is not None:
         at, batch = found
         position, next_offset = at + batch.batch_length, batch.next_offset

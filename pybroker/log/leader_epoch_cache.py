@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.checkpoint import CorruptCheckpointError, read_entries, write_entries
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
 
 UNDEFINED_EPOCH: Final = NO_LEADER_EPOCH
-UNDEFINED_OFFSET: Final = -1
+UNDEFINED_OFFSET: Final = NO_OFFSET
 EPOCH_MAX: Final = LeaderEpoch((1 << 31) - 1)
 
 
@@ -38,14 +38,14 @@ class EpochEntry(NamedTuple):
     """An epoch and the offset of its first record."""
 
     epoch: LeaderEpoch
-    start_offset: int
+    start_offset: Offset
 
 
 class EpochEndOffset(NamedTuple):
     """The largest epoch up to a requested one, and the offset where it ends; both undefined (-1) where nothing is known."""
 
     epoch: LeaderEpoch
-    end_offset: int
+    end_offset: Offset
 
 
 class LeaderEpochCache:
@@ -73,7 +73,9 @@ class LeaderEpochCache:
         """Read the file. False when it is damaged: the caller has to `replace` the entries by those of the data."""
         self.entries, self._leading = [], None
         try:
-            entries = [EpochEntry(LeaderEpoch(int(e)), int(s)) for e, s in read_entries(self._filesystem, self.path, fields=2)]
+            entries = [
+                EpochEntry(LeaderEpoch(int(e)), Offset(int(s))) for e, s in read_entries(self._filesystem, self.path, fields=2)
+            ]
         except (CorruptCheckpointError, ValueError):
             return False
         if any(not 0 <= entry.epoch <= EPOCH_MAX or entry.start_offset < 0 for entry in entries):
@@ -94,7 +96,7 @@ class LeaderEpochCache:
         """The epoch of the last record; UNDEFINED_EPOCH when there is none."""
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
 
-    def lead(self, epoch: LeaderEpoch, start_offset: int) -> None:
+    def lead(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that this broker leads in `epoch` from `start_offset`, the log end, on. The file has it with its first record."""
         known = self._known()
         if epoch < 0 or (known and known[-1].epoch == epoch and known[-1].start_offset <= start_offset):
@@ -104,7 +106,7 @@ class LeaderEpochCache:
         self._leading = EpochEntry(epoch, start_offset)
         self._drop_contradictions(self._leading)
 
-    def assign(self, epoch: LeaderEpoch, start_offset: int) -> None:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that records from `start_offset` have `epoch`; entries that contradict it go."""
         known = self._known()
         is_known = bool(known) and known[-1].epoch == epoch and known[-1].start_offset <= start_offset
@@ -118,7 +120,7 @@ class LeaderEpochCache:
             self._insert(EpochEntry(epoch, start_offset))
         self.write()
 
-    def assign_if_newer(self, epoch: LeaderEpoch, start_offset: int) -> None:
+    def assign_if_newer(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note an epoch found in the data, if it is larger than all that are known."""
         if epoch > self.latest_epoch:
             self.assign(epoch, start_offset)
@@ -137,7 +139,7 @@ class LeaderEpochCache:
         """All epochs, with that of a leader who has not written yet."""
         return self.entries if self._leading is None else [*self.entries, self._leading]
 
-    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEndOffset:
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
         """The largest known epoch <= `epoch` and the offset where it ends; both undefined (-1) when nothing is known of it."""
         known = self._known()
         if epoch == UNDEFINED_EPOCH or not known or epoch > known[-1].epoch:
@@ -151,7 +153,7 @@ class LeaderEpochCache:
             floor = entry.epoch
         raise AssertionError("the latest epoch is larger")
 
-    def epoch_for_offset(self, offset: int) -> LeaderEpoch:
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
         """The epoch that the record at `offset` was or will be written in, or UNDEFINED_EPOCH."""
         found = UNDEFINED_EPOCH
         for entry in self._known():
@@ -160,7 +162,7 @@ class LeaderEpochCache:
             found = entry.epoch
         return found
 
-    def truncate_from_end(self, end_offset: int) -> None:
+    def truncate_from_end(self, end_offset: Offset) -> None:
         """Forget epochs that begin at or after `end_offset`."""
         if self._leading is not None and self._leading.start_offset >= end_offset:
             self._leading = None
@@ -169,7 +171,7 @@ class LeaderEpochCache:
             self.entries = kept
             self.write()
 
-    def truncate_from_start(self, start_offset: int) -> None:
+    def truncate_from_start(self, start_offset: Offset) -> None:
         """Forget what lies before `start_offset`; the epoch in force there then begins there."""
         gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
         leading = self._leading

@@ -33,6 +33,7 @@ from pybroker.log.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from pybroker.log.transaction_index import TransactionIndex
+from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
@@ -152,7 +153,7 @@ def _end_and_aborts(log: Log, stem: str, suffix: str = "") -> int:
     Its transaction index, where it has its name already or again, is rid of transactions whose markers are not in the data:
     those are of the segment that was there before. Raises CorruptDataError.
     """
-    segment = LogSegment.open(log.filesystem, log.path, int(stem), log.config, suffix=suffix)
+    segment = LogSegment.open(log.filesystem, log.path, Offset(int(stem)), log.config, suffix=suffix)
     path = f"{log.path}/{stem}{TRANSACTION_INDEX_SUFFIX}"
     index = TransactionIndex(log.filesystem, path, segment.base_offset)
     end, marked = segment.base_offset, set()

@@ -31,7 +31,7 @@ from pybroker.log import checkpoint, lost, strays
 from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.log import Log
 from pybroker.log.opening import open_logs
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
+from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -210,7 +210,7 @@ class Loader:
         start_offset = directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).offset_for(tp, topic_id)
         high_watermark = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).offset_for(tp, topic_id)
         reached = (one.offset for one in (recovery_point, high_watermark) if one is not None and one.is_certain)
-        known_end_offset = max(reached, default=0)
+        known_end_offset = max(reached, default=FIRST_OFFSET)
         cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
         config = self._config_of(tp.topic)
         # Our cleaner leaves gaps only below a recovery point that the checkpoint has durably. Kafka's does not see to that, and a
@@ -231,11 +231,11 @@ class Loader:
                 directory,
                 self._services,
                 was_clean=directory.was_clean and not is_future,
-                recovery_point=0 if recovery_point is None else recovery_point.offset,
-                log_start_offset=0 if start_offset is None else start_offset.offset,
+                recovery_point=FIRST_OFFSET if recovery_point is None else recovery_point.offset,
+                log_start_offset=FIRST_OFFSET if start_offset is None else start_offset.offset,
                 is_start_offset_certain=start_offset is not None and start_offset.is_certain,
                 known_end_offset=known_end_offset,
-                perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else 0,
+                perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else FIRST_OFFSET,
                 may_be_compacted=may_be_compacted,
             )
 

@@ -23,7 +23,7 @@ from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
-from pybroker.model import LeaderEpoch, new_tuple
+from pybroker.model import FIRST_OFFSET, LeaderEpoch, Offset, new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,9 @@ class Log:
         self.validator = rules_of(config, log_directory.room)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
         self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
+        self.log_start_offset = FIRST_OFFSET
+        self.log_end_offset = FIRST_OFFSET
+        self.recovery_point = FIRST_OFFSET
         self.unflushed_messages = 0
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
@@ -136,8 +136,8 @@ class Log:
         self.replacement: Replacement | None = None
         self.lost: list[LostRange] = []
         self.flush_state = flush.FlushState()
-        self.unsettled_from = 0
-        self.unsettled_upto = 0
+        self.unsettled_from = FIRST_OFFSET
+        self.unsettled_upto = FIRST_OFFSET
         self.on_settled: Callable[[], None] = _nothing
 
     @classmethod
@@ -157,7 +157,7 @@ class Log:
             log.filesystem.make_directory(log.path)
             log_directory.note_names()
             checkpoint.write_partition_metadata(log.filesystem, log.path, topic_id)
-            log.add_segment(0, services.clock.time_ms())
+            log.add_segment(FIRST_OFFSET, services.clock.time_ms())
             log.flush_state.is_new = True
         except OSError as error:
             raise log_directory.fail(error) from error
@@ -173,11 +173,11 @@ class Log:
         services: LogServices,
         *,
         was_clean: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
+        recovery_point: Offset = FIRST_OFFSET,
+        log_start_offset: Offset = FIRST_OFFSET,
         is_start_offset_certain: bool = True,
-        known_end_offset: int = 0,
-        perhaps_durable_below: int = 0,
+        known_end_offset: Offset = FIRST_OFFSET,
+        perhaps_durable_below: Offset = FIRST_OFFSET,
         may_be_compacted: bool = False,
     ) -> Log:
         """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes.
@@ -252,7 +252,7 @@ class Log:
         """
         return append.append_as_follower(self, records, now_ms=now_ms)
 
-    def add_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+    def add_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
         """Begin a new segment, the active one from now on. Raises OSError."""
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
         jitter_ms = self.services.jitter.randrange(limit) if limit > 0 else 0
@@ -261,7 +261,7 @@ class Log:
         self.flush_state.has_new_names = True
         return segment
 
-    def roll(self, now_ms: int, base_offset: int = 0) -> LogSegment:
+    def roll(self, now_ms: int, base_offset: Offset = FIRST_OFFSET) -> LogSegment:
         """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError.
 
         After OSError the log is as it was, and appends to its active segment.
@@ -289,7 +289,7 @@ class Log:
         self.flush(upto=base_offset)
         return segment
 
-    def skip_to(self, offset: int) -> None:
+    def skip_to(self, offset: Offset) -> None:
         """Let the next record have `offset`, above the log end offset: what was between is not in the log that is copied."""
 
         def work() -> None:
@@ -300,7 +300,7 @@ class Log:
 
     # --- durability ---
 
-    def flush(self, *, upto: int | None = None) -> None:
+    def flush(self, *, upto: Offset | None = None) -> None:
         """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
 
         One flush of a log is under way at a time; what is asked for meanwhile is done by the next, so that no segment is synced
@@ -308,7 +308,7 @@ class Log:
         """
         flush.flush(self, upto)
 
-    def settle(self, first_offset: int) -> None:
+    def settle(self, first_offset: Offset) -> None:
         """An append whose first offset this is has reached `flush.messages`: let nobody see it before it is durable.
 
         Begins that, as `flush` does; `on_settled` is called when it is done. Raises OSError.
@@ -329,14 +329,14 @@ class Log:
         return self.unsettled_upto <= self.recovery_point
 
     @property
-    def settled_end_offset(self) -> int:
+    def settled_end_offset(self) -> Offset:
         """Where that what may be told ends: the log end offset, or the first offset of what waits for the disk."""
         if self.unsettled_upto <= self.recovery_point:
             return self.log_end_offset
         return max(self.unsettled_from, self.recovery_point)
 
     @property
-    def safe_recovery_point(self) -> int:
+    def safe_recovery_point(self) -> Offset:
         """Where to begin after a crash: complete segments with indexes that may not be durable are to be read again."""
         return min([self.recovery_point, *(segment.base_offset for segment in self.flush_state.sealed)])
 
@@ -346,7 +346,7 @@ class Log:
 
     # --- read ---
 
-    def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
+    def read(self, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
         """A slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
 
         With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), CORRUPT_MESSAGE when
@@ -354,15 +354,15 @@ class Log:
         """
         return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
 
-    def offset_behind_damage(self, offset: int) -> int | None:
+    def offset_behind_damage(self, offset: Offset) -> Offset | None:
         """Where reading can go on after `read` from `offset` has raised CORRUPT_MESSAGE; None when that is not known."""
         return read.offset_behind_damage(self, offset)
 
-    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+    def offset_metadata(self, offset: Offset) -> LogOffsetMetadata:
         """Where an offset lies; without the place when it is outside of the log."""
         return read.offset_metadata(self, offset)
 
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedTransactions:
+    def aborted_transactions(self, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions:
         """The aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by last offset."""
         return read.aborted_transactions(self, fetch_offset, upper_offset)
 
@@ -376,11 +376,11 @@ class Log:
         """The first record that has the largest timestamp; None in a log without timestamps."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 
-    def legacy_offsets_before(self, timestamp: int, count: int) -> list[int]:
+    def legacy_offsets_before(self, timestamp: int, count: int) -> list[Offset]:
         """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
         return timestamp_lookup.legacy_offsets_before(self, timestamp, count)
 
-    def lead(self, leader_epoch: LeaderEpoch, start_offset: int) -> None:
+    def lead(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""
         self.epochs.lead(leader_epoch, start_offset)
 
@@ -388,7 +388,7 @@ class Log:
         """The largest epoch up to `epoch` and where it ends; both -1 when unknown. A leader's own needs no record to be known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def epoch_for_offset(self, offset: int) -> LeaderEpoch:
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
         """The leader epoch of the record at `offset`, also of the one that a leader writes there next; -1 when unknown."""
         return self.epochs.epoch_for_offset(offset)
 
@@ -398,22 +398,22 @@ class Log:
         """Do what a truncation that stopped half-way left undone."""
         self.guarded(lambda: truncate.finish(self))
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(self, offset: Offset) -> bool:
         """Drop every record at or above `offset`. Returns whether there was any."""
         return truncate.truncate_to(self, offset)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the log begins and ends at `offset`."""
         truncate.truncate_fully_and_start_at(self, offset)
 
-    def increment_log_start_offset(self, offset: int, *, high_watermark: int) -> bool:
+    def increment_log_start_offset(self, offset: Offset, *, high_watermark: Offset) -> bool:
         """Let the log begin at `offset` if that is later (DeleteRecords).
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark.
         """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
-    def advance_start(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
+    def advance_start(self, now_ms: int, *, high_watermark: Offset | None = None) -> bool:
         """Let the log begin behind whole segments that are due by retention, none of them beyond the watermark.
 
         Returns whether segments lie below the log start offset. Once that is durable `delete_below_start` may follow.
@@ -424,7 +424,7 @@ class Log:
         """Delete the segments below the log start offset. Returns how many."""
         return retention.delete_below_start(self, now_ms)
 
-    def delete_old_segments(self, now_ms: int, *, high_watermark: int | None = None) -> int:
+    def delete_old_segments(self, now_ms: int, *, high_watermark: Offset | None = None) -> int:
         """Both, for a log of which a loss of power may leave less. Returns how many."""
         self.advance_start(now_ms, high_watermark=high_watermark)
         return self.delete_below_start(now_ms)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.file_records import SegmentFile
+from pybroker.model import NO_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+    from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
 KEPT_SUFFIX: Final = ".kept"
-UNKNOWN: Final = -1
+UNKNOWN: Final = NO_OFFSET
 TEMPORARY_SUFFIX: Final = ".tmp"  # a start removes what ends so
 _COPY_BYTES: Final = 1 << 20
 
@@ -44,8 +46,8 @@ class LostRange:
         reason: for people.
     """
 
-    first_offset: int
-    end_offset: int
+    first_offset: Offset
+    end_offset: Offset
     path: str | None
     reason: str
 
@@ -55,14 +57,14 @@ class LostRange:
         return f"the offsets {offsets} are given up ({self.reason}); {kept}"
 
 
-def note(log: Log, first_offset: int, end_offset: int, reason: str, path: str | None = None) -> None:
+def note(log: Log, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
     """Add to `log.lost`, and say it."""
     lost = LostRange(first_offset=first_offset, end_offset=end_offset, path=path, reason=reason)
     log.lost.append(lost)
     logger.warning("%s: %s", log.topic_partition, lost)
 
 
-def kept_path(filesystem: Filesystem, directory: str, first_offset: int, end_offset: int, *, of_bytes: int = -1) -> str:
+def kept_path(filesystem: Filesystem, directory: str, first_offset: Offset, end_offset: Offset, *, of_bytes: int = -1) -> str:
     """A free name for what is kept of a range of offsets, or one of a file of the range that has just `of_bytes` bytes."""
     end = f"{end_offset:020d}" if end_offset >= 0 else "unknown"
     stem = f"{directory}/{first_offset:020d}-{end}"
@@ -72,13 +74,13 @@ def kept_path(filesystem: Filesystem, directory: str, first_offset: int, end_off
     return path
 
 
-def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: int, reason: str) -> None:
+def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, reason: str) -> None:
     """Take whole segments out of the log and keep their data. The offsets of the last one end at `end_offset` (-1: unknown).
 
     The last one goes first: what a crash leaves behind has no hole. Raises OSError.
     """
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    noted: list[tuple[LogSegment, int, str | None]] = []
+    noted: list[tuple[LogSegment, Offset, str | None]] = []
     for segment, end in reversed(list(zip(segments, ends, strict=True))):
         path = None
         if segment.size:
@@ -93,7 +95,7 @@ def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: int, rea
             note(log, segment.base_offset, end, reason, path)
 
 
-def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: int, end_offset: int) -> str:
+def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: Offset, end_offset: Offset) -> str:
     """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
     length = segment.size - position
     path = kept_path(log.filesystem, log.path, first_offset, end_offset, of_bytes=length)

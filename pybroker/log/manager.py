@@ -28,7 +28,7 @@ from pybroker.log.loading import Loader
 from pybroker.log.log import Log, LogServices
 from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.log.results import ThreadRunner, run_inline
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ class LogManager:
 
         return work
 
-    def write_high_watermarks(self, high_watermarks: dict[TopicPartition, int], only: LogDirectory | None = None) -> None:
+    def write_high_watermarks(self, high_watermarks: dict[TopicPartition, Offset], only: LogDirectory | None = None) -> None:
         """Write `replication-offset-checkpoint` of each directory, or of `only` one, in its thread."""
         for directory in self.directories if only is None else [only]:
             if not directory.is_offline and not directory.is_busy_with("high watermarks"):
@@ -390,9 +390,9 @@ class LogManager:
                 write = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).writer(offsets)
                 directory.run_pass("high watermarks", [write])
 
-    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         """What `write_high_watermarks` wrote last of the logs that there are, as of the start."""
-        offsets: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, Offset] = {}
         for tp, log in self._logs.items():
             if not log.log_directory.is_offline:
                 try:

@@ -29,7 +29,7 @@ import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import checkpoint
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_parse, topic_id_text
+from pybroker.model import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,13 +46,13 @@ class StoredOffset(NamedTuple):
     """What a checkpoint says of a partition. `topic_id` is zero where it is not known, because another program wrote it."""
 
     topic_id: TopicId
-    offset: int
+    offset: Offset
 
 
 class BelievedOffset(NamedTuple):
     """What a log may make of it. Not certain: it may be of an older topic of that name, so it must not cost a record."""
 
-    offset: int
+    offset: Offset
     is_certain: bool
 
 
@@ -172,7 +172,7 @@ def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, Store
         if _checksum_of(filesystem, path) in checksums:
             return stored
         logger.info("%s was written by another program: its entries are taken where they fit the logs", path)
-    return {tp: StoredOffset(ZERO_TOPIC_ID, offset) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
+    return {tp: StoredOffset(ZERO_TOPIC_ID, Offset(offset)) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
 
 
 def _checksum_of(filesystem: Filesystem, path: str) -> int:
@@ -202,7 +202,7 @@ def _read_companion(filesystem: Filesystem, path: str) -> tuple[tuple[int, int],
         stored: dict[TopicPartition, StoredOffset] = {}
         for line in lines[: int(count)]:
             topic, partition, offset, topic_id = line.split(" ")
-            stored[TopicPartition(topic, int(partition))] = StoredOffset(topic_id_parse(topic_id), int(offset))
+            stored[TopicPartition(topic, int(partition))] = StoredOffset(topic_id_parse(topic_id), Offset(int(offset)))
     except ValueError as error:
         logger.warning("ignoring %s: %s; the entries beside it count as of unknown topics", path, error)
         return None

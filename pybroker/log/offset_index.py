@@ -19,6 +19,7 @@ from pybroker.log.entry_file import CorruptIndexError, EntryFile
 
 if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import Offset
 
 ENTRY: Final = struct.Struct(">ii")
 assert ENTRY.size == 8
@@ -27,7 +28,7 @@ assert ENTRY.size == 8
 class OffsetPosition(NamedTuple):
     """Where the batch with the last offset `offset` begins."""
 
-    offset: int
+    offset: Offset
     position: int
 
 
@@ -36,7 +37,7 @@ class OffsetIndex(EntryFile):
 
     __slots__ = ("base_offset", "last_offset")
 
-    def __init__(self, filesystem: Filesystem, path: str, *, base_offset: int, bytes_max: int) -> None:
+    def __init__(self, filesystem: Filesystem, path: str, *, base_offset: Offset, bytes_max: int) -> None:
         super().__init__(filesystem, path, ENTRY, bytes_max // ENTRY.size)
         self.base_offset = base_offset
         self.last_offset = base_offset
@@ -65,14 +66,14 @@ class OffsetIndex(EntryFile):
         relative, position = self.fields(slot)
         return OffsetPosition(self.base_offset + relative, position)
 
-    def append(self, offset: int, position: int) -> None:
+    def append(self, offset: Offset, position: int) -> None:
         """Add an entry; offsets and positions must grow."""
         if offset <= self.last_offset and self.count:
             raise CorruptIndexError(f"{self.path}: offset {offset} after {self.last_offset}")
         self.append_entry(ENTRY.pack(offset - self.base_offset, position))
         self.last_offset = offset
 
-    def lookup(self, offset: int) -> tuple[int, int]:
+    def lookup(self, offset: Offset) -> tuple[Offset, int]:
         """Offset and position of the last entry with an offset <= `offset`, or of the segment's start."""
         if offset >= self.last_offset and self.count:
             found: tuple[int, ...] | None = self.fields(self.count - 1)
@@ -80,7 +81,7 @@ class OffsetIndex(EntryFile):
             found = self.floor_fields(offset - self.base_offset)
         return (self.base_offset + found[0], found[1]) if found is not None else (self.base_offset, 0)
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: Offset) -> int:
         """Drop the entries at or above `offset`. Returns how many stay."""
         slot = self.floor_slot(offset - 1 - self.base_offset)
         self.truncate_entries(slot + 1)

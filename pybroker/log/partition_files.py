@@ -26,6 +26,7 @@ from pybroker.log.segment_files import (
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
+    from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def open_segments(log: Log, names: set[str]) -> None:
             filesystem.remove(f"{path}/{name}")
 
 
-def _note_missing(log: Log, base_offset: int) -> None:
+def _note_missing(log: Log, base_offset: Offset) -> None:
     """There is an index at `base_offset`, but no data. What is missing before all other segments was deleted."""
     offsets = log.segments.base_offsets
     if offsets and base_offset > offsets[0]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from pybroker.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, new_tuple
+from pybroker.model import NO_OFFSET, NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId, new_tuple
 
 BATCHES_RETAINED: Final = 5
 NO_SEQUENCE: Final = -1
@@ -29,7 +29,7 @@ class BatchMetadata(NamedTuple):
     """One cached batch."""
 
     last_sequence: int
-    last_offset: int
+    last_offset: Offset
     offset_delta: int
     timestamp: int
 
@@ -39,7 +39,7 @@ class BatchMetadata(NamedTuple):
         return decrement_sequence(self.last_sequence, self.offset_delta)
 
     @property
-    def first_offset(self) -> int:
+    def first_offset(self) -> Offset:
         """Of its first record."""
         return self.last_offset - self.offset_delta
 
@@ -50,8 +50,8 @@ class ProducerBatch(NamedTuple):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     base_sequence: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     max_timestamp: int
     is_transactional: bool
     marker: int | None = None  # ABORT_MARKER, or 1 where it commits
@@ -73,7 +73,7 @@ class ProducerEntry:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
-        self.transaction_first_offset = -1
+        self.transaction_first_offset = NO_OFFSET
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
 
     @property
@@ -91,7 +91,7 @@ class ProducerEntry:
                 return cached
         return None
 
-    def add(self, base_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
+    def add(self, base_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
         """Take the next data batch, which continues the last one in the same epoch and outside of a transaction."""
         self.last_timestamp = timestamp
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import Offset
 
 VERSION: Final = 1
 SUFFIX: Final = ".snapshot"
@@ -47,12 +48,12 @@ class CorruptSnapshotError(Exception):
     """Not a sound snapshot; the log is replayed from an older one."""
 
 
-def path(directory: str, offset: int) -> str:
+def path(directory: str, offset: Offset) -> str:
     """The file's name."""
     return f"{directory}/{offset:020d}{SUFFIX}"
 
 
-def list_offsets(filesystem: Filesystem, directory: str) -> set[int]:
+def list_offsets(filesystem: Filesystem, directory: str) -> set[Offset]:
     """The offsets of all snapshots in the directory."""
     offsets = {offset_of(entry.name) for entry in filesystem.list(directory) if entry.name.endswith(SUFFIX)}
     return offsets - {-1}

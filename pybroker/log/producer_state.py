@@ -25,7 +25,7 @@ from pybroker.log.producer_entry import (
     ProducerEntry,
     increment_sequence,
 )
-from pybroker.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class CompletedTransaction(NamedTuple):
     """A transaction that a marker has just ended."""
 
     producer_id: ProducerId
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     is_aborted: bool
 
 
@@ -65,15 +65,15 @@ class ProducerState:
         self._filesystem = filesystem
         self.directory = directory
         self.expiration_ms = expiration_ms
-        self.producers: dict[int, ProducerEntry] = {}
-        self.ongoing: dict[int, int] = {}  # first offset -> producer id, of open transactions
+        self.producers: dict[ProducerId, ProducerEntry] = {}
+        self.ongoing: dict[Offset, ProducerId] = {}  # first offset -> producer id, of open transactions
         self.unreplicated: dict[
-            int, int
+            Offset, Offset
         ] = {}  # first offset -> last offset, of ended ones whose marker is above the high watermark
-        self.map_end_offset = 0  # the state covers the log below this
-        self.last_snapshot_offset = 0
-        self.durable_snapshot_offset = -1  # of the snapshot that a clean stop has made durable
-        self.snapshots: set[int] = set()
+        self.map_end_offset = FIRST_OFFSET  # the state covers the log below this
+        self.last_snapshot_offset = FIRST_OFFSET
+        self.durable_snapshot_offset = NO_OFFSET  # of the snapshot that a clean stop has made durable
+        self.snapshots: set[Offset] = set()
 
     # --- the rules ---
 
@@ -109,7 +109,7 @@ class ProducerState:
             if entry is not None:
                 self._check_one(entry, batches[0], from_client=from_client)
             return
-        entries: dict[int, ProducerEntry] = {}
+        entries: dict[ProducerId, ProducerEntry] = {}
         for batch in batches:
             entry = entries.get(batch.producer_id)
             if entry is None:
@@ -157,7 +157,7 @@ class ProducerState:
 
     # --- transactions ---
 
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Where the last stable offset will stand once `completed` is."""
         others = (first for first, producer_id in self.ongoing.items() if producer_id != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
@@ -168,13 +168,13 @@ class ProducerState:
         self.unreplicated[completed.first_offset] = completed.last_offset
 
     @property
-    def first_unstable_offset(self) -> int | None:
+    def first_unstable_offset(self) -> Offset | None:
         """The first offset of the oldest transaction that is open, or whose end is not replicated yet."""
         if not self.ongoing and not self.unreplicated:
             return None
         return min([*self.ongoing, *self.unreplicated])
 
-    def on_high_watermark(self, high_watermark: int) -> None:
+    def on_high_watermark(self, high_watermark: Offset) -> None:
         """Forget ended transactions whose markers are below."""
         if self.unreplicated:
             self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
@@ -192,20 +192,20 @@ class ProducerState:
         """Whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""
         return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
-    def on_log_start_offset(self, log_start_offset: int) -> None:
+    def on_log_start_offset(self, log_start_offset: Offset) -> None:
         """The log begins later now; snapshots before that are of no use."""
         self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= log_start_offset}
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = max(self.snapshots, default=log_start_offset)
 
-    def clear(self, map_end_offset: int) -> None:
+    def clear(self, map_end_offset: Offset) -> None:
         """Forget everything, with the snapshots."""
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
         for offset in list(self.snapshots):
             self.delete_snapshot(offset)
-        self.last_snapshot_offset = 0
+        self.last_snapshot_offset = FIRST_OFFSET
         self.map_end_offset = map_end_offset
 
     # --- snapshots ---
@@ -230,7 +230,7 @@ class ProducerState:
         offset = self.last_snapshot_offset
         return self._path(offset) if offset in self.snapshots and offset != self.durable_snapshot_offset else None
 
-    def reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+    def reload(self, *, log_start_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
         """Go back to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""
         for offset in list(self.snapshots):
             if not log_start_offset < offset <= log_end_offset:
@@ -257,7 +257,7 @@ class ProducerState:
             return
         self.last_snapshot_offset = self.map_end_offset = log_start_offset
 
-    def remove_stray_snapshots(self, segment_offsets: set[int]) -> None:
+    def remove_stray_snapshots(self, segment_offsets: set[Offset]) -> None:
         """Keep those at segment starts, and the youngest one if it is above them all (it is from a clean shutdown)."""
         strays = sorted(self.snapshots - segment_offsets)
         if strays and strays[-1] >= max(segment_offsets, default=-1):
@@ -265,13 +265,13 @@ class ProducerState:
         for offset in strays:
             self.delete_snapshot(offset)
 
-    def delete_snapshot(self, offset: int) -> None:
+    def delete_snapshot(self, offset: Offset) -> None:
         """Remove the snapshot of exactly that offset, if there is one."""
         if offset in self.snapshots:
             self.snapshots.discard(offset)
             self._filesystem.remove(self._path(offset))
 
-    def _path(self, offset: int) -> str:
+    def _path(self, offset: Offset) -> str:
         return producer_snapshot.path(self.directory, offset)
 
 
@@ -296,7 +296,7 @@ def _apply(entry: ProducerEntry, batch: ProducerBatch) -> None:
     entry.last_timestamp = batch.max_timestamp
     if batch.marker is not None:
         entry.coordinator_epoch = batch.coordinator_epoch
-        entry.transaction_first_offset = -1
+        entry.transaction_first_offset = NO_OFFSET
         return
     delta = batch.last_offset - batch.base_offset
     entry.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))

@@ -15,7 +15,7 @@ from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.file_records import FileRecords
 from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
-from pybroker.model import new_tuple
+from pybroker.model import Offset, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def read(log: Log, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
+def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
     """See `Log.read`."""
     log.check_usable()
     end_offset = log.log_end_offset
@@ -65,7 +65,7 @@ def read(log: Log, offset: int, *, bytes_max: int, upper_offset: int, min_one_ba
         raise log.log_directory.fail(error) from error
 
 
-def _find(log: Log, offset: int) -> tuple[LogSegment, int, int] | None:
+def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
     """Segment, position and size of the batch that holds `offset` or follows it."""
     segments = log.segments
     if segments.active.base_offset <= offset:
@@ -81,7 +81,7 @@ def _find(log: Log, offset: int) -> tuple[LogSegment, int, int] | None:
     return None
 
 
-def _note_gap(log: Log, segment: LogSegment, offset: int) -> None:
+def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
     """Say it, once, where a segment ends before the next one begins though nothing is ever compacted."""
     if "compact" in log.config.cleanup_policy or segment.is_gap_told:
         return
@@ -96,7 +96,7 @@ def _note_gap(log: Log, segment: LogSegment, offset: int) -> None:
     )
 
 
-def _position_of_upper(log: Log, segment: LogSegment, upper_offset: int, behind_first: int) -> int:
+def _position_of_upper(log: Log, segment: LogSegment, upper_offset: Offset, behind_first: int) -> int:
     """Where in `segment` the batches that are not to be seen yet begin; its end when they are in a later one.
 
     If that cannot be told for damage, where that begins, behind the first batch.
@@ -112,7 +112,7 @@ def _position_of_upper(log: Log, segment: LogSegment, upper_offset: int, behind_
     return found[0] if found is not None else segment.size
 
 
-def offset_behind_damage(log: Log, offset: int) -> int | None:
+def offset_behind_damage(log: Log, offset: Offset) -> Offset | None:
     """See `Log.offset_behind_damage`."""
     segment = log.segments[max(log.segments.floor_index(offset), 0)]
     try:
@@ -122,7 +122,7 @@ def offset_behind_damage(log: Log, offset: int) -> int | None:
     return min(behind, log.log_end_offset) if behind is not None else None
 
 
-def offset_metadata(log: Log, offset: int) -> LogOffsetMetadata:
+def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
     """See `Log.offset_metadata`."""
     log.check_usable()
     if offset == log.log_end_offset:
@@ -138,7 +138,7 @@ def offset_metadata(log: Log, offset: int) -> LogOffsetMetadata:
     return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
 
 
-def aborted_transactions(log: Log, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: Log, fetch_offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
     """See `Log.aborted_transactions`."""
     log.check_usable()
     found: list[AbortedTransaction] = []

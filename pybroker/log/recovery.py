@@ -31,6 +31,7 @@ from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry
 from pybroker.log.lost import UNKNOWN
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
@@ -47,11 +48,11 @@ def load(
     log: Log,
     *,
     was_clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
+    recovery_point: Offset,
+    log_start_offset: Offset,
     is_start_offset_certain: bool = True,
-    known_end_offset: int = 0,
-    perhaps_durable_below: int = 0,
+    known_end_offset: Offset = FIRST_OFFSET,
+    perhaps_durable_below: Offset = FIRST_OFFSET,
     may_be_compacted: bool = False,
 ) -> None:
     """Fill a fresh `Log` from its directory; `log.lost` says what was given up. Blocks. Raises OSError.
@@ -65,7 +66,7 @@ def load(
     are_epochs_sound = log.epochs.load()
     log.producers.find_snapshots()
     if was_clean:
-        log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=-1)
+        log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=NO_OFFSET)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if len(log.segments):
         if was_clean:
@@ -90,7 +91,7 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: Log, recovery_point: int, durable_below: int, *, may_be_compacted: bool = False) -> None:
+def _recover_from(log: Log, recovery_point: Offset, durable_below: Offset, *, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
@@ -111,7 +112,7 @@ def _recover_from(log: Log, recovery_point: int, durable_below: int, *, may_be_c
             break
 
 
-def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason: str) -> None:
+def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, from which on nothing was durable; what is `later`, behind the hole, is kept in other files.
 
     The disk had written what came later first. Consumers would go over a hole in silence; where a log ends before it, they notice
@@ -122,7 +123,7 @@ def _end_before(log: Log, later: Sequence[LogSegment], next_offset: int, reason:
     lost.note(log, next_offset, later[0].base_offset, reason)
 
 
-def _recover_segment(log: Log, segment: LogSegment) -> tuple[int, int, str | None]:
+def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | None]:
     """Read everything and rebuild all indexes.
 
     Returns the offset and the position after the last intact batch, and what is wrong with the bytes behind it, if there are any.
@@ -143,7 +144,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[int, int, str | Non
     return next_offset, end, reason
 
 
-def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: int, reason: str) -> None:
+def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, byte `end` of the first of `segments`; what is intact behind that is kept in other files."""
     segment, *later = segments
     length, path = segment.size - end, None
@@ -159,7 +160,7 @@ def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: in
     lost.note(log, next_offset, end_offset, reason, path)
 
 
-def _end_behind(segment: LogSegment, end: int, next_offset: int) -> int:
+def _end_behind(segment: LogSegment, end: int, next_offset: Offset) -> Offset:
     """Where the offsets of what is damaged at byte `end` of the last segment ended; -1 when nothing tells."""
     survey = Survey(segment.file, segment.size, base_offset=segment.base_offset)
     found = max((batch.next_offset for _, batch in survey.batches()), default=UNKNOWN)
@@ -185,7 +186,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
                 log.log_end_offset,
                 log.log_start_offset,
             )
-            log.log_start_offset = 0
+            log.log_start_offset = FIRST_OFFSET
         if log.log_end_offset >= log.log_start_offset:
             active.activate()
             return
@@ -219,7 +220,7 @@ def _recover_damaged_end(log: Log) -> None:
         _recover_from(log, active.base_offset, active.base_offset)
 
 
-def _note_missing_end(log: Log, known_end_offset: int) -> None:
+def _note_missing_end(log: Log, known_end_offset: Offset) -> None:
     """The log may end before an offset that it reached once, and nobody has noticed: files are missing."""
     if log.log_end_offset < known_end_offset and not any(one.first_offset <= log.log_end_offset for one in log.lost):
         reason = f"the log ends at {log.log_end_offset}, but its checkpoints say that it reached {known_end_offset}"
@@ -234,7 +235,7 @@ def _are_epochs_incomplete(log: Log) -> bool:
     return first_offset > log.log_start_offset and first_offset > _first_record_offset(log)
 
 
-def _first_record_offset(log: Log) -> int:
+def _first_record_offset(log: Log) -> Offset:
     """Where the first batch that is not below the log start offset begins: compaction may have removed what was before it."""
     for segment in log.segments.starting_with(log.log_start_offset):
         for _, batch in segment.intact(segment.position_of(log.log_start_offset)):
@@ -262,7 +263,7 @@ def _rebuild_epochs(log: Log) -> None:
 # --- step 5: producers ---
 
 
-def rebuild_producers(log: Log, end_offset: int, *, was_clean: bool) -> None:
+def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
     """Bring the producers to their state at `end_offset`, from a snapshot and the batches after it. Raises OSError."""
     producers = log.producers
     if not producers.snapshots and was_clean:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from pybroker.model import NO_OFFSET, Offset
+
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
     from pybroker.log.transaction_index import AbortedTransaction
@@ -31,11 +33,11 @@ class LogAppendInfo(NamedTuple):
         conversion_ns: time that this took.
     """
 
-    first_offset: int = -1
-    last_offset: int = -1
+    first_offset: Offset = NO_OFFSET
+    last_offset: Offset = NO_OFFSET
     max_timestamp: int = -1
     log_append_time: int = -1
-    log_start_offset: int = -1
+    log_start_offset: Offset = NO_OFFSET
     record_count: int = 0
     size: int = 0
     records_converted: int = 0
@@ -46,8 +48,8 @@ class LogAppendInfo(NamedTuple):
 class LogOffsetMetadata(NamedTuple):
     """An offset and where it lies, so that a waiting fetch can count the bytes between two of them."""
 
-    offset: int
-    segment_base_offset: int = -1
+    offset: Offset
+    segment_base_offset: Offset = NO_OFFSET
     position: int = -1
 
 
@@ -75,7 +77,7 @@ class FetchedRecords:
 class TimestampedOffset(NamedTuple):
     """A record found by its timestamp; `leader_epoch` is -1 where it is not known."""
 
-    offset: int
+    offset: Offset
     timestamp: int
     leader_epoch: LeaderEpoch
 

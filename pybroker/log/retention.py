@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+    from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
 
-def advance_start(log: Log, now_ms: int, high_watermark: int) -> bool:
+def advance_start(log: Log, now_ms: int, high_watermark: Offset) -> bool:
     """Let the log begin behind the segments that are due. Returns whether segments lie below its start. Raises KafkaError."""
     log.check_usable()
     config = log.config
@@ -68,7 +69,7 @@ def _below_start(log: Log) -> list[LogSegment]:
     return [segment for segment, following in itertools.pairwise(segments) if following.base_offset <= log.log_start_offset]
 
 
-def _advance_while(log: Log, now_ms: int, high_watermark: int, is_due: Callable[[LogSegment], bool], reason: str) -> None:
+def _advance_while(log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str) -> None:
     """Let the log begin behind the oldest segments for which `is_due` says so, without a gap."""
     count, segments = 0, list(log.segments)
     for index, segment in enumerate(segments):

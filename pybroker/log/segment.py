@@ -20,6 +20,7 @@ from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
 from pybroker.log.tail import NO_TIMESTAMP, SegmentTail
 from pybroker.log.time_index import TimestampOffset
+from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ class LogSegment(SegmentFiles):
         self,
         filesystem: Filesystem,
         directory: str,
-        base_offset: int,
+        base_offset: Offset,
         config: TopicConfig,
         *,
         jitter_ms: int = 0,
@@ -84,7 +85,7 @@ class LogSegment(SegmentFiles):
         cls,
         filesystem: Filesystem,
         directory: str,
-        base_offset: int,
+        base_offset: Offset,
         config: TopicConfig,
         *,
         now_ms: int,
@@ -115,7 +116,7 @@ class LogSegment(SegmentFiles):
 
     @classmethod
     def open(
-        cls, filesystem: Filesystem, directory: str, base_offset: int, config: TopicConfig, *, suffix: str = ""
+        cls, filesystem: Filesystem, directory: str, base_offset: Offset, config: TopicConfig, *, suffix: str = ""
     ) -> LogSegment:
         """An existing segment. Its indexes are looked at later."""
         segment = cls(filesystem, directory, base_offset, config, suffix=suffix)
@@ -158,16 +159,16 @@ class LogSegment(SegmentFiles):
         self.tail.bytes_since_entry = 0
         self._is_loaded = True
 
-    def note_batch(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
+    def note_batch(self, last_offset: Offset, max_timestamp: int, position: int, size: int) -> None:
         """Tell the indexes of a batch in the data file, in order."""
         if self.tail.note(size, max_timestamp, last_offset):
             self._add_entry(last_offset, position)
 
-    def _add_entry(self, last_offset: int, position: int) -> None:
+    def _add_entry(self, last_offset: Offset, position: int) -> None:
         """Tell the indexes of the batch that was noted last."""
         tail = self.tail
         self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
 
     def write_noted(self, data: WriteBuffer) -> None:
         """Write batches at the end that `note_batch` was told of. Raises OSError."""
@@ -185,7 +186,7 @@ class LogSegment(SegmentFiles):
         if not self.tail.is_max_known:
             self._set_max_timestamp(self._read_max_timestamp())
 
-    def append(self, data: WriteBuffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+    def append(self, data: WriteBuffer, last_offset: Offset, max_timestamp: int, offset_of_max_timestamp: Offset) -> None:
         """Write whole batches at the end.
 
         `offset_of_max_timestamp` is the last offset of the batch that has it. Raises OSError.
@@ -198,7 +199,7 @@ class LogSegment(SegmentFiles):
             self._add_entry(last_offset, position)
 
     def append_usual(  # noqa: PLR0917  (a call by position is a third of a call by name)
-        self, config: TopicConfig, data: memoryview, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+        self, config: TopicConfig, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
     ) -> bool:
         """Write one batch and remember it, as `append` and `remember` do, if it needs no new segment and no index entry.
 
@@ -217,11 +218,11 @@ class LogSegment(SegmentFiles):
             offset_index.count >= offset_index.count_max or time_index.count >= time_index.count_max,
         )
 
-    def remember(self, base_offset: int, position: int, size: int) -> None:
+    def remember(self, base_offset: Offset, position: int, size: int) -> None:
         """Keep in mind where a batch was just written; see `SegmentTail.remember`."""
         self.tail.remember(base_offset, position, size)
 
-    def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+    def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: Offset, now_ms: int) -> bool:
         """Whether the batches to append belong into a new segment; the rule is in `SegmentTail.should_roll`."""
         tail = self.tail
         if not tail.is_first_known and tail.size:
@@ -263,7 +264,7 @@ class LogSegment(SegmentFiles):
         """Bring both indexes into their files, with the segment's largest timestamp as the last entry."""
         tail = self.tail
         if tail.is_max_known and self._is_loaded:
-            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
+            self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
             self.offset_index.write()
             self.time_index.write()
 
@@ -278,7 +279,7 @@ class LogSegment(SegmentFiles):
     behind_damage = segment_reading.behind_damage
     read_end = segment_reading.read_end
 
-    def recent_batch(self, base_offset: int) -> tuple[SegmentFile, int, int] | None:
+    def recent_batch(self, base_offset: Offset) -> tuple[SegmentFile, int, int] | None:
         """Return the open file, and position and size in it of the batch from `base_offset` on, if that was written just now."""
         tail, file = self.tail, self._file
         found = tail.recent.get(base_offset) or tail.older.get(base_offset)
@@ -295,7 +296,7 @@ class LogSegment(SegmentFiles):
             self.load_indexes()
             # A complete segment was closed with an entry for it. Only the active one is read to its end, in `activate`.
             self._set_max_timestamp(self._read_max_timestamp() if self._is_active else self.time_index.last_entry)
-        return TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
+        return TimestampOffset(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
 
     def _set_max_timestamp(self, largest: TimestampOffset) -> None:
         tail = self.tail
@@ -317,7 +318,7 @@ class LogSegment(SegmentFiles):
 
     # --- truncate, close, delete ---
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
+    def truncate_to(self, offset: Offset, now_ms: int) -> int:
         """Drop the batches that reach `offset` or beyond. Returns the bytes dropped; `activate` is to follow.
 
         After OSError it has all of its data, and the same call does the rest.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import Offset
 
 DATA_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -43,7 +44,7 @@ class SegmentFiles:
     __slots__ = ("_stem", "filesystem", "offset_index", "suffix", "time_index", "transaction_index")
 
     def __init__(
-        self, filesystem: Filesystem, directory: str, base_offset: int, *, index_bytes_max: int, suffix: str = ""
+        self, filesystem: Filesystem, directory: str, base_offset: Offset, *, index_bytes_max: int, suffix: str = ""
     ) -> None:
         self.filesystem = filesystem
         self.suffix = suffix

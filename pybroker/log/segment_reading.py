@@ -17,6 +17,7 @@ from pybroker.log import batch_scan
 from pybroker.log.batch_scan import OFFSET_END, CorruptDataError
 from pybroker.log.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def rebuild_indexes(self: LogSegment) -> None:
     self._is_rebuild_due = False
 
 
-def position_of(self: LogSegment, offset: int) -> int:
+def position_of(self: LogSegment, offset: Offset) -> int:
     """A position at or before the batch that holds `offset`, from the index alone; none is before damage that ends below it."""
 
     def look() -> int:
@@ -125,9 +126,9 @@ def _add_damage(self: LogSegment, damage: Damage) -> None:
     )
 
 
-def _last_offset_of_indexes(self: LogSegment) -> int:
+def _last_offset_of_indexes(self: LogSegment) -> Offset:
     """The last offset that the files of the indexes know, as far as it can be one of this segment's; -1 for none."""
-    known = -1
+    known = NO_OFFSET
     for index in (self.offset_index, self.time_index):
         with contextlib.suppress(FileNotFoundError, CorruptIndexError):
             index.load_entries()
@@ -159,7 +160,7 @@ def _note_missing_end(self: LogSegment, claimed: int) -> None:
 # --- batches ---
 
 
-def find_batch(self: LogSegment, offset: int, end_offset: int = OFFSET_END) -> tuple[int, int] | None:
+def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END) -> tuple[int, int] | None:
     """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before.
 
     No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where the data is
@@ -182,16 +183,16 @@ def find_batch(self: LogSegment, offset: int, end_offset: int = OFFSET_END) -> t
         return _find(self, offset, end_offset)
 
 
-def _find(self: LogSegment, offset: int, end_offset: int) -> tuple[int, int] | None:
+def _find(self: LogSegment, offset: Offset, end_offset: Offset) -> tuple[int, int] | None:
     last_offset, position = self.offset_index.lookup(offset)
-    known, base_offset, end = last_offset if position else -1, self.base_offset, self.size
+    known, base_offset, end = last_offset if position else NO_OFFSET, self.base_offset, self.size
     ahead: Damage | None = None
     if self.damage:
         _close_damage(self)
         for one in self.damage:
             if one.end_offset <= offset:
                 if one.end > position:
-                    position, known, base_offset = one.end, -1, one.end_offset
+                    position, known, base_offset = one.end, NO_OFFSET, one.end_offset
                 continue
             ahead = one
             break
@@ -244,7 +245,7 @@ def intact_size(self: LogSegment, position: int) -> int:
     return min((one.position for one in self.damage if one.position > position), default=self.size)
 
 
-def behind_damage(self: LogSegment, offset: int) -> int | None:
+def behind_damage(self: LogSegment, offset: Offset) -> Offset | None:
     """Where the damage ends that `offset` lies in or before; None when a second look finds none. Raises OSError."""
     for is_second_look in (False, True):
         if is_second_look:
@@ -255,7 +256,7 @@ def behind_damage(self: LogSegment, offset: int) -> int | None:
     return None
 
 
-def read_end(self: LogSegment) -> tuple[int, int]:
+def read_end(self: LogSegment) -> tuple[Offset, int]:
     """The offset after the last intact batch (the base offset without one), and the position where that batch ends.
 
     Reads headers from the last entry of the index on. Raises OSError.

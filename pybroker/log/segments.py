@@ -6,11 +6,13 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from pybroker.log.batch_scan import OFFSET_END
+from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pybroker.log.segment import LogSegment
+    from pybroker.model import Offset
 
 
 class Segments:
@@ -22,7 +24,7 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: list[LogSegment] = []
-        self._base_offsets: list[int] = []
+        self._base_offsets: list[Offset] = []
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -34,7 +36,7 @@ class Segments:
         return self._segments[index]
 
     @property
-    def base_offsets(self) -> list[int]:
+    def base_offsets(self) -> list[Offset]:
         """Ascending; to read."""
         return self._base_offsets
 
@@ -64,10 +66,10 @@ class Segments:
         if self._segments:
             self.active = self._segments[-1]
 
-    def floor_index(self, offset: int) -> int:
+    def floor_index(self, offset: Offset) -> int:
         """Index of the last segment that begins at or before `offset`; -1 when all begin later."""
         return bisect_right(self._base_offsets, offset) - 1
 
-    def starting_with(self, offset: int) -> Sequence[LogSegment]:
+    def starting_with(self, offset: Offset) -> Sequence[LogSegment]:
         """The segment that holds `offset` and all later ones."""
         return self._segments[max(self.floor_index(offset), 0) :]

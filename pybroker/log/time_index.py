@@ -19,6 +19,7 @@ from pybroker.log.entry_file import CorruptIndexError, EntryFile
 
 if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import Offset
 
 ENTRY: Final = struct.Struct(">qi")
 assert ENTRY.size == 12
@@ -29,7 +30,7 @@ class TimestampOffset(NamedTuple):
     """A largest timestamp so far, in ms, and the last offset of the batch it is in."""
 
     timestamp: int
-    offset: int
+    offset: Offset
 
 
 class TimeIndex(EntryFile):
@@ -37,7 +38,7 @@ class TimeIndex(EntryFile):
 
     __slots__ = ("base_offset", "last_entry")
 
-    def __init__(self, filesystem: Filesystem, path: str, *, base_offset: int, bytes_max: int) -> None:
+    def __init__(self, filesystem: Filesystem, path: str, *, base_offset: Offset, bytes_max: int) -> None:
         super().__init__(filesystem, path, ENTRY, bytes_max // ENTRY.size - 1)  # one slot is kept for the entry of the roll
         self.base_offset = base_offset
         self.last_entry = TimestampOffset(NO_TIMESTAMP, base_offset)
@@ -64,7 +65,7 @@ class TimeIndex(EntryFile):
     def _entry_before(self, slot: int) -> TimestampOffset:
         return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
+    def maybe_append(self, timestamp: int, offset: Offset) -> None:
         """Add an entry if it has news: a larger timestamp than the last one."""
         if timestamp > self.last_entry.timestamp:
             self.append_entry(ENTRY.pack(timestamp, offset - self.base_offset))
@@ -78,7 +79,7 @@ class TimeIndex(EntryFile):
         timestamp, relative = self.floor_fields(timestamp) or (NO_TIMESTAMP, 0)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: Offset) -> int:
         """Drop the entries at or above `offset`. Returns how many stay."""
         low, high = 0, self.count
         while low < high:

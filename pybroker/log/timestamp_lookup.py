@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.results import TimestampedOffset
+from pybroker.model import Offset
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.errors import CorruptRecordError
 
@@ -43,11 +44,11 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
 
 def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset | None:
     start_offset = log.log_start_offset
-    for position, header in segment.scan(segment.position_of(max(segment.older_until(timestamp), start_offset))):
+    for position, header in segment.scan(segment.position_of(Offset(max(segment.older_until(timestamp), start_offset)))):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
             for record in _records(segment, position, header):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+                    return TimestampedOffset(Offset(record.offset), record.timestamp, header.partition_leader_epoch)
     return None
 
 
@@ -63,7 +64,7 @@ def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
             if header.max_timestamp == timestamp:
                 for record in _records(segment, position, header):
                     if record.timestamp == timestamp:
-                        return TimestampedOffset(record.offset, timestamp, header.partition_leader_epoch)
+                        return TimestampedOffset(Offset(record.offset), timestamp, header.partition_leader_epoch)
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
     except OSError as error:
@@ -79,7 +80,7 @@ def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[
     return batch.records()
 
 
-def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
+def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[Offset]:
     """See `Log.legacy_offsets_before`."""
     log.check_usable()
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from pybroker.log.filesystem import Filesystem
-    from pybroker.model import ProducerId
+    from pybroker.model import Offset, ProducerId
 
 ENTRY: Final = struct.Struct(">hqqqq")
 assert ENTRY.size == 34
@@ -36,9 +36,9 @@ class AbortedTransaction(NamedTuple):
     """One entry, without its version."""
 
     producer_id: ProducerId
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
 
 
 class TransactionIndex:
@@ -49,7 +49,7 @@ class TransactionIndex:
 
     __slots__ = ("_entries", "_filesystem", "_written", "base_offset", "path")
 
-    def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
+    def __init__(self, filesystem: Filesystem, path: str, base_offset: Offset) -> None:
         self._filesystem = filesystem
         self.path = path
         self.base_offset = base_offset
@@ -103,7 +103,7 @@ class TransactionIndex:
             self._filesystem.close(fd)
         self._written = len(entries)
 
-    def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+    def collect(self, fetch_offset: Offset, upper_offset: Offset) -> tuple[list[AbortedTransaction], bool]:
         """Those that touch [fetch_offset, upper_offset), and whether later segments need not be asked."""
         found: list[AbortedTransaction] = []
         for entry in self.entries:
@@ -113,7 +113,7 @@ class TransactionIndex:
                 return found, True
         return found, False
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drop the transactions whose markers are at or above `offset`."""
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) < len(self.entries):
@@ -126,7 +126,7 @@ class TransactionIndex:
                     self._filesystem.close(fd)
             self._entries, self._written = kept, written
 
-    def keep(self, last_offsets: Container[int]) -> None:
+    def keep(self, last_offsets: Container[Offset]) -> None:
         """Drop the transactions whose markers are not at one of these offsets, durably. Blocks."""
         kept = [entry for entry in self.entries if entry.last_offset in last_offsets]
         if len(kept) < len(self.entries):

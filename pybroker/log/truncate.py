@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pybroker.log.log import Log
+    from pybroker.model import Offset
 
 
-def truncate_to(log: Log, offset: int) -> bool:
+def truncate_to(log: Log, offset: Offset) -> bool:
     """See `Log.truncate_to`."""
     log.check_usable()
     if offset >= log.log_end_offset:
@@ -31,7 +32,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def _truncate_to(log: Log, offset: int) -> None:
+def _truncate_to(log: Log, offset: Offset) -> None:
     now_ms = log.services.clock.time_ms()
     try:
         _drop_segments(log, [segment for segment in log.segments if segment.base_offset > offset], now_ms)
@@ -53,7 +54,7 @@ def _drop_segments(log: Log, segments: Sequence[LogSegment], now_ms: int) -> Non
                 _end_at(log, segment.base_offset)
 
 
-def _end_at(log: Log, offset: int) -> None:
+def _end_at(log: Log, offset: Offset) -> None:
     log.is_unfinished = True
     log.log_end_offset = min(log.log_end_offset, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
@@ -72,7 +73,7 @@ def finish(log: Log) -> None:
     log.is_unfinished = False
 
 
-def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+def truncate_fully_and_start_at(log: Log, offset: Offset) -> None:
     """See `Log.truncate_fully_and_start_at`."""
     log.check_usable()
 
@@ -92,7 +93,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     log.guarded(work)
 
 
-def increment_log_start_offset(log: Log, offset: int, *, high_watermark: int) -> bool:
+def increment_log_start_offset(log: Log, offset: Offset, *, high_watermark: Offset) -> bool:
     """See `Log.increment_log_start_offset`."""
     log.check_usable()
     if offset > high_watermark:

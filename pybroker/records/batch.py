@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.varint import read_varint, read_varlong
@@ -126,7 +126,7 @@ class BatchView:
         "record_count",
     )
 
-    base_offset: int
+    base_offset: Offset
     partition_leader_epoch: LeaderEpoch
     magic: int
     crc: int
@@ -167,12 +167,12 @@ class BatchView:
         return self.position + self.batch_length
 
     @property
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """The offset of the last record that the batch had when it was written."""
         return self.base_offset + self.last_offset_delta
 
     @property
-    def next_offset(self) -> int:
+    def next_offset(self) -> Offset:
         """The offset of the first record after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 

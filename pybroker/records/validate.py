@@ -64,7 +64,7 @@ from pybroker.records.errors import (
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
-    from pybroker.model import LeaderEpoch
+    from pybroker.model import LeaderEpoch, Offset
 
 _MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
 _ZSTD_SINCE: Final = 7
@@ -166,7 +166,7 @@ class ValidationResult:
 def validate_and_assign(
     records: memoryview,
     *,
-    first_offset: int,
+    first_offset: Offset,
     now_ms: int,
     leader_epoch: LeaderEpoch,
     rules: ValidationRules,
@@ -221,7 +221,7 @@ def validate_and_assign(
 
 
 def _lifted(
-    records: memoryview, first_offset: int, now_ms: int, leader_epoch: LeaderEpoch, rules: ValidationRules
+    records: memoryview, first_offset: Offset, now_ms: int, leader_epoch: LeaderEpoch, rules: ValidationRules
 ) -> ValidationResult:
     """Return what an old producer sent, as a batch of magic 2."""
     started_ns = perf_counter_ns()
@@ -313,7 +313,7 @@ def _refuse(batch: BatchView, rules: ValidationRules, now_ms: int) -> NoReturn:
 
 
 def _patch(
-    batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: int, leader_epoch: LeaderEpoch
+    batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: Offset, leader_epoch: LeaderEpoch
 ) -> BatchView:
     """Write the broker's fields into the batch in place, or into a copy if the buffer is read-only."""
     if batch.buffer.readonly:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
 from pybroker.replication.fetch_data import FetchPartition
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], s
                     name,
                     topic_id,
                     asked.partition,
-                    fetch_offset=asked.fetch_offset,
+                    fetch_offset=Offset(asked.fetch_offset),
                     max_bytes=asked.partition_max_bytes,
-                    log_start_offset=asked.log_start_offset,
+                    log_start_offset=Offset(asked.log_start_offset),
                     current_leader_epoch=LeaderEpoch(asked.current_leader_epoch),
                     last_fetched_epoch=LeaderEpoch(asked.last_fetched_epoch),
                 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, new_tuple
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pybroker.records.errors import RecordError
 
 CONSUMER_REPLICA_ID: Final = -1
-NO_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1
 
 HARD_LIMIT_VERSION_MAX: Final = 2
@@ -133,9 +132,9 @@ class FetchPartition:
         topic_id: TopicId,
         partition: int,
         *,
-        fetch_offset: int,
+        fetch_offset: Offset,
         max_bytes: int,
-        log_start_offset: int = NO_OFFSET,
+        log_start_offset: Offset = NO_OFFSET,
         current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
@@ -167,9 +166,9 @@ class FetchPartitionData:
     """
 
     error_code: ErrorCode = ErrorCode.NONE
-    high_watermark: int = NO_OFFSET
-    last_stable_offset: int = NO_OFFSET
-    log_start_offset: int = NO_OFFSET
+    high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
     records: FileRecords | None = None
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     diverging_epoch: EpochEndOffset | None = None
@@ -188,14 +187,14 @@ class PartitionProduceResult(NamedTuple):
     """
 
     error_code: ErrorCode = ErrorCode.NONE
-    base_offset: int = NO_OFFSET
+    base_offset: Offset = NO_OFFSET
     log_append_time_ms: int = -1
-    log_start_offset: int = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
     record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
 
 
 ProduceResults = dict[TopicPartition, PartitionProduceResult]
 
-Unsettled = dict[TopicPartition, int]
+Unsettled = dict[TopicPartition, Offset]
 """The offset that each partition must be replicated up to, or durable, (exclusive) before its result is true."""

@@ -32,10 +32,9 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import new_tuple
+from pybroker.model import NO_OFFSET, Offset, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import (
-    NO_OFFSET,
     FetchPartition,
     FetchPartitionData,
     FetchResults,
@@ -84,8 +83,8 @@ class CachedPartition(FetchPartition):
             last_fetched_epoch=asked.last_fetched_epoch,
         )
         self.key = asked.session_key
-        self.answered_high_watermark: int = NO_OFFSET if before is None else before.answered_high_watermark
-        self.answered_log_start_offset: int = NO_OFFSET if before is None else before.answered_log_start_offset
+        self.answered_high_watermark: Offset = NO_OFFSET if before is None else before.answered_high_watermark
+        self.answered_log_start_offset: Offset = NO_OFFSET if before is None else before.answered_log_start_offset
 
     def take_answer(self, data: FetchPartitionData) -> bool:
         """Remember what is answered. Returns whether it must be sent: anything but "the same as last time, and no records"."""

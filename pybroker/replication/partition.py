@@ -21,10 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import AppendOrigin
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
-    NO_OFFSET,
     FetchIsolation,
     FetchParams,
     FetchPartition,
@@ -66,7 +65,12 @@ class Partition:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, log: Log, broker_id: int, image: PartitionImage, high_watermark: int = 0
+        self,
+        topic_partition: TopicPartition,
+        log: Log,
+        broker_id: int,
+        image: PartitionImage,
+        high_watermark: Offset = FIRST_OFFSET,
     ) -> None:
         """`high_watermark` is the one of the last checkpoint; it only matters while other replicas are in sync."""
         self.topic_partition = topic_partition
@@ -118,12 +122,12 @@ class Partition:
         return self.log.topic_id
 
     @property
-    def high_watermark(self) -> int:
+    def high_watermark(self) -> Offset:
         """The offset after the last record that every in-sync replica has."""
         return self.high_watermark_metadata.offset
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """Before this offset every transaction is decided: the first open one's start, at most the high watermark."""
         unstable = self.log.producers.first_unstable_offset
         high_watermark = self.high_watermark_metadata.offset
@@ -193,7 +197,7 @@ class Partition:
             self._advance_high_watermark()
         return info
 
-    def check_replicated(self, required_offset: int) -> ErrorCode | None:
+    def check_replicated(self, required_offset: Offset) -> ErrorCode | None:
         """Whether every in-sync replica has all before `required_offset`: NONE or the error to answer; None when not yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -201,7 +205,7 @@ class Partition:
             return None
         return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def check_settled(self, required_offset: int) -> ErrorCode | None:
+    def check_settled(self, required_offset: Offset) -> ErrorCode | None:
         """Whether the leader alone may tell of all before `required_offset`: NONE, or the error to answer; None when not yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -293,7 +297,7 @@ class Partition:
             answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
         return answer
 
-    def read_on(self, offset: int, bytes_max: int) -> FileRecords | None:
+    def read_on(self, offset: Offset, bytes_max: int) -> FileRecords | None:
         """What follows below the high watermark, at least a batch, for a client to whom what is before says nothing."""
         high_watermark = self.high_watermark
         if not self.log.log_start_offset <= offset < high_watermark:

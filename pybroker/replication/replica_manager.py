@@ -25,7 +25,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
 from pybroker.replication import reading
@@ -59,8 +59,8 @@ logger = logging.getLogger(__name__)
 _NONE: Final = ErrorCode.NONE
 _LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
 
-SETTLED: Final = -1
-REFUSED: Final = -2
+SETTLED: Final = NO_OFFSET
+REFUSED: Final = Offset(-2)
 """In place of an offset that an append has to reach before its result is true: it is true already; nothing was appended."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -142,7 +142,9 @@ class ReplicaManager:
         for topic in self._image.topics.values():
             for topic_partition, partition_image in self._own_partitions(topic):
                 try:
-                    self._add(topic, topic_partition, partition_image, high_watermarks.get(topic_partition, 0), is_new=False)
+                    self._add(
+                        topic, topic_partition, partition_image, high_watermarks.get(topic_partition, FIRST_OFFSET), is_new=False
+                    )
                 except KafkaError as error:
                     refusals.add(topic_partition, error.message)
                     self._offline.add(topic_partition)
@@ -176,7 +178,7 @@ class ReplicaManager:
         topic: TopicImage,
         topic_partition: TopicPartition,
         image: PartitionImage,
-        high_watermark: int = 0,
+        high_watermark: Offset = FIRST_OFFSET,
         *,
         is_new: bool = True,
     ) -> None:
@@ -285,12 +287,12 @@ class ReplicaManager:
         """Replicas whose log directory failed."""
         return len(self._offline)
 
-    def high_watermark(self, topic_partition: TopicPartition) -> int:
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """Below it records are replicated as they should; 0 for a partition that is not here."""
         partition = self._partitions.get(topic_partition)
-        return 0 if partition is None else partition.high_watermark
+        return FIRST_OFFSET if partition is None else partition.high_watermark
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
         """What the checkpoint of high watermarks keeps."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self._partitions.items()}
 
@@ -360,7 +362,7 @@ class ReplicaManager:
         request_version: int | None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
-    ) -> tuple[PartitionProduceResult, int]:
+    ) -> tuple[PartitionProduceResult, Offset]:
         """Append to one partition, with acks from -1 to 1, and count it. `wake` is to follow unless it is REFUSED.
 
         Returns the result, and the offset to reach (exclusive) before it is true, or SETTLED or REFUSED.
@@ -428,7 +430,7 @@ class ReplicaManager:
             counters.bytes_rejected += len(records) if code in _TOO_LARGE else 0
         return PartitionProduceResult(
             code,
-            log_start_offset=-1 if code in _NOTHING_KNOWN else partition.log.log_start_offset,
+            log_start_offset=NO_OFFSET if code in _NOTHING_KNOWN else partition.log.log_start_offset,
             record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
             error_message=message,
         )

@@ -20,7 +20,7 @@ from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import FetchedRecords
-from pybroker.model import LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
@@ -72,7 +72,7 @@ def read_batches(log: Log, offset: int = -1, *, bytes_max: int = 1 << 20) -> lis
     offset = log.log_start_offset if offset < 0 else offset
     found: list[BatchView] = []
     while offset < log.log_end_offset:
-        fetched = log.read(offset, bytes_max=bytes_max, upper_offset=log.log_end_offset, min_one_batch=True)
+        fetched = log.read(Offset(offset), bytes_max=bytes_max, upper_offset=log.log_end_offset, min_one_batch=True)
         got = list(batches(content(fetched)))
         if not got:
             break
@@ -132,9 +132,9 @@ class Disk:
             self.directory,
             self.services,
             was_clean=was_clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            known_end_offset=known_end_offset,
+            recovery_point=Offset(recovery_point),
+            log_start_offset=Offset(log_start_offset),
+            known_end_offset=Offset(known_end_offset),
             may_be_compacted=may_be_compacted,
         )
 

@@ -12,7 +12,7 @@ import pytest
 from pybroker.api.handlers import produce
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import incremental_alter_configs
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -271,11 +271,13 @@ async def test_records_of_the_last_run_wait_for_the_disk_too(tmp_path: Path) -> 
     Asked(whole, request(b"a", **producer))
     assert (log.recovery_point, log.log_end_offset) == (0, 1)
     log.release()
-    again = type(log).open(T, log.topic_id, log.config, log.log_directory, log.services, was_clean=False, recovery_point=0)
+    again = type(log).open(
+        T, log.topic_id, log.config, log.log_directory, log.services, was_clean=False, recovery_point=Offset(0)
+    )
     disk = held(whole)
     partition = whole.replicas.partition_or_raise(T)
     whole.replicas._follow(T, again)
-    partition.log, partition.high_watermark_metadata = again, again.offset_metadata(0)
+    partition.log, partition.high_watermark_metadata = again, again.offset_metadata(Offset(0))
     asked = Asked(whole, request(b"a", acks=1, **producer))
     assert await asked.is_waiting()
     assert await fetched(whole) == []

@@ -17,7 +17,7 @@ import pytest
 
 from pybroker.api.dispatch import Dispatcher
 from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.codec import encode_request
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.replication.fetch_session import FetchSessionCache
@@ -125,7 +125,7 @@ async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytes
     for name, count in TOPICS.items():
         await whole.create(name, count, **({"segment_bytes": "6000"} if name == "rolled" else {}))
     plain = whole.replicas.partitions[TopicPartition("plain", 1)]
-    plain.log.truncate_fully_and_start_at(FAR_OFFSET)
+    plain.log.truncate_fully_and_start_at(Offset(FAR_OFFSET))
     plain._advance_high_watermark()
     twins = Twins(whole, monkeypatch)
     session_id = epoch = 0
@@ -133,7 +133,7 @@ async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytes
         append(whole, rng)
         if step % 40 == 39:
             log = whole.replicas.partitions[TopicPartition("plain", 0)].log
-            log.increment_log_start_offset(log.log_end_offset // 2, high_watermark=log.log_end_offset)
+            log.increment_log_start_offset(Offset(log.log_end_offset // 2), high_watermark=log.log_end_offset)
         version = rng.randrange(19)
         await twins.ask(fetch(whole, rng, version), version)
         if step % 10 == 0:  # a new session
@@ -157,7 +157,7 @@ async def test_nothing_that_is_looked_at_is_given_away(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("plain")
     partition = whole.replicas.partitions[TopicPartition("plain", 0)]
-    partition.log.truncate_fully_and_start_at(FAR_OFFSET)
+    partition.log.truncate_fully_and_start_at(Offset(FAR_OFFSET))
     whole.replicas.append_records(
         1000, 1, {TopicPartition("plain", 0): memoryview(bytearray(records.batch_of_values(b"a")))}, lambda _results: None
     )

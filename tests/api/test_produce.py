@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -35,7 +36,7 @@ def only(response: Any) -> Any:
 
 def stored(whole: Whole, topic: str = "t") -> list[tuple[int, bytes | None]]:
     (log,) = [log for log in whole.logs.all_logs() if log.topic_partition.topic == topic]
-    fetched = log.read(0, bytes_max=1 << 20, upper_offset=log.log_end_offset, min_one_batch=True)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=log.log_end_offset, min_one_batch=True)
     return records.read(fetched.records.read(0, fetched.size)) if fetched.size else []  # type: ignore[union-attr]
 
 

@@ -20,7 +20,7 @@ from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.log import Log
 from pybroker.log.results import FetchedRecords
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -162,7 +162,7 @@ class CutLog:
         self._log = log
 
     def read(self, offset: int, **limits: Any) -> FetchedRecords:
-        return self._log.read(offset, **limits)
+        return self._log.read(Offset(offset), **limits)
 
 
 def loaded(story: Story, end_offset: int) -> tuple[Offsets, dict[str, Group]]:

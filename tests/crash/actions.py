@@ -12,7 +12,7 @@ from pybroker.log.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import ConfigResource
 from pybroker.metadata.new_topic import NewTopic
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
 from tests.crash.check import make_batch, produce, require, send
@@ -306,7 +306,7 @@ class Actions:
         self._told.append(f"delete records of {partition.topic_partition} below {offset}")
         partition.start_max = max(partition.start_max, offset)
         try:
-            log.increment_log_start_offset(offset, high_watermark=high_watermark)
+            log.increment_log_start_offset(Offset(offset), high_watermark=high_watermark)
         except KafkaError as error:
             self._tolerate(error, f"deleting records of {partition.topic_partition}")
 

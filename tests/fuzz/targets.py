@@ -19,7 +19,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.native import extension
 from pybroker.protocol import _codec_python
 from pybroker.protocol.codec import DecodeError, decode_request_header, request_class
@@ -139,7 +139,7 @@ def record_batches(data: bytes) -> None:
     try:
         result = validate_and_assign(
             memoryview(bytearray(sent)),
-            first_offset=choices,
+            first_offset=Offset(choices),
             now_ms=NOW_MS,
             leader_epoch=LeaderEpoch(3),
             rules=rules,
@@ -316,8 +316,8 @@ def _open(path: Path, *, was_clean: bool, recovery_point: int) -> Log:
         LogDirectory(str(path), Filesystem()),
         _services(),
         was_clean=was_clean,
-        recovery_point=recovery_point,
-        log_start_offset=0,
+        recovery_point=Offset(recovery_point),
+        log_start_offset=Offset(0),
     )
 
 

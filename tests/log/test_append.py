@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
@@ -86,7 +86,7 @@ def test_compressed_batches_are_kept_as_they_came(tmp_path: Path, codec: Compres
     log = Disk(tmp_path).create()
     data = batch(20, compression=codec)
     append(log, data)
-    assert content(log.read(0, bytes_max=1 << 20, upper_offset=20, min_one_batch=True)) == data
+    assert content(log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(20), min_one_batch=True)) == data
     assert read_batches(log)[0].compression is codec
 
 
@@ -160,7 +160,8 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_partial_batch(tmp_path:
     info = follower.append_as_follower(memoryview(stored(leader)[:-7]), now_ms=START_MS)
     assert (info.first_offset, info.last_offset) == (0, 7)
     info = follower.append_as_follower(
-        memoryview(content(leader.read(8, bytes_max=1 << 20, upper_offset=10, min_one_batch=True))), now_ms=START_MS
+        memoryview(content(leader.read(Offset(8), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True))),
+        now_ms=START_MS,
     )
     assert stored(follower) == stored(leader)
     assert follower.epochs.entries == leader.epochs.entries
@@ -209,7 +210,7 @@ def test_transactions_end_with_markers_and_aborted_ones_are_listed(tmp_path: Pat
 
     aborted_at, committed_at = end(1, ControlType.ABORT), end(2, ControlType.COMMIT)
     assert log.producers.first_unstable_offset == 0, "until the markers are replicated"
-    log.producers.on_high_watermark(committed_at + 1)
+    log.producers.on_high_watermark(Offset(committed_at + 1))
     assert log.producers.first_unstable_offset is None
     assert log.aborted_transactions(0, log.log_end_offset) == [(1, 0, aborted_at, 1)]
     assert log.aborted_transactions(aborted_at + 1, log.log_end_offset) == []
@@ -227,17 +228,17 @@ def test_a_slice_is_cut_at_its_limit_and_holds_one_whole_batch_where_asked(tmp_p
     sizes = [len(batch(size=size)) for size in (100, 200, 300)]
     for size in (100, 200, 300):
         append(log, batch(size=size))
-    whole = log.read(0, bytes_max=1 << 20, upper_offset=3, min_one_batch=False)
+    whole = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(3), min_one_batch=False)
     assert whole.size == sum(sizes)
-    cut = log.read(0, bytes_max=sizes[0] + 10, upper_offset=3, min_one_batch=True)
+    cut = log.read(Offset(0), bytes_max=sizes[0] + 10, upper_offset=Offset(3), min_one_batch=True)
     assert (cut.size, cut.first_batch_size, cut.is_first_incomplete) == (sizes[0] + 10, sizes[0], False)
-    least = log.read(1, bytes_max=10, upper_offset=3, min_one_batch=True)
+    least = log.read(Offset(1), bytes_max=10, upper_offset=Offset(3), min_one_batch=True)
     assert (least.size, content(least)) == (sizes[1], stored(log)[sizes[0] : sizes[0] + sizes[1]])
-    old = log.read(1, bytes_max=10, upper_offset=3, min_one_batch=False)
+    old = log.read(Offset(1), bytes_max=10, upper_offset=Offset(3), min_one_batch=False)
     assert (old.size, old.is_first_incomplete) == (10, True)
-    assert log.read(1, bytes_max=0, upper_offset=3, min_one_batch=False).records == b""
-    visible = log.read(0, bytes_max=1 << 20, upper_offset=2, min_one_batch=True)
+    assert log.read(Offset(1), bytes_max=0, upper_offset=Offset(3), min_one_batch=False).records == b""
+    visible = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(2), min_one_batch=True)
     assert visible.size == sizes[0] + sizes[1]
-    assert log.read(2, bytes_max=100, upper_offset=2, min_one_batch=True).size == 0
-    assert log.read(3, bytes_max=100, upper_offset=3, min_one_batch=True).offset_metadata == (3, 0, sum(sizes))
+    assert log.read(Offset(2), bytes_max=100, upper_offset=Offset(2), min_one_batch=True).size == 0
+    assert log.read(Offset(3), bytes_max=100, upper_offset=Offset(3), min_one_batch=True).offset_metadata == (3, 0, sum(sizes))
     assert least.offset_metadata.position - whole.offset_metadata.position == sizes[0]

@@ -20,6 +20,7 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.manager import LogManager
+from pybroker.model import Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -109,7 +110,7 @@ def test_what_stays_is_what_a_model_says(data: st.DataObject) -> None:
             found = {batch.last_offset for segment in setting.log.segments for _, batch in segment.scan(0)}
             end = setting.log.log_end_offset
             for offset in {0, end, *written, *(one + 1 for one in written)}:  # every offset can be asked for
-                fetched = setting.log.read(offset, bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
+                fetched = setting.log.read(Offset(offset), bytes_max=1 << 20, upper_offset=end, min_one_batch=True)
                 assert bool(fetched.size) == any(one >= offset for one in found)
         before = setting.records()
         setting.restart()
@@ -299,7 +300,7 @@ def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: 
     setting.end_transaction(aborting, ControlType.COMMIT)
     setting.roll()
     setting.log.producers.on_high_watermark(setting.log.log_end_offset)
-    assert [one.producer_id for one in setting.log.aborted_transactions(0, 100)] == [1]
+    assert [one.producer_id for one in setting.log.aborted_transactions(Offset(0), Offset(100))] == [1]
     setting.clean()
     assert setting.records() == [(0, b"a", b"before"), (3, b"b", b"committed"), (6, b"c", b"later")]
     kinds = [(batch.base_offset, batch.is_control, batch.record_count) for batch in read_batches(setting.log)]
@@ -410,7 +411,7 @@ def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypat
         last = fill(setting)
         for _ in range(turns):
             setting.turn()
-        setting.log.truncate_to(13)
+        setting.log.truncate_to(Offset(13))
         kept = {key for _, key, _ in setting.records()}
         setting.clean()
         setting.put((b"end", b"x"))
@@ -430,7 +431,7 @@ def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypat
 def test_a_reader_finishes_the_slice_that_it_has(tmp_path: Path) -> None:
     setting = CompactedLog(tmp_path)
     fill(setting)
-    fetched = setting.log.read(0, bytes_max=1 << 20, upper_offset=24, min_one_batch=True)
+    fetched = setting.log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(24), min_one_batch=True)
     assert not isinstance(fetched.records, bytes)
     before = fetched.records.read(0, fetched.size)
     setting.clean()

@@ -12,7 +12,7 @@ from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.log.offset_checkpoint import read_stored
-from pybroker.model import LeaderEpoch
+from pybroker.model import LeaderEpoch, Offset
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch
 from testing.simulation.disk import SimulatedDisk
@@ -39,7 +39,7 @@ def test_what_is_not_on_the_disk_is_not_cleaned_by() -> None:
     assert log.recovery_point == 0
 
     def cleanable_bytes() -> int:
-        return cleanable(log, 0, high_watermark=log.log_end_offset, now_ms=START_MS).cleanable_bytes
+        return cleanable(log, Offset(0), high_watermark=log.log_end_offset, now_ms=START_MS).cleanable_bytes
 
     assert cleanable_bytes() == 0
     while jobs:

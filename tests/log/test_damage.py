@@ -12,6 +12,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.log.lost import LostRange
+from pybroker.model import Offset
 from pybroker.records.batch import HEADER_SIZE, BatchView, batches
 from pybroker.records.errors import CorruptRecordError
 from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
@@ -37,7 +38,7 @@ def records_of(log: Log) -> dict[int, bytes]:
 
 def first_batch_at(log: Log, offset: int) -> BatchView:
     """What a client makes of the response to a fetch of one offset. Raises CORRUPT_MESSAGE, as the client's checks do."""
-    fetched = log.read(offset, bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+    fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
     found = next(batches(content(fetched)), None)
     assert found is not None, offset
     found.ensure_valid()

@@ -18,7 +18,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import StoredOffset, read_stored
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, append, batch
 
@@ -342,8 +342,8 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     broker = Broker(tmp_path).filled()
     logs = broker.start()
     first = logs.create(TPS[0], TOPIC_ID, TopicConfig())
-    first.increment_log_start_offset(30, high_watermark=100)
-    logs.write_high_watermarks(dict.fromkeys(TPS, 100))
+    first.increment_log_start_offset(Offset(30), high_watermark=Offset(100))
+    logs.write_high_watermarks(dict.fromkeys(TPS, Offset(100)))
     logs.stop()
     load = recovery.load
 
@@ -361,10 +361,10 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     with pytest.raises(KafkaError, match=r"orders-0 is offline: its log in .* cannot be opened"):
         logs.create(TPS[0], TOPIC_ID, TopicConfig())
     logs.checkpoint()
-    logs.write_high_watermarks(dict.fromkeys(TPS[1:], 100))
+    logs.write_high_watermarks(dict.fromkeys(TPS[1:], Offset(100)))
     logs.stop()
     kept = read_stored(Filesystem(), f"{first.log_directory.path}/{checkpoint.LOG_START_OFFSET_FILE}")
-    assert kept[TPS[0]] == StoredOffset(TOPIC_ID, 30)
+    assert kept[TPS[0]] == StoredOffset(TOPIC_ID, Offset(30))
     logs = broker.start()
     assert broker.spans(logs) == dict.fromkeys(range(4), 100)
     again = logs.create(TPS[0], TOPIC_ID, TopicConfig())

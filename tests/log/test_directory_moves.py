@@ -13,7 +13,7 @@ from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, read_batches
 
@@ -137,7 +137,7 @@ def test_what_is_written_on_the_way_moves_too(tmp_path: Path, monkeypatch: pytes
 def test_deleted_records_stay_deleted(tmp_path: Path, start: int) -> None:
     scene = MoveScene(tmp_path)
     fill(scene.log)
-    scene.log.increment_log_start_offset(start, high_watermark=24)
+    scene.log.increment_log_start_offset(Offset(start), high_watermark=Offset(24))
     scene.begin()
     scene.finish()
     moved = scene.moved[0][1]
@@ -155,7 +155,7 @@ def test_records_deleted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     fill(scene.log, 20)
     scene.begin()
     scene.turn()
-    scene.log.increment_log_start_offset(31, high_watermark=40)
+    scene.log.increment_log_start_offset(Offset(31), high_watermark=Offset(40))
     scene.log.delete_old_segments(scene.disk.clock.time_ms())
     scene.finish()
     moved = scene.moved[0][1]
@@ -230,7 +230,7 @@ def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
     filesystem = Crashing()
     scene = MoveScene(tmp_path, filesystem)
     fill(scene.log)
-    scene.log.increment_log_start_offset(3, high_watermark=24)
+    scene.log.increment_log_start_offset(Offset(3), high_watermark=Offset(24))
     before = offsets(scene.log)
     scene.begin()
     filesystem.renames_left = renames

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.log import Log
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TP, Disk, FaultyFilesystem, TornFilesystem, append, batch, read_batches, stored
 
@@ -34,7 +35,7 @@ def test_a_failed_write_takes_the_directory_offline_and_loses_nothing(tmp_path: 
     filesystem.heal()
     fails(log)  # offline until the broker starts again
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-        log.read(0, bytes_max=1, upper_offset=3, min_one_batch=True)
+        log.read(Offset(0), bytes_max=1, upper_offset=Offset(3), min_one_batch=True)
     assert told == [str(tmp_path)]
     log.close()
     recovered = Disk(tmp_path).open()
@@ -108,7 +109,7 @@ def test_a_flush_under_way_says_nothing_about_what_a_truncation_replaced(tmp_pat
     for _ in range(4):
         append(log, batch())
     log.flush()
-    log.truncate_to(1)
+    log.truncate_to(Offset(1))
     for _ in range(5):
         append(log, batch())
     work, done = waiting.pop()

@@ -14,7 +14,7 @@ from pybroker.log.leader_epoch_cache import LeaderEpochCache
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.log.time_index import TimeIndex
 from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
-from pybroker.model import LeaderEpoch, ProducerId, TopicPartition, topic_id_parse
+from pybroker.model import LeaderEpoch, Offset, ProducerId, TopicPartition, topic_id_parse
 
 FS = Filesystem()
 
@@ -24,14 +24,14 @@ FS = Filesystem()
 
 def test_an_offset_index_has_kafka_s_bytes(tmp_path: Path) -> None:
     path = tmp_path / "index"
-    index = OffsetIndex(FS, str(path), base_offset=1000, bytes_max=80)
-    assert index.lookup(5000) == (1000, 0)
-    index.append(1007, 300)
-    index.append(1300, 0x01020304)
+    index = OffsetIndex(FS, str(path), base_offset=Offset(1000), bytes_max=80)
+    assert index.lookup(Offset(5000)) == (1000, 0)
+    index.append(Offset(1007), 300)
+    index.append(Offset(1300), 0x01020304)
     index.write()
     assert path.read_bytes().hex() == "000000070000012c0000012c01020304"
-    index.append(1400, 0x01020305)
-    found = {offset: index.lookup(offset) for offset in (1006, 1007, 1299, 1300, 1399, 1400, 9999)}
+    index.append(Offset(1400), 0x01020305)
+    found = {offset: index.lookup(Offset(offset)) for offset in (1006, 1007, 1299, 1300, 1399, 1400, 9999)}
     assert found == {
         1006: (1000, 0),
         1007: (1007, 300),
@@ -42,15 +42,15 @@ def test_an_offset_index_has_kafka_s_bytes(tmp_path: Path) -> None:
         9999: (1400, 0x01020305),
     }
     with pytest.raises(CorruptIndexError):
-        index.append(1400, 0x01020306)
+        index.append(Offset(1400), 0x01020306)
 
 
 def test_a_time_index_has_kafka_s_bytes(tmp_path: Path) -> None:
     path = tmp_path / "index"
-    index = TimeIndex(FS, str(path), base_offset=1000, bytes_max=120)
-    index.maybe_append(1_700_000_000_000, 1005)
-    index.maybe_append(1_700_000_000_000, 1009)  # no news
-    index.maybe_append(1_700_000_000_001, 1010)
+    index = TimeIndex(FS, str(path), base_offset=Offset(1000), bytes_max=120)
+    index.maybe_append(1_700_000_000_000, Offset(1005))
+    index.maybe_append(1_700_000_000_000, Offset(1009))  # no news
+    index.maybe_append(1_700_000_000_001, Offset(1010))
     index.write()
     assert path.read_bytes().hex() == "0000018bcfe56800000000050000018bcfe568010000000a"
     assert index.lookup(1_699_999_999_999) == (-1, 1000)
@@ -60,47 +60,47 @@ def test_a_time_index_has_kafka_s_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("written", [0, 1, 5, 600, 1024, 1500])
 def test_entries_in_the_file_and_in_memory_are_searched_as_one(tmp_path: Path, written: int) -> None:
-    index = OffsetIndex(FS, str(tmp_path / "index"), base_offset=0, bytes_max=1 << 20)
+    index = OffsetIndex(FS, str(tmp_path / "index"), base_offset=Offset(0), bytes_max=1 << 20)
     for i in range(1500):
-        index.append(10 * i + 5, 100 * i + 7)
+        index.append(Offset(10 * i + 5), 100 * i + 7)
         if i + 1 == written:
             index.write()
     for offset in range(0, 15_010, 3):
         slot = (offset - 5) // 10
-        assert index.lookup(offset) == ((10 * min(slot, 1499) + 5, 100 * min(slot, 1499) + 7) if slot >= 0 else (0, 0))
+        assert index.lookup(Offset(offset)) == ((10 * min(slot, 1499) + 5, 100 * min(slot, 1499) + 7) if slot >= 0 else (0, 0))
     for cut in (12_345, 6_000, 777, 6, 5, 0):
-        index.truncate_to(cut)
+        index.truncate_to(Offset(cut))
         assert index.count == max((cut + 4) // 10, 0)
-        assert index.lookup(10**6) == ((10 * index.count - 5, 100 * index.count - 93) if index.count else (0, 0))
-    index.append(3, 50)
-    assert index.lookup(4) == (3, 50)
+        assert index.lookup(Offset(10**6)) == ((10 * index.count - 5, 100 * index.count - 93) if index.count else (0, 0))
+    index.append(Offset(3), 50)
+    assert index.lookup(Offset(4)) == (3, 50)
 
 
 def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
     path = tmp_path / "index"
-    index = TransactionIndex(FS, str(path), 100)
+    index = TransactionIndex(FS, str(path), Offset(100))
     assert (index.entries, path.exists()) == ([], False)
     entries = [
-        AbortedTransaction(ProducerId(1), 90, 110, 105),
-        AbortedTransaction(ProducerId(2), 105, 120, 121),
-        AbortedTransaction(ProducerId(1), 130, 140, 141),
+        AbortedTransaction(ProducerId(1), Offset(90), Offset(110), Offset(105)),
+        AbortedTransaction(ProducerId(2), Offset(105), Offset(120), Offset(121)),
+        AbortedTransaction(ProducerId(1), Offset(130), Offset(140), Offset(141)),
     ]
     for entry in entries:
         index.append(entry)
     data = path.read_bytes()
     assert data[:34].hex() == "00000000000000000001000000000000005a000000000000006e0000000000000069"
-    assert index.collect(0, 1000) == (entries, False)
-    assert index.collect(111, 1000) == (entries[1:], False)
-    assert index.collect(0, 121) == (entries[:2], True)
-    assert index.collect(0, 100) == (entries[:1], True)
+    assert index.collect(Offset(0), Offset(1000)) == (entries, False)
+    assert index.collect(Offset(111), Offset(1000)) == (entries[1:], False)
+    assert index.collect(Offset(0), Offset(121)) == (entries[:2], True)
+    assert index.collect(Offset(0), Offset(100)) == (entries[:1], True)
     path.write_bytes(data[:-1])
-    assert TransactionIndex(FS, str(path), 100).entries == entries[:2]
+    assert TransactionIndex(FS, str(path), Offset(100)).entries == entries[:2]
     path.write_bytes(b"\0\1" + data[2:])
     with pytest.raises(CorruptIndexError):
-        _ = TransactionIndex(FS, str(path), 100).entries
+        _ = TransactionIndex(FS, str(path), Offset(100)).entries
     path.write_bytes(data)
-    again = TransactionIndex(FS, str(path), 100)
-    again.truncate_to(140)
+    again = TransactionIndex(FS, str(path), Offset(100))
+    again.truncate_to(Offset(140))
     assert path.read_bytes() == data[:68]
     with pytest.raises(CorruptIndexError):
         again.append(entries[0])
@@ -155,16 +155,16 @@ def test_leader_epochs_have_kafka_s_text_and_contradictions_go(tmp_path: Path) -
     path = tmp_path / "leader-epoch-checkpoint"
     cache = LeaderEpochCache(FS, str(path))
     for epoch, offset in ((0, 0), (2, 10), (2, 12), (5, 30)):
-        cache.assign(LeaderEpoch(epoch), offset)
+        cache.assign(LeaderEpoch(epoch), Offset(offset))
     assert path.read_text() == "0\n3\n0 0\n2 10\n5 30\n"
-    cache.assign(LeaderEpoch(4), 20)
+    cache.assign(LeaderEpoch(4), Offset(20))
     assert cache.entries == [(0, 0), (2, 10), (4, 20)]
-    cache.truncate_from_end(20)
-    cache.truncate_from_start(5)
+    cache.truncate_from_end(Offset(20))
+    cache.truncate_from_start(Offset(5))
     assert cache.entries == [(0, 5), (2, 10)]
-    cache.truncate_from_start(10)
+    cache.truncate_from_start(Offset(10))
     assert cache.entries == [(2, 10)]
-    cache.truncate_from_start(15)
+    cache.truncate_from_start(Offset(15))
     again = LeaderEpochCache(FS, str(path))
     assert again.load()
     assert again.entries == [(2, 15)]

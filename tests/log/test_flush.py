@@ -10,6 +10,7 @@ import pytest
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
+from pybroker.model import Offset
 from testing.scenes.logs import Disk, HeldThread, append, batch
 
 
@@ -124,7 +125,7 @@ def test_a_truncation_forgets_what_waits(tmp_path: Path) -> None:
     _, thread, log = slow(tmp_path, flush_messages=1)
     for _ in range(3):
         append(log, batch())
-    log.truncate_to(0)
+    log.truncate_to(Offset(0))
     assert (log.is_settled, log.settled_end_offset) == (True, 0)
     append(log, batch())
     assert (log.is_settled, log.settled_end_offset) == (False, 0)
@@ -138,7 +139,7 @@ def test_a_truncation_in_the_middle_of_what_waits(tmp_path: Path) -> None:
     _, thread, log = slow(tmp_path, flush_messages=1)
     for _ in range(3):
         append(log, batch())
-    log.truncate_to(2)
+    log.truncate_to(Offset(2))
     assert (log.is_settled, log.settled_end_offset) == (False, 0)
     while thread.jobs:
         thread.run_next()
@@ -162,7 +163,7 @@ def test_a_segment_that_is_deleted_while_its_flush_waits_is_no_broken_disk(tmp_p
     log.segments.active.release()  # as when there are too many open files: the flush opens it again
     log.flush()
     append(log, batch())
-    log.truncate_fully_and_start_at(10)
+    log.truncate_fully_and_start_at(Offset(10))
     append(log, batch(2))
     while thread.jobs:
         run(thread)

@@ -12,6 +12,7 @@ from pybroker.log import entry_file
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.offset_index import OffsetIndex
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
 
@@ -45,7 +46,7 @@ def forget_windows(log: Log) -> None:
 
 def check_all(log: Log) -> None:
     for offset in range(0, COUNT, 7):
-        fetched = log.read(offset, bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+        fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
         assert not isinstance(fetched.records, bytes)
         assert int.from_bytes(fetched.records.read(0, 8), "big") == offset
         found = log.offset_for_timestamp(START_MS + 10 * offset - 3)
@@ -93,7 +94,7 @@ def test_a_page_of_an_index_that_cannot_be_read_is_a_storage_error(tmp_path: Pat
     forget_windows(log)
     filesystem.fail_with(errno.EIO, "read")
     with pytest.raises(KafkaError) as caught:
-        log.read(100, bytes_max=1, upper_offset=COUNT, min_one_batch=True)
+        log.read(Offset(100), bytes_max=1, upper_offset=Offset(COUNT), min_one_batch=True)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.directory.is_offline
 
@@ -115,7 +116,7 @@ def test_a_rebuild_that_failed_is_begun_anew(tmp_path: Path) -> None:
 
     filesystem.fault = fault
     with pytest.raises(OSError, match="no descriptor"):
-        segment.find_batch(100)
+        segment.find_batch(Offset(100))
     filesystem.heal()
     assert segment.max_timestamp == youngest
     check_all(log)
@@ -129,13 +130,13 @@ def test_no_descriptor_stays_open_and_little_memory_is_kept(tmp_path: Path, monk
     before = set(Path("/proc/self/fd").iterdir())
     indexes = []
     for number in range(3):
-        index = OffsetIndex(Filesystem(), str(tmp_path / f"{number}.index"), base_offset=0, bytes_max=1 << 20)
+        index = OffsetIndex(Filesystem(), str(tmp_path / f"{number}.index"), base_offset=Offset(0), bytes_max=1 << 20)
         for entry in range(100):
-            index.append(10 * entry + 5, entry)
+            index.append(Offset(10 * entry + 5), entry)
         index.write()
         indexes.append(index)
     for offset in range(5, 1_000, 10):
         for index in indexes:
-            assert index.lookup(offset) == (offset, offset // 10)
+            assert index.lookup(Offset(offset)) == (offset, offset // 10)
     assert set(Path("/proc/self/fd").iterdir()) <= before, "what others have left open may go meanwhile"
     assert sum(len(index._windows) for index in indexes) <= 3

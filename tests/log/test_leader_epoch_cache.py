@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
-from pybroker.model import LeaderEpoch
+from pybroker.model import LeaderEpoch, Offset
 from testing.scenes.logs import Disk, append, batch
 
 UNKNOWN = (-1, -1)
@@ -69,9 +69,9 @@ def test_any_history_of_one_cache_is_kafka_s(steps: list[tuple[str, int, int] | 
             getattr(cache, name)(*arguments)
             getattr(model, "assign" if name == "lead" else name)(*arguments)
             for epoch in range(-1, 10):
-                assert cache.end_offset_for(LeaderEpoch(epoch), 40) == model.end_offset_for(epoch, 40)
+                assert cache.end_offset_for(LeaderEpoch(epoch), Offset(40)) == model.end_offset_for(epoch, 40)
             for offset in range(32):
-                assert cache.epoch_for_offset(offset) == model.epoch_for_offset(offset)
+                assert cache.epoch_for_offset(Offset(offset)) == model.epoch_for_offset(offset)
 
 
 actions = st.lists(
@@ -94,7 +94,7 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
     with tempfile.TemporaryDirectory() as folder:
         disk, model, epoch = Disk(folder), KafkaModel(), 0
         log = disk.create()
-        log.lead(LeaderEpoch(epoch), 0)
+        log.lead(LeaderEpoch(epoch), Offset(0))
         model.assign(epoch, 0)
         for name, number in actions:
             if name == "append":
@@ -127,7 +127,7 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
             for asked in range(-1, epoch + 2):
                 assert log.end_offset_for_epoch(LeaderEpoch(asked)) == model.end_offset_for(asked, log.log_end_offset), asked
             for at in range(log.log_start_offset, log.log_end_offset + 1):
-                assert log.epoch_for_offset(at) == model.epoch_for_offset(at), at
+                assert log.epoch_for_offset(Offset(at)) == model.epoch_for_offset(at), at
         log.release()
 
 
@@ -136,17 +136,17 @@ def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(action
 def test_an_empty_log_has_ends_for_the_epochs_of_what_was_deleted(tmp_path: Path, was_clean: bool, raised: int) -> None:
     disk = Disk(tmp_path)
     log = disk.create()
-    log.lead(LeaderEpoch(4), 0)
+    log.lead(LeaderEpoch(4), Offset(0))
     assert [log.end_offset_for_epoch(LeaderEpoch(epoch)) for epoch in (3, 4, 5)] == [(3, 0), (4, 0), UNKNOWN], "a new partition"
     append(log, batch(7), leader_epoch=4)
-    log.increment_log_start_offset(7, high_watermark=7)
+    log.increment_log_start_offset(Offset(7), high_watermark=Offset(7))
     assert [log.end_offset_for_epoch(LeaderEpoch(epoch)) for epoch in (3, 4, 5)] == [(3, 7), (4, 7), UNKNOWN], "emptied"
     log.close()
     again = disk.open(was_clean=was_clean, recovery_point=7, log_start_offset=7)
     epoch = 4 + raised
-    again.lead(LeaderEpoch(epoch), 7)
+    again.lead(LeaderEpoch(epoch), Offset(7))
     assert [again.end_offset_for_epoch(LeaderEpoch(asked)) for asked in (4, epoch, epoch + 1)] == [(4, 7), (epoch, 7), UNKNOWN]
-    assert again.epoch_for_offset(7) == epoch, "of the record that will be the first"
+    assert again.epoch_for_offset(Offset(7)) == epoch, "of the record that will be the first"
     append(again, batch(1), leader_epoch=epoch)
     assert [again.end_offset_for_epoch(LeaderEpoch(asked)) for asked in (4, epoch)] == [(4, 8 if raised == 0 else 7), (epoch, 8)]
     again.close()
@@ -155,15 +155,15 @@ def test_an_empty_log_has_ends_for_the_epochs_of_what_was_deleted(tmp_path: Path
 def test_a_leader_writes_nothing_before_its_first_record(tmp_path: Path) -> None:
     path = tmp_path / "epochs"
     cache = LeaderEpochCache(Filesystem(), str(path))
-    cache.lead(LeaderEpoch(3), 10)
+    cache.lead(LeaderEpoch(3), Offset(10))
     assert not path.exists()
     assert cache.latest_epoch == -1, "no record has it"
-    cache.assign(LeaderEpoch(3), 10)
+    cache.assign(LeaderEpoch(3), Offset(10))
     assert path.read_text() == "0\n1\n3 10\n"
-    cache.lead(LeaderEpoch(5), 10)
+    cache.lead(LeaderEpoch(5), Offset(10))
     assert path.read_text() == "0\n1\n3 10\n"
-    assert [cache.end_offset_for(LeaderEpoch(epoch), 12) for epoch in (3, 4, 5)] == [(3, 10), (4, 10), (5, 12)]
-    cache.assign(LeaderEpoch(5), 10)
+    assert [cache.end_offset_for(LeaderEpoch(epoch), Offset(12)) for epoch in (3, 4, 5)] == [(3, 10), (4, 10), (5, 12)]
+    cache.assign(LeaderEpoch(5), Offset(10))
     assert path.read_text() == "0\n1\n5 10\n"
 
 
@@ -172,7 +172,7 @@ def test_the_largest_epoch_is_known_after_its_entry_is_cut_off(tmp_path: Path) -
     path.write_text("0\n2\n3 10\n9 20\n")
     cache = LeaderEpochCache(Filesystem(), str(path))
     assert cache.load()
-    cache.truncate_from_end(20)
+    cache.truncate_from_end(Offset(20))
     assert (cache.latest_epoch, cache.largest_epoch) == (3, 9)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pybroker.log.log import Log
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
 from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
@@ -82,7 +83,7 @@ class LogModel(RuleBasedStateMachine):
         found = next((one for one in read_batches(self.log) if one.base_offset <= offset < one.next_offset), None)
         if found is not None:
             offset = found.base_offset  # only whole batches can go
-        assert self.log.truncate_to(offset) == (offset < self.end)
+        assert self.log.truncate_to(Offset(offset)) == (offset < self.end)
         self.kept = [one for one in self.kept if one.offset < offset]
         self.end = offset
         self.start = min(self.start, offset)
@@ -91,7 +92,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def move_start(self, share: float) -> None:
         offset = self.start + int((self.end - self.start) * share)
-        self.log.increment_log_start_offset(offset, high_watermark=self.end)
+        self.log.increment_log_start_offset(Offset(offset), high_watermark=Offset(self.end))
         self.start = offset
 
     @precondition(lambda self: self.start > 0)
@@ -115,19 +116,25 @@ class LogModel(RuleBasedStateMachine):
         assert [one for one in found if one[0] >= self.start] == expected
         for kept in self.kept:
             if kept.offset >= self.start:
-                assert self.log.epoch_for_offset(kept.offset) == kept.epoch
+                assert self.log.epoch_for_offset(Offset(kept.offset)) == kept.epoch
 
     @invariant()
     def a_read_begins_at_the_batch_of_its_offset(self) -> None:
         for offset in range(self.start, self.end, 5):
-            first = next(iter(batches(content(self.log.read(offset, bytes_max=1, upper_offset=self.end, min_one_batch=True)))))
+            first = next(
+                iter(
+                    batches(
+                        content(self.log.read(Offset(offset), bytes_max=1, upper_offset=Offset(self.end), min_one_batch=True))
+                    )
+                )
+            )
             assert first.base_offset <= offset <= first.last_offset
 
     @invariant()
     def reads_outside_are_refused(self) -> None:
         for offset in (self.start - 1, self.end + 1):
             try:
-                self.log.read(offset, bytes_max=1, upper_offset=self.end, min_one_batch=True)
+                self.log.read(Offset(offset), bytes_max=1, upper_offset=Offset(self.end), min_one_batch=True)
             except KafkaError as error:
                 assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE  # noqa: PT017  (a state machine, not a test function)
             else:

@@ -14,6 +14,7 @@ from pybroker.log.kept import records
 from pybroker.log.log import Log
 from pybroker.log.lost import LostRange
 from pybroker.log.offset_checkpoint import StoredOffset
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
@@ -44,7 +45,7 @@ def kept_offsets(lost: LostRange) -> list[int]:
 
 def first_at(log: Log, offset: int) -> int:
     """The base offset of what a read from `offset` gives first."""
-    fetched = log.read(offset, bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+    fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
     return next(batches(content(fetched))).base_offset
 
 
@@ -326,7 +327,7 @@ def test_a_sealed_segment_that_lost_its_end_refuses_what_was_there(tmp_path: Pat
     assert first_at(log, segment.base_offset) == segment.base_offset
     for offset in range(gone.base_offset, end):
         with pytest.raises(CorruptRecordError, match="CORRUPT_MESSAGE"):
-            log.read(offset, bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+            log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
     assert first_at(log, end) == end
 
 

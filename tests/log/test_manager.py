@@ -14,7 +14,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
 
@@ -55,7 +55,7 @@ def test_logs_come_back_with_their_offsets_and_topic_ids(tmp_path: Path, *, clea
         log = manager.create(TP._replace(partition=partition), TOPIC_ID, disk.config)
         for _ in range(4 + partition):
             append(log, batch(2, size=60))
-    log.increment_log_start_offset(5, high_watermark=log.log_end_offset)
+    log.increment_log_start_offset(Offset(5), high_watermark=log.log_end_offset)
     manager.checkpoint()
     manager.stop() if clean else manager.abandon()
     assert (tmp_path / ".kafka_cleanshutdown").exists() is clean
@@ -107,7 +107,7 @@ def test_a_deleted_log_frees_its_name_at_once_and_its_files_later(tmp_path: Path
     manager = started(disk)
     log = manager.create(TP, TOPIC_ID, disk.config)
     append(log, batch(3))
-    fetched = log.read(0, bytes_max=1 << 20, upper_offset=3, min_one_batch=True)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(3), min_one_batch=True)
     manager.delete(TP)
     assert manager.get(TP) is None
     (renamed,) = tmp_path.glob("*-delete")
@@ -166,7 +166,7 @@ def test_complete_segments_give_their_descriptors_back_and_are_read_again(tmp_pa
     log = manager.create(TP, TOPIC_ID, disk.config)
     for _ in range(20):
         append(log, batch(size=100))
-    fetched = log.read(0, bytes_max=1 << 20, upper_offset=20, min_one_batch=True)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(20), min_one_batch=True)
     before = [one.base_offset for one in read_batches(log)]
     opened = [segment._file is not None for segment in log.segments]
     assert all(opened)
@@ -181,7 +181,7 @@ def test_high_watermarks_and_damaged_checkpoints(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, TOPIC_ID, disk.config), batch(3))
-    manager.write_high_watermarks({TP: 2, TopicPartition("elsewhere", 0): 7})
+    manager.write_high_watermarks({TP: Offset(2), TopicPartition("elsewhere", 0): Offset(7)})
     assert manager.read_high_watermarks() == {TP: 2}
     manager.stop()
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):

@@ -12,7 +12,7 @@ from pybroker.clock import ManualClock
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicId
+from pybroker.model import Offset, TopicId
 from pybroker.protocol.error_codes import KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 from testing.simulation.disk import SimulatedDisk
@@ -45,7 +45,7 @@ class TwoDirectories:
         log = self.logs.create(TP, TOPIC_ID, self.config)
         for _ in range(10):
             append(log, batch(2, size=60))
-        log.increment_log_start_offset(3, high_watermark=20)
+        log.increment_log_start_offset(Offset(3), high_watermark=Offset(20))
         log.flush()
         self.logs.checkpoint()
         self.disk.sync_all()

@@ -16,7 +16,7 @@ from pybroker.log import file_records, open_files
 from pybroker.log.file_records import FileRecords, SegmentFile
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.open_files import OPEN_FILES, OpenFiles
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from testing.scenes.logs import TOPIC_ID, Disk, append, batch, read_batches
 
 
@@ -91,7 +91,7 @@ def test_a_slice_outlives_that_its_file_is_let_go_of(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     data = [batch(10, size=5_000) for _ in range(3)]
     append(log, data[0])
-    fetched = log.read(0, bytes_max=1 << 20, upper_offset=10, min_one_batch=True)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True)
     log.segments.active.let_go()
     append(log, data[1])
     assert isinstance(fetched.records, FileRecords)
@@ -107,12 +107,12 @@ def test_views_of_a_file_that_was_let_go_of_outlive_a_truncation(tmp_path: Path,
     for _ in range(8):
         append(log, batch(1, size=5_000))
     before = Path(log.segments.active.path).read_bytes()
-    fetched = log.read(0, bytes_max=1 << 20, upper_offset=8, min_one_batch=True)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(8), min_one_batch=True)
     assert isinstance(fetched.records, FileRecords)
     (view,) = fetched.records.pull(1 << 20)
-    later = log.read(0, bytes_max=1 << 20, upper_offset=8, min_one_batch=True)
+    later = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(8), min_one_batch=True)
     log.segments.active.let_go()
-    log.truncate_to(1)
+    log.truncate_to(Offset(1))
     assert bytes(view) == before[: len(view)]
     assert isinstance(later.records, FileRecords)
     assert b"".join(bytes(piece) for piece in later.records.pull(len(view))) == before[: len(view)]

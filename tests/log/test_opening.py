@@ -15,7 +15,7 @@ from pybroker.log import opening
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from testing.scenes.logs import TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch
 
 TPS = [TP._replace(partition=number) for number in range(6)]
@@ -63,7 +63,7 @@ def start(logs: LogManager) -> LogManager:
     return logs
 
 
-def filled(tmp_path: Path, *, was_clean: bool, batches: int = 60) -> tuple[Disk, list[Path], dict[TopicPartition, int]]:
+def filled(tmp_path: Path, *, was_clean: bool, batches: int = 60) -> tuple[Disk, list[Path], dict[TopicPartition, Offset]]:
     disk = Disk(tmp_path / "a", segment_bytes=2000)
     paths = [tmp_path / "a", tmp_path / "b"]
     logs = start(manager(disk, paths, Filesystem()))

@@ -12,6 +12,7 @@ from random import Random
 
 from pybroker.clock import ManualClock
 from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from pybroker.model import Offset
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 from testing.simulation.disk import SimulatedDisk
@@ -95,7 +96,7 @@ def test_what_retention_deletes_goes_from_the_start_on() -> None:
         assert log.log_end_offset == 20
 
 
-def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[int]]]:
+def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[Offset]]]:
     used = disk()
     size = len(batch(size=100))
     files = Disk(ROOT, filesystem=used, segment_bytes=2 * size, retention_bytes=4 * size)

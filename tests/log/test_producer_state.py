@@ -21,7 +21,7 @@ from pybroker.log.producer_entry import (
     increment_sequence,
 )
 from pybroker.log.producer_state import ProducerState
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 EXPIRATION_MS = 1000
@@ -36,12 +36,20 @@ def data(
 ) -> ProducerBatch:
     transactional = bool(more.get("transactional"))
     return ProducerBatch(
-        ProducerId(producer_id), ProducerEpoch(epoch), sequence, offset, offset + count - 1, timestamp, transactional
+        ProducerId(producer_id),
+        ProducerEpoch(epoch),
+        sequence,
+        Offset(offset),
+        Offset(offset + count - 1),
+        timestamp,
+        transactional,
     )
 
 
 def marker(offset: int, kind: int, *, epoch: int = 0, producer_id: int = 1, coordinator_epoch: int = 0) -> ProducerBatch:
-    return ProducerBatch(ProducerId(producer_id), ProducerEpoch(epoch), -1, offset, offset, 0, True, kind, coordinator_epoch)
+    return ProducerBatch(
+        ProducerId(producer_id), ProducerEpoch(epoch), -1, Offset(offset), Offset(offset), 0, True, kind, coordinator_epoch
+    )
 
 
 def verdict(producers: ProducerState, batch: ProducerBatch) -> ErrorCode:
@@ -79,10 +87,10 @@ def test_sequences_wrap_to_zero(tmp_path: Path, count: int) -> None:
     producers.update(data(SEQUENCE_MAX - 4, 0, 4))
     assert verdict(producers, data(SEQUENCE_MAX, 4, count)) is ErrorCode.NONE
     producers.update(data(SEQUENCE_MAX, 4, count))
-    assert producers.producers[1].last_sequence == (SEQUENCE_MAX if count == 1 else count - 2)
+    assert producers.producers[ProducerId(1)].last_sequence == (SEQUENCE_MAX if count == 1 else count - 2)
     assert verdict(producers, data(count - 1, 4 + count)) is ErrorCode.NONE
     assert producers.find_duplicate(data(SEQUENCE_MAX, 99, count)) == BatchMetadata(
-        increment_sequence(SEQUENCE_MAX, count - 1), 3 + count, count - 1, 0
+        increment_sequence(SEQUENCE_MAX, count - 1), Offset(3 + count), count - 1, 0
     )
 
 
@@ -98,7 +106,7 @@ def test_several_batches_are_checked_one_after_the_other(tmp_path: Path) -> None
     producers.check([data(1, 1), data(2, 2)], from_client=True)
     with pytest.raises(KafkaError):
         producers.check([data(1, 1), data(3, 2)], from_client=True)
-    assert producers.producers[1].last_sequence == 0, "checking changes nothing"
+    assert producers.producers[ProducerId(1)].last_sequence == 0, "checking changes nothing"
 
 
 def test_a_batch_outside_of_the_open_transaction_is_refused(tmp_path: Path) -> None:
@@ -117,9 +125,9 @@ def test_transactions_hold_back_until_their_end_is_replicated(tmp_path: Path) ->
     assert producers.last_stable_offset_after(completed) == 11
     producers.complete(completed)
     assert producers.first_unstable_offset == 10
-    producers.on_high_watermark(12)
+    producers.on_high_watermark(Offset(12))
     assert producers.first_unstable_offset == 10
-    producers.on_high_watermark(13)
+    producers.on_high_watermark(Offset(13))
     assert producers.first_unstable_offset == 11
     assert producers.update(marker(13, 1, producer_id=9)) is None, "nothing of producer 9 is here"
 
@@ -149,8 +157,8 @@ GOLDEN = bytes.fromhex(
 def test_a_snapshot_has_kafka_s_bytes(tmp_path: Path) -> None:
     entry = ProducerEntry(ProducerId(7))
     entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = ProducerEpoch(2), 3, 1_700_000_000_000
-    entry.batches.append(BatchMetadata(11, 100, 1, 1_700_000_000_000))
-    file = producer_snapshot.path(str(tmp_path), 101)
+    entry.batches.append(BatchMetadata(11, Offset(100), 1, 1_700_000_000_000))
+    file = producer_snapshot.path(str(tmp_path), Offset(101))
     assert Path(file).name == "00000000000000000101.snapshot"
     producer_snapshot.write(Filesystem(), file, [entry])
     expected = GOLDEN[:2] + struct.pack(">I", crc32c(GOLDEN[6:])) + GOLDEN[6:]
@@ -172,23 +180,23 @@ def test_a_reload_takes_the_youngest_sound_snapshot_in_range(tmp_path: Path) -> 
     producers = state(tmp_path)
     for offset in range(10, 60, 10):
         producers.update(data((offset - 10) // 10, offset - 1))
-        producers.map_end_offset = offset
+        producers.map_end_offset = Offset(offset)
         producers.take_snapshot()
     again = state(tmp_path)
     again.find_snapshots()
-    Path(producer_snapshot.path(str(tmp_path), 30)).write_bytes(b"damaged")
-    again.reload(log_start_offset=10, log_end_offset=35, now_ms=0)
+    Path(producer_snapshot.path(str(tmp_path), Offset(30))).write_bytes(b"damaged")
+    again.reload(log_start_offset=Offset(10), log_end_offset=Offset(35), now_ms=0)
     assert again.map_end_offset == 20
-    assert again.producers[1].last_sequence == 1
+    assert again.producers[ProducerId(1)].last_sequence == 1
     assert again.snapshots == {20}
 
 
 def test_stray_snapshots_go_but_the_last_one_stays(tmp_path: Path) -> None:
     producers = state(tmp_path)
     for offset in (5, 10, 15, 20, 30):
-        producers.map_end_offset = offset
+        producers.map_end_offset = Offset(offset)
         producers.take_snapshot()
-    producers.remove_stray_snapshots({0, 10, 20})
+    producers.remove_stray_snapshots({Offset(0), Offset(10), Offset(20)})
     assert producers.snapshots == {10, 20, 30}
-    producers.remove_stray_snapshots({10, 20, 40})
+    producers.remove_stray_snapshots({Offset(10), Offset(20), Offset(40)})
     assert producers.snapshots == {10, 20}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.log import Log
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
 
@@ -33,7 +34,7 @@ def test_by_size_the_oldest_whole_segments_above_the_limit_go(tmp_path: Path) ->
     assert (log.log_start_offset, log.size) == (4, 6 * SIZE)
     assert log.delete_old_segments(START_MS) == 0
     with pytest.raises(KafkaError) as caught:
-        log.read(3, bytes_max=1, upper_offset=10, min_one_batch=True)
+        log.read(Offset(3), bytes_max=1, upper_offset=Offset(10), min_one_batch=True)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -52,17 +53,17 @@ def test_by_time_a_segment_is_as_old_as_its_youngest_record(tmp_path: Path) -> N
 
 def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0))
-    assert log.delete_old_segments(START_MS + 10**9, high_watermark=5) == 2
+    assert log.delete_old_segments(START_MS + 10**9, high_watermark=Offset(5)) == 2
     assert starts(log) == [4, 6, 8]
 
 
 def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0, cleanup_policy=frozenset({"compact"})))
     assert log.delete_old_segments(START_MS + 10**9) == 0
-    log.increment_log_start_offset(5, high_watermark=10)
+    log.increment_log_start_offset(Offset(5), high_watermark=Offset(10))
     assert log.delete_old_segments(START_MS + 10**9) == 2
     assert (starts(log), log.log_start_offset) == ([4, 6, 8], 5)
-    log.increment_log_start_offset(10, high_watermark=10)
+    log.increment_log_start_offset(Offset(10), high_watermark=Offset(10))
     assert log.delete_old_segments(START_MS) == 2
     assert starts(log) == [8], "the active segment stays"
 
@@ -70,10 +71,10 @@ def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path: Path) ->
 def test_the_start_cannot_pass_the_high_watermark_nor_go_back(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path))
     with pytest.raises(KafkaError) as caught:
-        log.increment_log_start_offset(9, high_watermark=8)
+        log.increment_log_start_offset(Offset(9), high_watermark=Offset(8))
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.increment_log_start_offset(7, high_watermark=8)
-    assert not log.increment_log_start_offset(6, high_watermark=8)
+    assert log.increment_log_start_offset(Offset(7), high_watermark=Offset(8))
+    assert not log.increment_log_start_offset(Offset(6), high_watermark=Offset(8))
     assert log.log_start_offset == 7
 
 
@@ -81,7 +82,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay_while_readers_fin
     disk = Disk(tmp_path, segment_bytes=2 * SIZE, retention_bytes=0, file_delete_delay_ms=500)
     log = filled(disk)
     expected = [one.base_offset for one in read_batches(log)][:2]
-    slice_of_first = log.read(0, bytes_max=1 << 20, upper_offset=10, min_one_batch=True)
+    slice_of_first = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True)
     assert log.delete_old_segments(START_MS) == 5
     names = {path.name for path in disk.log_path.glob("*.log*")}
     assert "00000000000000000000.log.deleted" in names
@@ -102,7 +103,7 @@ def test_a_truncated_log_goes_on_where_it_was_cut(tmp_path: Path, offset: int) -
     disk = Disk(tmp_path, segment_bytes=2 * SIZE, index_interval_bytes=0)
     log = filled(disk)
     before = [(r.offset, r.value) for one in read_batches(log) for r in one.records()]
-    assert log.truncate_to(offset) is (offset < 10)
+    assert log.truncate_to(Offset(offset)) is (offset < 10)
     assert append(log, batch(timestamp=START_MS)) == offset
     after = [(r.offset, r.value) for one in read_batches(log) for r in one.records()]
     assert after[:-1] == before[:offset]
@@ -114,7 +115,7 @@ def test_a_truncated_log_goes_on_where_it_was_cut(tmp_path: Path, offset: int) -
 def test_a_fully_truncated_log_begins_anew(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=2 * SIZE)
     log = filled(disk)
-    log.truncate_fully_and_start_at(50)
+    log.truncate_fully_and_start_at(Offset(50))
     assert (starts(log), log.log_start_offset, log.log_end_offset) == ([50], 50, 50)
     assert log.recovery_point <= 50
     assert log.epochs.entries == []

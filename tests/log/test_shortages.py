@@ -18,7 +18,7 @@ from pybroker.log.directory import ShortageError
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -131,7 +131,7 @@ class Story:
         self.sent[info.first_offset] = bytes(BatchView(memoryview(data)).payload)
 
     def truncate(self, offset: int) -> None:
-        self.tried(lambda: self.log.truncate_to(offset))
+        self.tried(lambda: self.log.truncate_to(Offset(offset)))
         self.sent = {first: data for first, data in self.sent.items() if first < self.log.log_end_offset}
         # The producers begin again: what they had sent is gone.
         self.sequences = dict.fromkeys(PRODUCERS, 0)
@@ -160,7 +160,7 @@ class Story:
         self.truncate(starts[len(starts) // 3])
         for _ in range(12):
             self.append(epoch=5)
-        self.tried(lambda: self.log.aborted_transactions(0, self.log.log_end_offset))
+        self.tried(lambda: self.log.aborted_transactions(Offset(0), self.log.log_end_offset))
         self.tried(lambda: self.log.guarded(lambda: roll(self.log)))
         self.append(epoch=5)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.log.timestamp_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pybroker.model import LeaderEpoch
+from pybroker.model import LeaderEpoch, Offset
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
@@ -35,7 +35,7 @@ def test_times_are_found_as_by_search(
             log.close()
             log = disk.open(was_clean=True)
         start = min(start, log.log_end_offset)
-        log.increment_log_start_offset(start, high_watermark=log.log_end_offset)
+        log.increment_log_start_offset(Offset(start), high_watermark=log.log_end_offset)
         records = [
             (r, one.partition_leader_epoch) for one in read_batches(log, start) for r in one.records() if r.offset >= start
         ]
@@ -78,7 +78,7 @@ def test_legacy_offsets_are_those_of_segments_by_file_time(tmp_path: Path) -> No
     assert log.legacy_offsets_before(30, 10) == [4, 2, 0]
     assert log.legacy_offsets_before(39, 1) == [4]
     assert log.legacy_offsets_before(9, 10) == []
-    log.increment_log_start_offset(3, high_watermark=8)
+    log.increment_log_start_offset(Offset(3), high_watermark=Offset(8))
     assert log.legacy_offsets_before(20, 10) == [3, 3]
 
 
@@ -88,7 +88,7 @@ def test_epochs_end_where_the_next_begins(tmp_path: Path) -> None:
         append(log, batch(5), leader_epoch=epoch)
     expected = {-1: (-1, -1), 0: (0, 10), 1: (0, 10), 2: (2, 15), 3: (3, 20), 4: (-1, -1)}
     assert {epoch: tuple(log.end_offset_for_epoch(LeaderEpoch(epoch))) for epoch in expected} == expected
-    assert [log.epoch_for_offset(offset) for offset in (0, 9, 10, 14, 15, 19)] == [0, 0, 2, 2, 3, 3]
-    log.increment_log_start_offset(12, high_watermark=20)
+    assert [log.epoch_for_offset(Offset(offset)) for offset in (0, 9, 10, 14, 15, 19)] == [0, 0, 2, 2, 3, 3]
+    log.increment_log_start_offset(Offset(12), high_watermark=Offset(20))
     assert tuple(log.end_offset_for_epoch(LeaderEpoch(1))) == (1, 12)
-    assert log.epoch_for_offset(12) == 2
+    assert log.epoch_for_offset(Offset(12)) == 2

@@ -15,7 +15,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, BelievedOffset, OffsetCheckpoint, StoredOffset, read_stored
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
@@ -50,10 +50,10 @@ def topic_made_again(disk: Disk, records: int) -> LogManager:
     manager = started(disk)
     old = manager.create(TP, TOPIC_ID, disk.config)
     append(old, batch(500))
-    old.increment_log_start_offset(500, high_watermark=500)
+    old.increment_log_start_offset(Offset(500), high_watermark=Offset(500))
     old.flush()
     manager.checkpoint()
-    manager.write_high_watermarks({TP: 500})
+    manager.write_high_watermarks({TP: Offset(500)})
     manager.delete(TP)
     append(manager.create(TP, NEW_ID, disk.config), batch(records))
     return manager
@@ -91,7 +91,7 @@ def test_a_topic_made_again_is_compacted_from_its_start(tmp_path: Path) -> None:
     disk = Disk(tmp_path, cleanup_policy=compact, segment_bytes=500, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
     manager = started(disk)
     cleaner_path = f"{tmp_path}/{checkpoint.CLEANER_OFFSET_FILE}"
-    OffsetCheckpoint(FS, cleaner_path).writer({TP: StoredOffset(TOPIC_ID, 30)})()
+    OffsetCheckpoint(FS, cleaner_path).writer({TP: StoredOffset(TOPIC_ID, Offset(30))})()
     log = manager.create(TP, NEW_ID, disk.config)
     for value in (b"secret", None, *[b"%d" % number for number in range(40)]):
         key = b"user-7" if value in (b"secret", None) else b"others"
@@ -228,7 +228,9 @@ def test_a_lost_end_goes_on_at_the_certain_start_and_keeps_the_segments_aside(
 ) -> None:
     """The checkpoint is this topic's, so offsets up to 1000 were given: giving them again would be worse than a gap."""
     disk = Disk(tmp_path, segment_bytes=1000)
-    manager = with_start_offset(disk, lambda path: OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, 1000)})())
+    manager = with_start_offset(
+        disk, lambda path: OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, Offset(1000))})()
+    )
     log = the_log(manager)
     assert span(log) == (1000, 1000)
     assert append(log, batch(1)) == 1000
@@ -250,20 +252,20 @@ def test_a_lost_end_goes_on_at_the_certain_start_and_keeps_the_segments_aside(
 
 def test_an_entry_is_believed_for_its_own_topic_id_only(tmp_path: Path) -> None:
     path = f"{tmp_path}/a-checkpoint"
-    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, 7)})()
+    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, Offset(7))})()
     assert Path(path).read_text() == f"0\n1\n{TP.topic} {TP.partition} 7\n", "Kafka's format"
     fresh = OffsetCheckpoint(FS, path)
-    assert fresh.offset_for(TP, TOPIC_ID) == BelievedOffset(7, is_certain=True)
+    assert fresh.offset_for(TP, TOPIC_ID) == BelievedOffset(Offset(7), is_certain=True)
     assert fresh.offset_for(TP, NEW_ID) is None
     assert fresh.offset_for(OTHER, TOPIC_ID) is None
-    assert fresh.offset_for(TP, TopicId(bytes(16))) == BelievedOffset(7, is_certain=False)
+    assert fresh.offset_for(TP, TopicId(bytes(16))) == BelievedOffset(Offset(7), is_certain=False)
 
 
 def test_what_another_program_wrote_is_of_no_certain_topic(tmp_path: Path) -> None:
     path = f"{tmp_path}/a-checkpoint"
-    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, 7)})()
+    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, Offset(7))})()
     checkpoint.write_offsets(FS, path, {TP: 9})
-    assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(9, is_certain=False)
+    assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(Offset(9), is_certain=False)
     Path(path).unlink()
     assert OffsetCheckpoint(FS, path).offset_for(TP, TOPIC_ID) is None, "somebody wanted it to be forgotten"
 
@@ -271,28 +273,28 @@ def test_what_another_program_wrote_is_of_no_certain_topic(tmp_path: Path) -> No
 @pytest.mark.parametrize("damage", [b"", b"0\n", b"0\nzz\nx", b"1\n00000000\n", b"0\n00000000\n1 2\n0\n"])
 def test_a_damaged_companion_leaves_uncertain_entries(tmp_path: Path, damage: bytes) -> None:
     path = f"{tmp_path}/a-checkpoint"
-    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, 7)})()
+    OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, Offset(7))})()
     Path(path + COMPANION_SUFFIX).write_bytes(damage)
-    assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(7, is_certain=False)
+    assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(Offset(7), is_certain=False)
 
 
 def test_a_crash_between_companion_and_file_leaves_the_newer_entries(tmp_path: Path) -> None:
     path = f"{tmp_path}/a-checkpoint"
     one = OffsetCheckpoint(FS, path)
-    one.writer({TP: StoredOffset(TOPIC_ID, 7)})()
+    one.writer({TP: StoredOffset(TOPIC_ID, Offset(7))})()
     before = Path(path).read_bytes()
-    one.writer({TP: StoredOffset(NEW_ID, 7), OTHER: StoredOffset(TOPIC_ID, 5)})()
+    one.writer({TP: StoredOffset(NEW_ID, Offset(7)), OTHER: StoredOffset(TOPIC_ID, Offset(5))})()
     Path(path).write_bytes(before)
-    assert read_stored(FS, path) == {TP: StoredOffset(NEW_ID, 7), OTHER: StoredOffset(TOPIC_ID, 5)}
+    assert read_stored(FS, path) == {TP: StoredOffset(NEW_ID, Offset(7)), OTHER: StoredOffset(TOPIC_ID, Offset(5))}
 
 
 def test_an_older_content_never_replaces_a_newer(tmp_path: Path) -> None:
     path = f"{tmp_path}/a-checkpoint"
     one = OffsetCheckpoint(FS, path)
-    older, newer = (one.writer({TP: StoredOffset(TOPIC_ID, offset)}) for offset in (1, 2))
+    older, newer = (one.writer({TP: StoredOffset(TOPIC_ID, Offset(offset))}) for offset in (1, 2))
     newer()
     older()
-    assert read_stored(FS, path) == {TP: StoredOffset(TOPIC_ID, 2)}
+    assert read_stored(FS, path) == {TP: StoredOffset(TOPIC_ID, Offset(2))}
 
 
 class WaitsInRename(Filesystem):
@@ -316,7 +318,7 @@ def test_two_threads_that_write_one_checkpoint_do_not_meet(tmp_path: Path) -> No
     """The loop, with a move that is over, and the directory's thread, with the pass."""
     slow, path = WaitsInRename(), f"{tmp_path}/a-checkpoint"
     one = OffsetCheckpoint(slow, path)
-    first, second = (one.writer({TP: StoredOffset(TOPIC_ID, offset)}) for offset in (1, 2))
+    first, second = (one.writer({TP: StoredOffset(TOPIC_ID, Offset(offset))}) for offset in (1, 2))
     failures: list[OSError] = []
 
     def run(write: Callable[[], None]) -> None:
@@ -333,7 +335,7 @@ def test_two_threads_that_write_one_checkpoint_do_not_meet(tmp_path: Path) -> No
     for thread in threads:
         thread.join(60)
     assert failures == []
-    assert read_stored(FS, path) == {TP: StoredOffset(TOPIC_ID, 2)}
+    assert read_stored(FS, path) == {TP: StoredOffset(TOPIC_ID, Offset(2))}
     assert not list(tmp_path.glob("*.tmp"))
 
 
@@ -362,7 +364,7 @@ def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     counting.go_on.set()
     one = OffsetCheckpoint(counting, path)
     for offset in (1, 1, 1, 2):
-        one.writer({TP: StoredOffset(TOPIC_ID, offset)})()
+        one.writer({TP: StoredOffset(TOPIC_ID, Offset(offset))})()
     assert counting.renames == 4
 
 
@@ -372,12 +374,12 @@ def test_entries_of_deleted_partitions_go_with_the_next_pass(tmp_path: Path) -> 
     for tp in (TP, OTHER):
         log = manager.create(tp, TOPIC_ID, disk.config)
         append(log, batch(5))
-        log.increment_log_start_offset(3, high_watermark=5)
+        log.increment_log_start_offset(Offset(3), high_watermark=Offset(5))
     manager.checkpoint()
-    manager.write_high_watermarks({TP: 5, OTHER: 5})
+    manager.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)})
     manager.delete(TP)
     manager.checkpoint()
-    manager.write_high_watermarks({TP: 5, OTHER: 5})
+    manager.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)})
     for name in (checkpoint.RECOVERY_POINT_FILE, checkpoint.LOG_START_OFFSET_FILE, checkpoint.REPLICATION_OFFSET_FILE):
         assert list(read_stored(FS, f"{tmp_path}/{name}")) == [OTHER]
     manager.stop()
@@ -388,9 +390,9 @@ def test_start_offsets_have_a_pass_of_their_own(tmp_path: Path) -> None:
     manager = started(disk)
     log = manager.create(TP, TOPIC_ID, disk.config)
     append(log, batch(5))
-    log.increment_log_start_offset(3, high_watermark=5)
+    log.increment_log_start_offset(Offset(3), high_watermark=Offset(5))
     manager.checkpoint_start_offsets()
-    assert read_stored(FS, f"{tmp_path}/{checkpoint.LOG_START_OFFSET_FILE}") == {TP: StoredOffset(TOPIC_ID, 3)}
+    assert read_stored(FS, f"{tmp_path}/{checkpoint.LOG_START_OFFSET_FILE}") == {TP: StoredOffset(TOPIC_ID, Offset(3))}
     assert not (tmp_path / checkpoint.RECOVERY_POINT_FILE).exists()
     manager.abandon()
 

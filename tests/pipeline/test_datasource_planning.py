@@ -14,7 +14,7 @@ from pybroker.log import checkpoint
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.offset_checkpoint import OffsetCheckpoint, StoredOffset
 from pybroker.log.time_index import ENTRY
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange
 from pybroker.pipeline.datasource.stream import StreamPlanner
@@ -136,9 +136,9 @@ def test_a_start_offset_of_an_older_topic_with_the_same_name_hides_nothing(tmp_p
     records = data.append(5)
     data.checkpoint()
     path = f"{tmp_path}/{checkpoint.LOG_START_OFFSET_FILE}"
-    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(TopicId(b"an older topic\0\0"), 3)})()
+    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(TopicId(b"an older topic\0\0"), Offset(3))})()
     assert data.read() == records
-    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(data.log().topic_id, 3)})()
+    OffsetCheckpoint(Filesystem(), path).writer({TP: StoredOffset(data.log().topic_id, Offset(3))})()
     assert data.read() == records[3:]
 
 
@@ -323,7 +323,7 @@ def test_a_stream_waits_for_transactions(tmp_path: Path) -> None:
 def test_a_stream_reports_what_it_lost(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     records = data.append(20)
-    data.log().increment_log_start_offset(12, high_watermark=20)
+    data.log().increment_log_start_offset(Offset(12), high_watermark=Offset(20))
     data.checkpoint()
     start = {"events": {"0": 4}}
     with pytest.raises(PipelineError, match="8 offsets of events-0, from 4 to 11, are gone"):

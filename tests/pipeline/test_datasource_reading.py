@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pybroker.log import checkpoint
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records import _columns_python, legacy
@@ -234,7 +234,7 @@ def test_a_torn_tail_is_not_read(tmp_path: Path) -> None:
 def test_the_log_start_offset_is_respected(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     records = [record for _ in range(4) for record in data.append(5)]
-    data.log().increment_log_start_offset(7, high_watermark=20)
+    data.log().increment_log_start_offset(Offset(7), high_watermark=Offset(20))
     data.checkpoint()
     assert data.read() == records[7:]
     with pytest.raises(PipelineError, match=r"4 offsets of events-0, from 3 to 6, are gone: .*failOnDataLoss=false"):

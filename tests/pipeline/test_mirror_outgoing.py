@@ -10,7 +10,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Outgoing, Planner, Producer
 from pybroker.pipeline.wire.client import Fetched
@@ -62,7 +62,7 @@ def appended(out: Sequence[Outgoing]) -> list[Record]:
         assert not header.is_transactional
         kept = bytes(one.data[HEADER_SIZE:])
         result = validate_and_assign(
-            one.data, first_offset=one.offset, now_ms=T0, leader_epoch=LeaderEpoch(9), rules=RULES, produce_version=9
+            one.data, first_offset=Offset(one.offset), now_ms=T0, leader_epoch=LeaderEpoch(9), rules=RULES, produce_version=9
         )
         [batch] = result.batches
         assert not result.is_rebuilt

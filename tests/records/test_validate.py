@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.config.topic import TopicConfig
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import HEADER_SIZE, BatchView, Record, TimestampType, batches, set_offset_and_epoch
 from pybroker.records.build import build_batch, build_message_set
@@ -27,7 +27,7 @@ OLD_CODECS = list(CompressionType)[:4]
 
 def validate(records: bytes | bytearray, rules: ValidationRules = RULES, **options: Any) -> ValidationResult:
     return validate_and_assign(
-        memoryview(records), first_offset=1000, now_ms=NOW_MS, leader_epoch=LeaderEpoch(7), rules=rules, **options
+        memoryview(records), first_offset=Offset(1000), now_ms=NOW_MS, leader_epoch=LeaderEpoch(7), rules=rules, **options
     )
 
 

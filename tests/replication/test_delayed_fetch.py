@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.log.leader_epoch_cache import EpochEndOffset
-from pybroker.model import LeaderEpoch, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
 
@@ -18,7 +18,7 @@ def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:
     scene = ReplicaScene()
     scene.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
     scene.produce("t", 100)
-    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), Offset(1))]
     answers = scene.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
     assert answers == []
     assert scene.manager.fetch_purgatory.delayed == 1
@@ -147,7 +147,7 @@ def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
     scene, answers = waiting(last_fetched_epoch=1)
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     assert answers == []
-    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), 1)]
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), Offset(1))]
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
     (((_, data),),) = answers  # type: ignore[misc]
     assert data.diverging_epoch == (0, 1)  # type: ignore[has-type]
@@ -193,7 +193,7 @@ def test_what_is_answered_at_once(ask: Callable[[ReplicaScene], list[object]]) -
     scene = ReplicaScene()
     scene.topic("t")
     scene.produce("t", 100)
-    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), 1)]
+    scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), Offset(1))]
     assert len(ask(scene)) == 1
     assert scene.manager.fetch_purgatory.delayed == 0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
-from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, session_key
 from pybroker.replication.fetch_session import (
@@ -37,7 +37,13 @@ def asks(
     **more: LeaderEpoch,
 ) -> FetchPartition:
     return FetchPartition(
-        topic, topic_id, partition, fetch_offset=offset, max_bytes=max_bytes, log_start_offset=log_start_offset, **more
+        topic,
+        topic_id,
+        partition,
+        fetch_offset=Offset(offset),
+        max_bytes=max_bytes,
+        log_start_offset=Offset(log_start_offset),
+        **more,
     )
 
 
@@ -136,12 +142,14 @@ def test_an_incremental_request_names_only_changes_and_reads_everything() -> Non
 @pytest.mark.parametrize(
     "news",
     [
-        FetchPartitionData(high_watermark=11, log_start_offset=0),
-        FetchPartitionData(high_watermark=10, log_start_offset=1),
-        FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(1)),
-        FetchPartitionData(high_watermark=10, log_start_offset=0, preferred_read_replica=2),
-        FetchPartitionData(high_watermark=10, log_start_offset=0, diverging_epoch=EpochEndOffset(LeaderEpoch(1), 2)),
-        FetchPartitionData(ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=10, log_start_offset=0),
+        FetchPartitionData(high_watermark=Offset(11), log_start_offset=Offset(0)),
+        FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(1)),
+        FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), records=records(1)),
+        FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), preferred_read_replica=2),
+        FetchPartitionData(
+            high_watermark=Offset(10), log_start_offset=Offset(0), diverging_epoch=EpochEndOffset(LeaderEpoch(1), Offset(2))
+        ),
+        FetchPartitionData(ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=Offset(10), log_start_offset=Offset(0)),
     ],
     ids=["high watermark", "log start offset", "records", "preferred replica", "diverging epoch", "error"],
 )
@@ -154,7 +162,7 @@ def test_news_are_told(news: FetchPartitionData) -> None:
 def test_news_are_told_once_but_what_needs_an_act_each_time() -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("foo", 0))
-    news = FetchPartitionData(high_watermark=12, log_start_offset=3)
+    news = FetchPartitionData(high_watermark=Offset(12), log_start_offset=Offset(3))
     assert named(give(fetcher.context(session, 1), foo_0=news)) == [("foo", 0)]
     assert named(give(fetcher.context(session, 2), foo_0=news)) == []
     error = FetchPartitionData(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -166,15 +174,15 @@ def test_news_are_told_once_but_what_needs_an_act_each_time() -> None:
 def test_empty_records_are_no_news() -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("foo", 0))
-    empty = FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(0))
+    empty = FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), records=records(0))
     assert named(give(fetcher.context(session, 1), foo_0=empty)) == []
 
 
 def test_only_partitions_answered_with_records_go_to_the_end() -> None:
     fetcher = Fetcher()
     session = fetcher.create(*(asks("t", number) for number in range(4)))
-    data = FetchPartitionData(high_watermark=10, log_start_offset=0, records=records(5))
-    moved = FetchPartitionData(high_watermark=11, log_start_offset=0)
+    data = FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), records=records(5))
+    moved = FetchPartitionData(high_watermark=Offset(11), log_start_offset=Offset(0))
     assert named(give(fetcher.context(session, 1), t_0=data, t_1=moved)) == [("t", 0), ("t", 1)]
     assert named(fetcher.context(session, 2)) == [("t", 1), ("t", 2), ("t", 3), ("t", 0)]
     give(fetcher.context(session, 3), t_2=data, t_1=data)

@@ -11,7 +11,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import LeaderEpoch, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -50,7 +50,9 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
             answers: list[object] = []
             for log in (real, model):
                 try:
-                    got = log.read(offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
+                    got = log.read(
+                        Offset(offset), bytes_max=bytes_max, upper_offset=Offset(upper_offset), min_one_batch=min_one_batch
+                    )
                 except KafkaError as error:
                     answers.append(error.code)
                 else:

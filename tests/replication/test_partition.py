@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
-from pybroker.model import LeaderEpoch, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
@@ -31,14 +31,14 @@ def replica(partition_image: PartitionImage, *sizes: int, high_watermark: int = 
 
 
 def at(partition: Partition, offset: int) -> LogOffsetMetadata:
-    return partition.log.offset_metadata(offset)
+    return partition.log.offset_metadata(Offset(offset))
 
 
 def test_alone_in_sync_the_high_watermark_is_the_log_end() -> None:
     partition = replica(image(replicas=(1,), isr=(1,)), 10, 10)
     assert partition.high_watermark == 2
     partition.append_records_to_leader(memoryview(bytes(5)), acks=-1, now_ms=0)
-    assert (partition.high_watermark, partition.high_watermark_metadata) == (3, LogOffsetMetadata(3, 0, 25))
+    assert (partition.high_watermark, partition.high_watermark_metadata) == (3, LogOffsetMetadata(Offset(3), Offset(0), 25))
     assert partition.log.producers.high_watermark == 3  # type: ignore[attr-defined]  # the model's
 
 
@@ -145,11 +145,11 @@ def test_a_follower_does_not_take_records_from_clients() -> None:
 def test_reading_ends_where_the_isolation_says() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20, 30, 40)
     partition.update_follower(2, at(partition, 3))
-    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc]
+    partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
     ends = {isolation: partition.end_metadata(isolation) for isolation in FetchIsolation}
-    assert ends[FetchIsolation.LOG_END] == LogOffsetMetadata(4, 0, 100)
-    assert ends[FetchIsolation.HIGH_WATERMARK] == LogOffsetMetadata(3, 0, 60)
-    assert ends[FetchIsolation.TXN_COMMITTED] == LogOffsetMetadata(1, 0, 10)
+    assert ends[FetchIsolation.LOG_END] == LogOffsetMetadata(Offset(4), Offset(0), 100)
+    assert ends[FetchIsolation.HIGH_WATERMARK] == LogOffsetMetadata(Offset(3), Offset(0), 60)
+    assert ends[FetchIsolation.TXN_COMMITTED] == LogOffsetMetadata(Offset(1), Offset(0), 10)
     for asked, size in ((params(), 60), (params(is_read_committed=True), 10), (params(replica_id=2), 100)):
         data = partition.fetch_records(asked, wanted("t", 0), bytes_max=1000, min_one_batch=True)
         assert data.records is not None
@@ -161,7 +161,7 @@ def test_reading_ends_where_the_isolation_says() -> None:
 def test_an_open_transaction_beyond_the_high_watermark_changes_nothing() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20)
     partition.update_follower(2, at(partition, 1))
-    partition.log.producers.first_unstable_offset = 1  # type: ignore[misc]
+    partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
     assert partition.last_stable_offset == 1
     partition.log.producers.first_unstable_offset = None  # type: ignore[misc]
     assert partition.last_stable_offset == 1
@@ -175,7 +175,7 @@ def test_the_answer_that_there_is_nothing_new_is_shared_while_it_is_true() -> No
 
     first = read()
     assert read() is first
-    partition.log.log_start_offset = 1
+    partition.log.log_start_offset = Offset(1)
     second = read()
     assert second is not first
     assert (second.log_start_offset, second.high_watermark) == (1, 1)  # type: ignore[attr-defined]
@@ -189,13 +189,13 @@ def test_the_answer_that_there_is_nothing_new_is_shared_while_it_is_true() -> No
     [
         (1, 3, None),
         (2, 5, None),
-        (1, 4, EpochEndOffset(LeaderEpoch(1), 3)),  # epoch 1 ended before that
-        (3, 5, EpochEndOffset(LeaderEpoch(2), 6)),  # there never was an epoch 3
+        (1, 4, EpochEndOffset(LeaderEpoch(1), Offset(3))),  # epoch 1 ended before that
+        (3, 5, EpochEndOffset(LeaderEpoch(2), Offset(6))),  # there never was an epoch 3
     ],
 )
 def test_diverging_epochs(epoch: int, offset: int, expected: EpochEndOffset | None) -> None:
     partition = replica(image(replicas=(1,), isr=(1,)), *[10] * 6)
-    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), 3), EpochEndOffset(LeaderEpoch(2), 6)]  # type: ignore[assignment]
+    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), Offset(3)), EpochEndOffset(LeaderEpoch(2), Offset(6))]  # type: ignore[assignment]
     asked = wanted("t", offset, last_fetched_epoch=epoch)
     data = partition.fetch_records(params(), asked, bytes_max=1000, min_one_batch=True)
     assert data.diverging_epoch == expected
@@ -206,8 +206,8 @@ def test_diverging_epochs(epoch: int, offset: int, expected: EpochEndOffset | No
 @pytest.mark.parametrize(("epoch", "offset"), [(0, 5), (2, 1)], ids=["epoch unknown", "before the log start"])
 def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offset: int) -> None:
     partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
-    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), 3), EpochEndOffset(LeaderEpoch(2), 6)]  # type: ignore[assignment]
-    partition.log.log_start_offset = 2
+    partition.log.epochs = [EpochEndOffset(LeaderEpoch(1), Offset(3)), EpochEndOffset(LeaderEpoch(2), Offset(6))]  # type: ignore[assignment]
+    partition.log.log_start_offset = Offset(2)
     with pytest.raises(KafkaError) as caught:
         partition.fetch_records(params(), wanted("t", offset, last_fetched_epoch=epoch), bytes_max=1000, min_one_batch=True)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE

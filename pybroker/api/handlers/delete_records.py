@@ -18,7 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.names import is_internal
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -77,6 +77,8 @@ def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> i
     if offset < HIGH_WATERMARK:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     high_watermark = partition.high_watermark
-    if log.increment_log_start_offset(high_watermark if offset == HIGH_WATERMARK else offset, high_watermark=high_watermark):
+    if log.increment_log_start_offset(
+        Offset(high_watermark if offset == HIGH_WATERMARK else offset), high_watermark=high_watermark
+    ):
         logger.info("%s begins at offset %d now: a client deleted the records before it", topic_partition, log.log_start_offset)
     return log.log_start_offset

@@ -20,7 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import TimestampedOffset
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -54,7 +54,7 @@ _FIRST_VERSION: Final = {
 _DEBUGGING_REPLICA_ID: Final = -2
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
-_NOT_FOUND: Final = TimestampedOffset(-1, -1, NO_LEADER_EPOCH)
+_NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
 
 
 def handle(broker: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -90,7 +90,7 @@ def _respond(
             return _error(asked, refusal)
         if version == 0:
             offsets = _legacy_offsets(partition, request.replica_id, asked)
-            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=[*offsets])
         found = look_up(partition, asked.timestamp, _isolation(request))
     except KafkaError as error:
         code = error.code
@@ -135,7 +135,7 @@ def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
     return FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
 
 
-def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[int]:
+def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[Offset]:
     offsets = partition.log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
     if replica_id != CONSUMER_REPLICA_ID:
         return offsets

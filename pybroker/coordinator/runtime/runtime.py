@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicPartition
+from pybroker.model import FIRST_OFFSET, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import TimerTask
 from pybroker.records.entries import build_entries
@@ -97,7 +97,7 @@ class _Active(Generic[S]):
         self.shard = shard
         self.is_loaded = False
         self.refusals = 0  # the number of failed appends since the last one that succeeded
-        self.replayed_end_offset = 0  # the shard has replayed its log below this offset
+        self.replayed_end_offset = FIRST_OFFSET  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, _ShardTimer] = {}
 
 

@@ -20,14 +20,15 @@ from pybroker.config.setting import LONG_MAX
 if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+    from pybroker.model import Offset
 
 
 class Cleanable(NamedTuple):
     """A compacted log as the cleaner sees it. Offsets are of segments' starts but for `first_dirty_offset`."""
 
     log: Log
-    first_dirty_offset: int
-    first_uncleanable_offset: int
+    first_dirty_offset: Offset
+    first_uncleanable_offset: Offset
     clean_bytes: int
     cleanable_bytes: int
     is_overdue: bool  # by `max.compaction.lag.ms`
@@ -46,7 +47,7 @@ class Cleanable(NamedTuple):
         return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def cleanable(log: Log, first_dirty_offset: int, *, high_watermark: int, now_ms: int) -> Cleanable:
+def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, now_ms: int) -> Cleanable:
     """What there is to clean; `first_dirty_offset` is where the last cleaning ended. Raises OSError."""
     if not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
         first_dirty_offset = log.log_start_offset

@@ -20,6 +20,7 @@ from pybroker.log.cleaner.replace import SegmentsChangedError, discard, replace
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leftovers import drop_unfinished
 from pybroker.log.offset_checkpoint import StoredOffset
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -148,7 +149,7 @@ class LogCleaner:
             first_dirty_offset = 0
         try:
             log.flush(upto=log.segments.active.base_offset)  # what a killed process wrote is not durable yet
-            return cleanable(log, first_dirty_offset, high_watermark=self._high_watermark(tp), now_ms=now_ms)
+            return cleanable(log, Offset(first_dirty_offset), high_watermark=Offset(self._high_watermark(tp)), now_ms=now_ms)
         except OSError as error:
             log.log_directory.fail(error)
         except (CorruptDataError, CorruptIndexError) as error:
@@ -276,7 +277,7 @@ class LogCleaner:
     def _checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
         """What writes where the logs of a directory have come to."""
         offsets = {
-            tp: StoredOffset(topic_id, offset)
+            tp: StoredOffset(topic_id, Offset(offset))
             for tp, (topic_id, offset) in self._first_dirty.items()
             if (known := self._logs.get(tp)) is not None and known.log_directory is directory and known.topic_id == topic_id
         }

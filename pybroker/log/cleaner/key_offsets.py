@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import NO_OFFSET
 from pybroker.records import kernels
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class KeyOffsets:
 
     def __init__(self, bytes_max: int) -> None:
         self.offsets: dict[bytes, int] = {}
-        self.latest_offset = -1
+        self.latest_offset = NO_OFFSET
         self._bytes = 0
         self._bytes_max = bytes_max
 

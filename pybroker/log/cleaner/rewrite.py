@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
+from pybroker.model import NO_OFFSET, Offset
 from pybroker.records import kernels
 from pybroker.records.batch import (
     CONTROL_BIT,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.key_offsets import KeyOffsets
     from pybroker.log.cleaner.transactions import CleanedTransactions
     from pybroker.log.log import Log
+    from pybroker.model import Offset
 
 Step = int | Callable[[], None]
 
@@ -80,7 +82,7 @@ def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransaction
 
 def rewrite(
     log: Log,
-    group: Sequence[tuple[LogSegment, int]],
+    group: Sequence[tuple[LogSegment, Offset]],
     target: LogSegment,
     keys: KeyOffsets,
     transactions: CleanedTransactions,
@@ -115,14 +117,14 @@ def rewrite(
     target.deactivate()
 
 
-def new_target(log: Log, base_offset: int, now_ms: int) -> LogSegment:
+def new_target(log: Log, base_offset: Offset, now_ms: int) -> LogSegment:
     """The empty segment that a group is written to, under names that no start takes for a segment's. Raises OSError."""
     return LogSegment.create(log.filesystem, log.path, base_offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
 
 
-def groups(log: Log, end_offset: int) -> Iterator[list[tuple[LogSegment, int]]]:
+def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offset]]]:
     """The segments below `end_offset`, each with its end offset, in groups that fit one segment."""
-    group: list[tuple[LogSegment, int]] = []
+    group: list[tuple[LogSegment, Offset]] = []
     size = 0
     for segment, end in _with_ends(log, log.segments[0].base_offset, end_offset):
         is_too_far = bool(group) and end - 1 - group[0][0].base_offset > RELATIVE_OFFSET_MAX
@@ -135,7 +137,7 @@ def groups(log: Log, end_offset: int) -> Iterator[list[tuple[LogSegment, int]]]:
         yield group
 
 
-def _with_ends(log: Log, start_offset: int, end_offset: int) -> list[tuple[LogSegment, int]]:
+def _with_ends(log: Log, start_offset: Offset, end_offset: Offset) -> list[tuple[LogSegment, Offset]]:
     """The segments that have offsets in [start, end), each with its end offset; never the active one."""
     return [
         (segment, following.base_offset)
@@ -179,7 +181,7 @@ def _retained(
     marks_nothing = False
     latest_offset = keys.latest_offset
     if batch.is_control:
-        latest_offset = -1  # keys of control records are no keys
+        latest_offset = NO_OFFSET  # keys of control records are no keys
         marks_nothing = transactions.on_control_batch(batch)
         loses_all = marks_nothing and is_past_horizon
     else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
+    from pybroker.model import Offset
     from pybroker.records.batch import BatchView
 
 
@@ -77,7 +78,7 @@ class CleanedTransactions:
             return not had_records
         return False
 
-    def _begin(self, offset: int) -> None:
+    def _begin(self, offset: Offset) -> None:
         while self._waiting and self._waiting[0][0] <= offset:
             _, producer_id, transaction = heapq.heappop(self._waiting)
             self._aborted[producer_id] = transaction

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log import producer_snapshot
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.transaction_index import TransactionIndex
+from pybroker.model import Offset
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records.batch import MAGIC, BatchView
@@ -31,7 +32,7 @@ class TransactionState:
 
     __slots__ = ("aborted", "offset", "open")
 
-    def __init__(self, offset: int, open_: dict[ProducerId, int] | None = None) -> None:
+    def __init__(self, offset: int, open_: dict[ProducerId, Offset] | None = None) -> None:
         self.offset = offset
         self.open = open_ or {}  # producer id -> first offset
         self.aborted: set[AbortedRange] = set()
@@ -41,7 +42,7 @@ class TransactionState:
         """Return the state of the latest sound snapshot up to `end_offset`, or else of the start of the log."""
         for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
             try:
-                entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, offset))
+                entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, Offset(offset)))
             except (producer_snapshot.CorruptSnapshotError, FileNotFoundError):
                 continue
             open_ = {
@@ -96,8 +97,8 @@ def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: i
     found: set[AbortedRange] = set()
     for segment in segments:
         try:
-            index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, segment.base_offset)
-            entries, is_complete = index.collect(start_offset, end_offset)
+            index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, Offset(segment.base_offset))
+            entries, is_complete = index.collect(Offset(start_offset), Offset(end_offset))
         except FileNotFoundError:
             continue
         except CorruptIndexError as error:

@@ -9,7 +9,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
-from pybroker.model import LeaderEpoch
+from pybroker.model import LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ class ModelLog:
     def end_offset_metadata(self) -> LogOffsetMetadata:
         segment = self.segments[-1]
         if not self.batches:
-            return LogOffsetMetadata(segment, segment, 0)
+            return LogOffsetMetadata(Offset(segment), Offset(segment), 0)
         last = self.batches[-1]
         position = last.position + last.size if last.segment == segment else 0
-        return LogOffsetMetadata(last.last_offset + 1, segment, position)
+        return LogOffsetMetadata(Offset(last.last_offset + 1), Offset(segment), position)
 
     def add(self, size: int, record_count: int = 1) -> None:
         end = self.end_offset_metadata
@@ -96,11 +96,11 @@ class ModelLog:
         self.add(len(records))
         offset = self.batches[-1].base_offset
         return LogAppendInfo(
-            first_offset=offset,
-            last_offset=offset,
+            first_offset=Offset(offset),
+            last_offset=Offset(offset),
             max_timestamp=now_ms,
             log_append_time=-1,
-            log_start_offset=self.log_start_offset,
+            log_start_offset=Offset(self.log_start_offset),
             record_count=1,
             size=len(records),
         )
@@ -110,7 +110,7 @@ class ModelLog:
             raise self.error
         for batch in self.batches:
             if batch.last_offset >= offset:
-                return LogOffsetMetadata(offset, batch.segment, batch.position)
+                return LogOffsetMetadata(Offset(offset), Offset(batch.segment), batch.position)
         return self.end_offset_metadata
 
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
@@ -121,7 +121,7 @@ class ModelLog:
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         known = [entry for entry in self.epochs if entry.epoch <= epoch]
-        return known[-1] if known else EpochEndOffset(LeaderEpoch(-1), -1)
+        return known[-1] if known else EpochEndOffset(LeaderEpoch(-1), Offset(-1))
 
     def read(self, offset: int, *, bytes_max: int, upper_offset: int, min_one_batch: bool) -> FetchedRecords:
         self.reads += 1
@@ -132,7 +132,7 @@ class ModelLog:
         found = next((batch for batch in self.batches if batch.last_offset >= offset), None)
         if found is None or offset >= upper_offset:
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=self.offset_metadata(offset))
-        start = LogOffsetMetadata(offset, found.segment, found.position)
+        start = LogOffsetMetadata(Offset(offset), Offset(found.segment), found.position)
         limit = max(bytes_max, found.size) if min_one_batch else bytes_max
         in_segment = [batch for batch in self.batches if batch.segment == found.segment and batch.last_offset < upper_offset]
         size = min(limit, sum(batch.size for batch in in_segment if batch.position >= found.position))

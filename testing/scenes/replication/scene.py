@@ -8,7 +8,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.image import ImageDelta, PartitionImage, TopicImage, empty_image
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
@@ -125,4 +125,6 @@ def params(
 
 
 def wanted(name: str | None, offset: int, max_bytes: int = MIB, partition: int = 0, **more: Any) -> FetchPartition:
-    return FetchPartition(name, more.pop("topic_id", ZERO_TOPIC_ID), partition, fetch_offset=offset, max_bytes=max_bytes, **more)
+    return FetchPartition(
+        name, more.pop("topic_id", ZERO_TOPIC_ID), partition, fetch_offset=Offset(offset), max_bytes=max_bytes, **more
+    )
