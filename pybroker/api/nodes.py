@@ -51,7 +51,7 @@ class Reach:
 def reach(broker: Services, context: RequestContext) -> Reach:
     """Return the brokers that the client can reach. Made once per image and address, and kept in the image's `derived`."""
     image, connection = broker.controller.image, context.connection
-    key = (Reach, connection.listener_name, connection.told_host, connection.told_port)
+    key = (Reach, connection.listener_name, connection.advertised_host, connection.advertised_port)
     known: Reach | None = image.derived.get(key)
     if known is not None:
         return known
@@ -61,7 +61,7 @@ def reach(broker: Services, context: RequestContext) -> Reach:
         if endpoint is not None:
             nodes.append(Node(broker_id, endpoint.host, endpoint.port, registration.rack))
         elif broker_id == broker.controller.broker_id:
-            nodes.append(Node(broker_id, connection.told_host, connection.told_port, registration.rack))
+            nodes.append(Node(broker_id, connection.advertised_host, connection.advertised_port, registration.rack))
     known = image.derived[key] = Reach(tuple(nodes), image.controller_id)
     return known
 

@@ -57,7 +57,7 @@ class ResponseMemo:
     @staticmethod
     def key(connection: ConnectionContext, version: int, body: memoryview) -> MemoKey:
         """Return everything that a response follows from, except the image. `body` is borrowed."""
-        return version, connection.listener_name, connection.told_host, connection.told_port, body.tobytes()
+        return version, connection.listener_name, connection.advertised_host, connection.advertised_port, body.tobytes()
 
     def find(self, image: ClusterImage, key: MemoKey) -> KeptResponse | None:
         """Return the response that was kept for `key` about `image`."""

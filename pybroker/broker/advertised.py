@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.network.limits import host_and_port
 from pybroker.network.local_peer import is_process_here
-from pybroker.network.origin import LOCALHOST, Origin, Surroundings, Telling, is_loopback, origin_of
+from pybroker.network.origin import LOCALHOST, ListenerAddresses, Origin, Surroundings, is_loopback, origin_of
 from pybroker.network.routes import NOWHERE, packed, read_routes
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Advertised:
 
     def __init__(
         self,
-        tellings: Mapping[str, Telling],
+        listeners: Mapping[str, ListenerAddresses],
         surroundings: Surroundings,
         routes: Callable[[bool], Routes] = lambda ipv6: read_routes(ipv6=ipv6),
         is_process_here: FindsProcess = is_process_here,
@@ -55,60 +55,60 @@ class Advertised:
     ) -> None:
         """Keep the arguments; `routes` reads those of IPv6 or of IPv4.
 
-        `tellings` is by listener name, and so is `fixed`: the addresses of the other listeners, which all their clients get.
+        `listeners` is by listener name, and so is `fixed`: the addresses of the other listeners, which all their clients get.
         """
         self._fixed = fixed or {}
-        self._tellings = tellings
+        self._listeners = listeners
         self._surroundings = surroundings
         self._read_routes = routes
         self._is_process_here = is_process_here
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
-    def tell(self, connection: ConnectionContext) -> tuple[str, int]:
+    def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
         """Return the host and port for the client of a new connection."""
         local = (connection.local_host, connection.local_port)
-        telling = self._tellings.get(connection.listener_name)
-        if telling is None or not connection.peer_host:  # advertised by the configuration, or closed already
+        addresses = self._listeners.get(connection.listener_name)
+        if addresses is None or not connection.peer_host:  # advertised by the configuration, or closed already
             return local
         if not self._surroundings.has_own_network:
-            return telling.everyone(local)
+            return addresses.everyone(local)
         routes = NOWHERE if is_loopback(packed(connection.peer_host)) else self._routes(":" in connection.peer_host)
         origin = origin_of(connection.peer_host, connection.local_host, routes, self._surroundings)
         if (
             origin is Origin.OWN
             and self._surroundings.forwards_as_own
-            and telling.differs_inside
+            and addresses.differs_inside
             and not self._is_here(connection)
         ):
             origin = Origin.PUBLISHED
-        told = telling.address(origin, local)
-        if origin is Origin.ELSEWHERE and telling.outside is None:
-            self._say_once(
+        address = addresses.address(origin, local)
+        if origin is Origin.ELSEWHERE and addresses.outside is None:
+            self._warn_once(
                 "elsewhere",
-                f"A client at {connection.peer_host} is on none of the container's networks and gets {host_and_port(*told)}."
+                f"A client at {connection.peer_host} is on none of the container's networks and gets {host_and_port(*address)}."
                 " If it cannot reach that, set PYBROKER_ADVERTISED to the host and port by which it connects",
             )
-        return told
+        return address
 
     def lines(self, bound: Sequence[BoundListener]) -> Iterator[str]:
         """Yield lines for people that say which clients get which address."""
         for listener in bound:
-            telling = self._tellings.get(listener.name)
-            if telling is not None and self._surroundings.has_own_network and is_loopback(packed(listener.host)):
+            addresses = self._listeners.get(listener.name)
+            if addresses is not None and self._surroundings.has_own_network and is_loopback(packed(listener.host)):
                 everywhere = host_and_port("0.0.0.0", listener.port)  # noqa: S104  for people
                 yield f"{listener.name}: only clients in this container can connect; for others, listen at {everywhere}"
-            elif telling is not None:
-                for line in self._lines(telling, listener.port):
+            elif addresses is not None:
+                for line in self._lines(addresses, listener.port):
                     yield f"{listener.name}: {line}"
             elif listener.name in self._fixed:
                 host, port = self._fixed[listener.name]
                 yield f"{listener.name}: all clients get {host_and_port(host, port or listener.port)}"
 
-    def _lines(self, telling: Telling, port: int) -> Iterator[str]:
-        outside = None if telling.outside is None else host_and_port(telling.outside[0], telling.outside[1] or port)
+    def _lines(self, addresses: ListenerAddresses, port: int) -> Iterator[str]:
+        outside = None if addresses.outside is None else host_and_port(addresses.outside[0], addresses.outside[1] or port)
         if not self._surroundings.has_own_network:
-            told = "the address that they connected to" if outside is None else outside
-            yield f"all clients get {told}, because the network is not this container's alone"
+            address = "the address that they connected to" if outside is None else outside
+            yield f"all clients get {address}, because the network is not this container's alone"
             return
         if self._surroundings.has_neighbours:
             near = ", ".join(str(network) for ipv6 in (False, True) for network in self._routes(ipv6).networks) or "none so far"
@@ -123,28 +123,28 @@ class Advertised:
         except FileNotFoundError:  # a system without IPv6
             return NOWHERE
         except OSError as error:
-            self._say_once("routes", f"Cannot read the routes, so no gateway is known: {error}")
+            self._warn_once("routes", f"Cannot read the routes, so no gateway is known: {error}")
             return NOWHERE
 
     def _is_here(self, connection: ConnectionContext) -> bool:
         try:
             return self._is_process_here(peer_port=connection.peer_port, local_port=connection.local_port)
         except OSError as error:
-            self._say_once(
+            self._warn_once(
                 "processes", f"Cannot look up the process of a client, so no client is taken for one in this container: {error}"
             )
             return False
 
-    def _say_once(self, kind: str, line: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
+    def _warn_once(self, kind: str, line: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
             logger.warning("%s", line)
 
 
 def advertised(config: BrokerConfig) -> Advertised:
     """Return what the configuration and the surroundings of this process determine."""
-    tellings = {
-        endpoint.listener_name: Telling(config.outside_address, endpoint.host in _EVERYWHERE)
+    listeners = {
+        endpoint.listener_name: ListenerAddresses(config.outside_address, endpoint.host in _EVERYWHERE)
         for endpoint in config.endpoints
         if endpoint.listener_name in config.unadvertised_listeners
     }
@@ -153,7 +153,7 @@ def advertised(config: BrokerConfig) -> Advertised:
         for endpoint in config.advertised_endpoints
         if endpoint.listener_name not in config.unadvertised_listeners
     }
-    return Advertised(tellings, look_around(os.environ, os.uname().release), fixed=fixed)
+    return Advertised(listeners, look_around(os.environ, os.uname().release), fixed=fixed)
 
 
 def look_around(environment: Mapping[str, str], kernel: str, root: Path = Path("/")) -> Surroundings:

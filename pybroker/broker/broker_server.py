@@ -311,7 +311,7 @@ class BrokerServer:
             self.dispatcher,
             self.memory_pool,
             network_limits(config),
-            tell=None if by_peer is None else by_peer.tell,
+            address_for=None if by_peer is None else by_peer.address_for,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         await self.controller.register_broker(registration(config, []))
@@ -334,7 +334,7 @@ class BrokerServer:
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager
         schedule_passes(
-            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._tell_room
+            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._report_room
         )
         loop = asyncio.get_running_loop()
         self.log_cleaner = LogCleaner(
@@ -387,7 +387,7 @@ class BrokerServer:
             self.failed.set()
         elif all(one.is_offline for one in self.log_manager.directories):
             logger.critical("No log directory has room: clients can only delete topics; delete some, then start the broker again")
-        self._tell_room()
+        self._report_room()
 
-    def _tell_room(self) -> None:
+    def _report_room(self) -> None:
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)

@@ -22,11 +22,13 @@ class ConnectionContext:
 
     `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
-    `told_host` and `told_port` are the address that the client gets where the configuration advertises none: by default the
-    address that it has connected to.
+    `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
+    default the address that it has connected to.
     """
 
     __slots__ = (
+        "advertised_host",
+        "advertised_port",
         "client_software_name",
         "client_software_version",
         "connection_id",
@@ -37,8 +39,6 @@ class ConnectionContext:
         "peer_port",
         "received_ns",
         "security_protocol",
-        "told_host",
-        "told_port",
     )
 
     def __init__(
@@ -58,8 +58,8 @@ class ConnectionContext:
         self.peer_port = peer_port
         self.local_host = local_host
         self.local_port = local_port
-        self.told_host = local_host
-        self.told_port = local_port
+        self.advertised_host = local_host
+        self.advertised_port = local_port
         self.security_protocol = security_protocol
         self.received_ns = 0
         self.client_software_name = ""

@@ -69,7 +69,7 @@ def origin_of(peer: str, local: str, routes: Routes, surroundings: Surroundings)
     return Origin.PUBLISHED if surroundings.is_desktop or address in FORWARDERS else Origin.ELSEWHERE
 
 
-class Telling(NamedTuple):
+class ListenerAddresses(NamedTuple):
     """Which addresses the clients of one listener get.
 
     Attributes:

@@ -40,7 +40,7 @@ class SocketServer:
         handler: called with each request, in the loop.
         memory_pool: the memory of requests; the server makes it wake its own connections.
         limits: see NetworkLimits.
-        `tell`: returns the host and port that a new client must use; None: clients get the address that they have connected to.
+        address_for: returns the host and port that a new client must use; None: the address that it has connected to.
         executor: for cold reads; None: the loop's default.
         now_ns: monotonic time in ns.
 
@@ -59,7 +59,7 @@ class SocketServer:
         memory_pool: MemoryPool,
         limits: NetworkLimits,
         *,
-        tell: Callable[[ConnectionContext], tuple[str, int]] | None = None,
+        address_for: Callable[[ConnectionContext], tuple[str, int]] | None = None,
         executor: Executor | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -67,7 +67,7 @@ class SocketServer:
         self.handler = handler
         self.memory_pool = memory_pool
         self._limits = limits
-        self._tell = tell
+        self._address_for = address_for
         self.executor = executor
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -176,7 +176,7 @@ class SocketServer:
             logger.info("Refusing a connection from %s at %s: %s", context.peer_host, context.listener_name, refusal)
             return False
         local = context.local_host, context.local_port
-        context.told_host, context.told_port = local if self._tell is None else self._tell(context)
+        context.advertised_host, context.advertised_port = local if self._address_for is None else self._address_for(context)
         # The listening socket's other options are inherited; this one is not on every system.
         extra("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._last_connection_id += 1

@@ -57,7 +57,7 @@ async def test_other_addresses_versions_and_questions_have_answers_of_their_own(
     assert metadata(whole, "a")[1].brokers[0].port == 9092
     whole.connection = ConnectionContext(connection_id=2, local_host="127.0.0.1", local_port=19092)
     assert metadata(whole, "a")[1].brokers[0].port == 19092
-    whole.connection.told_host, whole.connection.told_port = "localhost", 29092
+    whole.connection.advertised_host, whole.connection.advertised_port = "localhost", 29092
     assert (metadata(whole, "a")[1].brokers[0].host, metadata(whole, "a")[1].brokers[0].port) == ("localhost", 29092)
     assert metadata(whole, "a", version=4)[1].topics[0].partitions[0].leader_epoch == -1
     assert metadata(whole, "b")[1].topics[0].name == "b"

@@ -9,7 +9,7 @@ from pybroker.broker.advertised import Advertised, advertised, look_around
 from pybroker.config.broker import BrokerConfig
 from pybroker.network.context import ConnectionContext
 from pybroker.network.limits import BoundListener
-from pybroker.network.origin import Surroundings, Telling
+from pybroker.network.origin import ListenerAddresses, Surroundings
 from pybroker.network.routes import Network, Routes, packed
 
 BRIDGE = Routes(frozenset({packed("172.17.0.1")}), (Network(packed("172.17.0.0"), 0xFFFF0000),))
@@ -22,58 +22,60 @@ def client(peer: str, listener_name: str = "PLAINTEXT", local: str = "172.17.0.2
     )
 
 
-def teller(telling: Telling | None = None, surroundings: Surroundings | None = None, routes: Routes = BRIDGE) -> Advertised:
+def teller(
+    addresses: ListenerAddresses | None = None, surroundings: Surroundings | None = None, routes: Routes = BRIDGE
+) -> Advertised:
     return Advertised(
-        {"PLAINTEXT": telling or Telling()}, surroundings or Surroundings(), lambda ipv6: Routes() if ipv6 else routes
+        {"PLAINTEXT": addresses or ListenerAddresses()}, surroundings or Surroundings(), lambda ipv6: Routes() if ipv6 else routes
     )
 
 
 def test_the_host_and_a_container_are_told_apart() -> None:
-    assert teller().tell(client("172.17.0.1")) == ("localhost", 9092)
-    assert teller().tell(client("172.17.0.3")) == ("172.17.0.2", 9092)
+    assert teller().address_for(client("172.17.0.1")) == ("localhost", 9092)
+    assert teller().address_for(client("172.17.0.3")) == ("172.17.0.2", 9092)
 
 
 def test_a_listener_with_an_advertised_address_is_left_alone() -> None:
-    assert teller().tell(client("172.17.0.1", "EXTERNAL")) == ("172.17.0.2", 9092)
+    assert teller().address_for(client("172.17.0.1", "EXTERNAL")) == ("172.17.0.2", 9092)
 
 
 def test_a_client_that_is_gone_already_needs_no_address() -> None:
-    assert teller().tell(client("")) == ("172.17.0.2", 9092)
+    assert teller().address_for(client("")) == ("172.17.0.2", 9092)
 
 
 def test_a_network_that_is_connected_later_counts_from_then_on() -> None:
     seen = [BRIDGE, OTHER]
-    one = Advertised({"PLAINTEXT": Telling()}, Surroundings(), lambda _: seen.pop(0))
-    assert one.tell(client("172.18.0.1", local="172.18.0.2")) == ("172.18.0.2", 9092)
-    assert one.tell(client("172.18.0.1", local="172.18.0.2")) == ("localhost", 9092)
+    one = Advertised({"PLAINTEXT": ListenerAddresses()}, Surroundings(), lambda _: seen.pop(0))
+    assert one.address_for(client("172.18.0.1", local="172.18.0.2")) == ("172.18.0.2", 9092)
+    assert one.address_for(client("172.18.0.1", local="172.18.0.2")) == ("localhost", 9092)
 
 
 def test_loopback_needs_no_routes() -> None:
     def unread(_ipv6: bool) -> Routes:
         raise AssertionError
 
-    one = Advertised({"PLAINTEXT": Telling()}, Surroundings(), unread)
-    assert one.tell(client("127.0.0.1", local="127.0.0.1")) == ("localhost", 9092)
+    one = Advertised({"PLAINTEXT": ListenerAddresses()}, Surroundings(), unread)
+    assert one.address_for(client("127.0.0.1", local="127.0.0.1")) == ("localhost", 9092)
 
 
 ROOTLESS = Surroundings(forwards_as_own=True)
-OUTSIDE = Telling(("localhost", 19092))
+OUTSIDE = ListenerAddresses(("localhost", 19092))
 
 
 @pytest.mark.parametrize(
-    ("telling", "surroundings", "is_here", "told"),
+    ("addresses", "surroundings", "is_here", "told"),
     [
         (OUTSIDE, ROOTLESS, False, ("localhost", 19092)),
         (OUTSIDE, ROOTLESS, True, ("localhost", 9092)),
         (OUTSIDE, Surroundings(), None, ("localhost", 9092)),
-        (Telling(), ROOTLESS, None, ("localhost", 9092)),
-        (Telling(is_everywhere=False), ROOTLESS, False, ("localhost", 9092)),
-        (Telling(is_everywhere=False), ROOTLESS, True, ("172.17.0.2", 9092)),
-        (Telling(is_everywhere=False), Surroundings(), None, ("172.17.0.2", 9092)),
+        (ListenerAddresses(), ROOTLESS, None, ("localhost", 9092)),
+        (ListenerAddresses(is_everywhere=False), ROOTLESS, False, ("localhost", 9092)),
+        (ListenerAddresses(is_everywhere=False), ROOTLESS, True, ("172.17.0.2", 9092)),
+        (ListenerAddresses(is_everywhere=False), Surroundings(), None, ("172.17.0.2", 9092)),
     ],
 )
 def test_commands_in_the_container_are_told_from_rootless_forwarding(
-    telling: Telling, surroundings: Surroundings, is_here: bool | None, told: tuple[str, int]
+    addresses: ListenerAddresses, surroundings: Surroundings, is_here: bool | None, told: tuple[str, int]
 ) -> None:
     asked = []
 
@@ -81,8 +83,8 @@ def test_commands_in_the_container_are_told_from_rootless_forwarding(
         asked.append((peer_port, local_port))
         return bool(is_here)
 
-    one = Advertised({"PLAINTEXT": telling}, surroundings, lambda _: BRIDGE, look)
-    assert one.tell(client("172.17.0.2")) == told
+    one = Advertised({"PLAINTEXT": addresses}, surroundings, lambda _: BRIDGE, look)
+    assert one.address_for(client("172.17.0.2")) == told
     assert asked == ([] if is_here is None else [(40000, 9092)])
 
 
@@ -91,20 +93,20 @@ def test_processes_that_cannot_be_seen_are_worth_one_line(caplog: pytest.LogCapt
         raise PermissionError(13, "Permission denied", "/proc")
 
     one = Advertised({"PLAINTEXT": OUTSIDE}, ROOTLESS, lambda _: BRIDGE, refused)
-    assert one.tell(client("127.0.0.1")) == one.tell(client("127.0.0.1")) == ("localhost", 19092)
+    assert one.address_for(client("127.0.0.1")) == one.address_for(client("127.0.0.1")) == ("localhost", 19092)
     assert len(caplog.records) == 1
 
 
 def test_on_the_network_of_the_host_all_are_told_the_same() -> None:
     shared = Surroundings(has_own_network=False)
-    assert teller(surroundings=shared).tell(client("172.17.0.1")) == ("172.17.0.2", 9092)
-    assert teller(Telling(("kafka", 1)), shared).tell(client("172.17.0.3")) == ("kafka", 1)
+    assert teller(surroundings=shared).address_for(client("172.17.0.1")) == ("172.17.0.2", 9092)
+    assert teller(ListenerAddresses(("kafka", 1)), shared).address_for(client("172.17.0.3")) == ("kafka", 1)
 
 
 def test_a_client_from_elsewhere_is_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
     one = teller()
     for _ in range(2):
-        assert one.tell(client("192.168.1.77")) == ("172.17.0.2", 9092)
+        assert one.address_for(client("192.168.1.77")) == ("172.17.0.2", 9092)
     assert [record.message for record in caplog.records] == [
         (
             "A client at 192.168.1.77 is on none of the container's networks and gets 172.17.0.2:9092."
@@ -117,17 +119,17 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
     def refused(_ipv6: bool) -> Routes:
         raise PermissionError(13, "Permission denied", "/proc/net/route")
 
-    one = Advertised({"PLAINTEXT": Telling(("kafka", 1))}, Surroundings(), refused)
-    assert one.tell(client("172.17.0.1")) == one.tell(client("172.17.0.3")) == ("kafka", 1)
+    one = Advertised({"PLAINTEXT": ListenerAddresses(("kafka", 1))}, Surroundings(), refused)
+    assert one.address_for(client("172.17.0.1")) == one.address_for(client("172.17.0.3")) == ("kafka", 1)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "Cannot read the routes" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("telling", "surroundings", "lines"),
+    ("addresses", "surroundings", "lines"),
     [
         (
-            Telling(),
+            ListenerAddresses(),
             Surroundings(),
             [
                 "clients on the container's networks (172.17.0.0/16) get the address that they connected to",
@@ -138,7 +140,7 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
             ],
         ),
         (
-            Telling(("localhost", 19092)),
+            ListenerAddresses(("localhost", 19092)),
             Surroundings(),
             [
                 "clients on the container's networks (172.17.0.0/16) get the address that they connected to",
@@ -146,28 +148,28 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
             ],
         ),
         (
-            Telling(("kafka", 0)),
+            ListenerAddresses(("kafka", 0)),
             Surroundings(has_neighbours=False),
             ["clients that come through a published port get kafka:9092"],
         ),
         (
-            Telling(),
+            ListenerAddresses(),
             Surroundings(has_own_network=False),
             ["all clients get the address that they connected to, because the network is not this container's alone"],
         ),
     ],
 )
-def test_the_start_says_what_is_told_to_whom(telling: Telling, surroundings: Surroundings, lines: list[str]) -> None:
+def test_the_start_says_what_is_told_to_whom(addresses: ListenerAddresses, surroundings: Surroundings, lines: list[str]) -> None:
     bound = [BoundListener(name="PLAINTEXT", host="::", port=9092), BoundListener(name="EXTERNAL", host="::", port=1)]
-    assert list(teller(telling, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
+    assert list(teller(addresses, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> None:
     bound = [BoundListener(name="PLAINTEXT", host=host, port=9092)]
     expected = "PLAINTEXT: only clients in this container can connect; for others, listen at 0.0.0.0:9092"
-    assert list(teller(Telling(), Surroundings()).lines(bound)) == [expected]
-    assert "only clients" not in "".join(teller(Telling(), Surroundings(has_own_network=False)).lines(bound))
+    assert list(teller(ListenerAddresses(), Surroundings()).lines(bound)) == [expected]
+    assert "only clients" not in "".join(teller(ListenerAddresses(), Surroundings(has_own_network=False)).lines(bound))
 
 
 def test_the_start_says_which_addresses_are_fixed() -> None:
@@ -186,7 +188,7 @@ def test_only_listeners_without_an_address_are_asked_about() -> None:
         pybroker_advertised_outside="localhost",
     )
     made = advertised(config)
-    assert made._tellings == {"B": Telling(("localhost", 0), False), "C": Telling(("localhost", 0), True)}
+    assert made._listeners == {"B": ListenerAddresses(("localhost", 0), False), "C": ListenerAddresses(("localhost", 0), True)}
     assert made._fixed == {"A": ("kafka", 9092)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.network.origin import Origin, Surroundings, Telling, origin_of
+from pybroker.network.origin import ListenerAddresses, Origin, Surroundings, origin_of
 from pybroker.network.routes import Network, Routes, packed
 
 ALONE = Surroundings()
@@ -12,10 +12,10 @@ DESKTOP = Surroundings(is_desktop=True)
 ROOTLESS = Surroundings(forwards_as_own=True)
 TUNNEL = Surroundings(has_neighbours=False, forwards_as_own=True)
 
-HOST = Telling()
-NAMED = Telling(outside=("kafka.example", 19092))
-PORTLESS = Telling(outside=("kafka.example", 0))
-ONE_ADDRESS = Telling(is_everywhere=False)
+HOST = ListenerAddresses()
+NAMED = ListenerAddresses(outside=("kafka.example", 19092))
+PORTLESS = ListenerAddresses(outside=("kafka.example", 0))
+ONE_ADDRESS = ListenerAddresses(is_everywhere=False)
 
 
 def routes(gateways: str, *networks: str) -> Routes:
@@ -78,7 +78,7 @@ LOCAL = ("172.17.0.2", 9092)
 
 
 @pytest.mark.parametrize(
-    ("telling", "origin", "told"),
+    ("addresses", "origin", "told"),
     [
         (HOST, PUBLISHED, ("localhost", 9092)),
         (HOST, NEAR, LOCAL),
@@ -94,8 +94,8 @@ LOCAL = ("172.17.0.2", 9092)
         (ONE_ADDRESS, PUBLISHED, ("localhost", 9092)),
     ],
 )
-def test_what_is_told(telling: Telling, origin: Origin, told: tuple[str, int]) -> None:
-    assert telling.address(origin, LOCAL) == told
+def test_what_is_told(addresses: ListenerAddresses, origin: Origin, told: tuple[str, int]) -> None:
+    assert addresses.address(origin, LOCAL) == told
 
 
 def test_a_listener_of_loopback_alone_is_told_as_localhost() -> None:
