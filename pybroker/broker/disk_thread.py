@@ -51,8 +51,8 @@ class DiskThread:
             try:
                 thread.start()
             except RuntimeError as error:  # too many threads; the next job tries again
-                told = OSError(errno.EMFILE, f"no thread for the disk: {error}")
-                self._loop.call_soon(self._report, done, told)
+                failure = OSError(errno.EMFILE, f"no thread for the disk: {error}")
+                self._loop.call_soon(self._report, done, failure)
                 return
             self._thread = thread
         self._jobs.put((work, done))
@@ -85,7 +85,7 @@ class DiskThread:
 
     def _report(self, done: Done, error: BaseException | None) -> None:
         try:
-            done(self._told(error))
+            done(self._as_os_error(error))
         except Exception:
             logger.exception("%s: the report of a job raised an unexpected error, which is a bug", self._name)
             self._on_bug()
@@ -97,11 +97,11 @@ class DiskThread:
                     if not waiter.done():
                         waiter.set_result(None)
 
-    def _told(self, error: BaseException | None) -> OSError | None:
+    def _as_os_error(self, error: BaseException | None) -> OSError | None:
         if error is None or isinstance(error, OSError):
             return error
         logger.error("%s: a job failed unexpectedly, which is a bug", self._name, exc_info=error)
         self._on_bug()
-        told = OSError(errno.EIO, f"unexpected error in the disk thread: {error!r}")
-        told.__cause__ = error
-        return told
+        failure = OSError(errno.EIO, f"unexpected error in the disk thread: {error!r}")
+        failure.__cause__ = error
+        return failure

@@ -96,13 +96,13 @@ class Troubles:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
 
     def __call__(self, error: Any) -> None:
         """Report an error that concerns the client as a whole; called by librdkafka."""
         name, now = error.name(), self._clock()
-        if now - self._told.get(name, now - SILENCE_S) >= SILENCE_S:
-            self._told[name] = now
+        if now - self._warned_at.get(name, now - SILENCE_S) >= SILENCE_S:
+            self._warned_at[name] = now
             print(f"WARN {name}: {error.str()}", file=sys.stderr)
 
 

@@ -105,7 +105,7 @@ def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
         # no more than are wanted: a record that is taken counts as read, and the group's offset moves behind it
         for message in consumer.consume(BATCH if left is None else min(left, BATCH), wait_s):
             if message.error() is not None:
-                _tell(message.error())
+                _report(message.error())
                 continue
             if left is not None:
                 left -= 1
@@ -113,7 +113,7 @@ def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
         sys.stdout.flush()
 
 
-def _tell(error: Any) -> None:
+def _report(error: Any) -> None:
     if error.fatal():
         raise CommandError(f"ERROR Error processing message, terminating consumer process: {error.str()}")
     print(f"WARN {error.name()}: {error.str()}", file=sys.stderr)

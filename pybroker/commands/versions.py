@@ -36,12 +36,12 @@ def main(tool: str, arguments: list[str]) -> None:
         raise CommandError(f"Request METADATA failed on brokers List({tried}): {error}") from error
     try:
         for broker in brokers:
-            print(f"{broker} -> {_told(broker, first, target.servers)}")
+            print(f"{broker} -> {_versions_of(broker, first, target.servers)}")
     finally:
         first.close()
 
 
-def _told(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> str:
+def _versions_of(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> str:
     """Return what a broker serves, over the first connection if that leads to the same broker."""
     address = (broker.host, broker.port)
     try:

@@ -67,21 +67,21 @@ def read_entry(
         file = next((path for path in (Path(root, name.lstrip("/")) for name in FILES) if path.is_file()), None)
         if file is not None:
             remarks.append(f"Properties are read from {file}")
-    said = [
+    sources = [
         {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
         variables.properties,
         texts_of_file(file) if file is not None else {},
     ]
-    merged = merge(said)
+    merged = merge(sources)
     refusals.check({**variables.others, **merged})
-    everything = several_brokers.stated([*said, variables.others])
+    everything = several_brokers.stated([*sources, variables.others])
     several_brokers.check(everything, is_own_host)
     unprotected = access_control.check({**variables.others, **merged}, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
     defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true")}
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
-    loaded = load_texts([*said, defaults])
+    loaded = load_texts([*sources, defaults])
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
     remarks.append(f"Data directories: {', '.join(loaded.config.log_dirs)}")
     return Entry(

@@ -79,8 +79,8 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     everything = {
         name: (origins.get(variable, variable), text) for name, (variable, text) in properties_of_environment(taken).items()
     }
-    properties = {name: said for name, said in everything.items() if not name.startswith(_ZOOKEEPER)}
-    others = {name: said for name, said in everything.items() if name.startswith(_ZOOKEEPER)}
+    properties = {name: setting for name, setting in everything.items() if not name.startswith(_ZOOKEEPER)}
+    others = {name: setting for name, setting in everything.items() if name.startswith(_ZOOKEEPER)}
     others |= dict(_of_other_images(plain, left_out, origins))
     if "cluster.id" not in properties and (cluster_id := plain.get("KAFKA_KRAFT_CLUSTER_ID")):
         properties["cluster.id"] = ("KAFKA_KRAFT_CLUSTER_ID", cluster_id)

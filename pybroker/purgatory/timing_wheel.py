@@ -40,8 +40,8 @@ class Timer:
     def __init__(self) -> None:
         self.expiration_ms = 0
         self._bucket: _Bucket | None = None
-        self._previous: Timer = _NOBODY
-        self._next: Timer = _NOBODY
+        self._previous: Timer = _UNLINKED
+        self._next: Timer = _UNLINKED
 
     @property
     def is_pending(self) -> bool:
@@ -55,11 +55,11 @@ class Timer:
         self._bucket = None
         self._previous._next = self._next
         self._next._previous = self._previous
-        self._previous = self._next = _NOBODY  # a timer that is kept for other reasons must not keep its old neighbours
+        self._previous = self._next = _UNLINKED  # a timer that is kept for other reasons must not keep its old neighbours
         return True
 
 
-_NOBODY: Final = Timer.__new__(Timer)  # what a link refers to outside of a bucket; None would need a check at each step
+_UNLINKED: Final = Timer.__new__(Timer)  # what a link refers to outside of a bucket; None would need a check at each step
 
 
 class _Bucket(Timer):
@@ -136,7 +136,7 @@ class TimingWheel:
                 following = timer._next
                 timer._bucket = None
                 if not self.add(timer, timer.expiration_ms):
-                    timer._previous = timer._next = _NOBODY
+                    timer._previous = timer._next = _UNLINKED
                     expired.append(timer)
                 timer = following
         self._move_to(now_ms)

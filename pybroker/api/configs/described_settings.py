@@ -146,14 +146,14 @@ class BrokerLayers:
         settings = []
         for name in sorted(layer):
             row = dynamic_setting(name)
-            value = _told(row, layer[name])
+            value = _visible(row, layer[name])
             settings.append(_of_broker(name, row, value, [Synonym(name, value, source)]))
         return settings
 
     def synonyms(self, asked: str, names: Sequence[str]) -> list[Synonym]:
         """Return the values given to `names`, strongest first, from the first entry of `asked` on."""
         found = [
-            Synonym(name, _told(dynamic_setting(name), layer[name]), source)
+            Synonym(name, _visible(dynamic_setting(name), layer[name]), source)
             for source, layer in self._layers
             for name in names
             if name in layer
@@ -161,7 +161,7 @@ class BrokerLayers:
         for name in names:
             row = dynamic_setting(name)
             if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS:
-                found.append(Synonym(name, _told(row, row.format(row.default)), ConfigSource.DEFAULT))
+                found.append(Synonym(name, _visible(row, row.format(row.default)), ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != asked, found))
 
 
@@ -188,7 +188,7 @@ def _first(synonyms: Sequence[Synonym]) -> ConfigSource:
     return synonyms[0].source if synonyms else ConfigSource.DEFAULT
 
 
-def _told(row: Setting | None, text: str) -> str | None:
+def _visible(row: Setting | None, text: str) -> str | None:
     return None if row is None or row.kind is Kind.PASSWORD else text
 
 

@@ -29,7 +29,7 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 
 _SEVERAL_KEYS_VERSION: Final = 4
-_NOBODY: Final = -1
+_NO_NODE: Final = -1
 _REFUSED: Final = {
     TRANSACTION: (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions."),
 }
@@ -76,4 +76,4 @@ def _coordinator(broker: Services, context: RequestContext, key_type: int, key: 
 
 
 def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:
-    return Coordinator(key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=code, error_message=text)
+    return Coordinator(key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=code, error_message=text)
