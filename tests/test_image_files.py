@@ -111,3 +111,11 @@ def test_grafana_reads_the_dashboard_of_the_source_that_it_is_given() -> None:
     assert uids == {"prometheus"}
     assert "uid: prometheus" in source
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_the_image_compiles_from_all_native_sources() -> None:
+    kept = set(re.findall(r"! -name '\*(\.\w+)'", DOCKERFILE))
+    elsewhere = {".py", ".pyc", ".pyi", ".typed", ".properties", ".c", ".so"}
+    found = {path.suffix for path in (ROOT / "pybroker").rglob("*.*") if path.is_file()}
+    assert kept == found - elsewhere
+    assert {".pyx", ".pxd"} <= kept
