@@ -1,4 +1,4 @@
-"""What a Fetch response says of one partition in every case: errors, aborted transactions, conversions for old clients."""
+"""One partition in a Fetch response, in every case: errors, aborted transactions, conversions for old clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STORAGE_ERROR_VERSION: Final = 6
 ZSTD_VERSION: Final = 10
-"""From here on records are sent as they are on disk, whatever compresses them."""
+"""From this version on records are sent as they are on disk, whatever their compression."""
 
 _NEVER_READ: Final = frozenset(
     {
@@ -32,7 +32,7 @@ _NEVER_READ: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Errors with which Kafka answers before it reads; its list of aborted transactions is empty then, and null for all others."""
+"""Errors with which Kafka responds before it reads; its list of aborted transactions is empty then, and null for all others."""
 _NO_DATA: Final = FetchPartitionData()
 
 _new_topic: Final = maker(messages.FetchableTopicResponse, "topic", "topic_id", "partitions")
@@ -63,11 +63,11 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
 def answer_partition(
     broker: Services, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
 ) -> PartitionData:
-    """What is said of `wanted`. The records of `data` are owned by the answer."""
+    """Return the response about `wanted`, which owns the records of `data`."""
     code = data.error_code
     if code:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # the other is unknown to clients of that time, and retried by none
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # older clients do not know the storage error, and none of them retries it
         return _refused(wanted, code, data)
     records = data.records
     answered = PartitionData(
@@ -119,10 +119,10 @@ def topic_responses(
     *,
     is_plain: bool = True,
 ) -> list[FetchableTopicResponse]:
-    """Return the responses by topics, and count them. Small slices are copied into them until they are `copied_bytes_max`.
+    """Return the responses by topics, and count them. Small slices are copied into them, up to `copied_bytes_max` in all.
 
-    `respond` knows every case, and counts it. It is not asked for partitions that were read as they are on disk (`is_plain`)
-    without error, aborted transactions and diverging epoch; None if all are such.
+    `respond` knows every case, and counts it. It is not called for partitions that were read as they are on disk (`is_plain`),
+    without error, aborted transactions and diverging epoch; None if all partitions are such.
     """
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
@@ -164,10 +164,10 @@ def topic_responses(
 
 
 def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:
-    """Count what one partition of an answer carries, for all topics and for its own."""
+    """Count what one partition of a response carries, for all topics and for its own."""
     size = 0 if data.records is None else data.records.size
     name, code = wanted.topic, data.error_code
-    # Names that no topic has must not fill the memory with counters.
+    # Names of unknown topics must not fill the memory with counters.
     for counters in (
         (metrics.all_topics,) if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else metrics.of_topic(name)
     ):

@@ -1,9 +1,9 @@
 """Fetch (key 1), v0-18: read record batches from the leaders of partitions.
 
 Behaviour
-    Partitions are read in order within the limits of KIP-74; the answer waits until `min_bytes` can be read or `max_wait_ms` is
-    over. Records are slices of segment files that the sender pulls when the socket can take them; before v4 they are
-    converted chunk by chunk on the way out (`down_conversion`).
+    Partitions are read in order within the limits of KIP-74. The response waits until `min_bytes` can be read or `max_wait_ms`
+    has passed. Records are slices of segment files that the sender pulls when the socket can take them; before v4 they are
+    converted chunk by chunk while they are sent (`down_conversion`).
 Versions
     v0-1 magic 0, v2-3 magic 1, from v4 batches as they are on disk. v3 a limit on the response. v4 isolation level. v5 log start
     offset. v7 sessions. v9 leader epoch. v10 zstd. v11 rack. v12 flexible, diverging epochs. v13 topic ids. v15 replica state.
@@ -51,13 +51,13 @@ _READ_COMMITTED: Final = 1
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _COPIED_BYTES_MAX: Final = 64 << 10
-"""Small slices of an answer are copied into it until they are so many bytes: cheaper than sending each as a piece of its own."""
+"""Small slices are copied into a response up to this many bytes in all: cheaper than sending each as a piece of its own."""
 
 _new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
 
 
 def handle(broker: Services, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
-    """Read; see the module."""
+    """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
@@ -98,7 +98,7 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
 
 
 def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
-    """The answer to a request as most are, if there is enough to read and nothing about it is unusual."""
+    """Return the response to an ordinary request, if there is enough to read and nothing about the request is unusual."""
     bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     results = reading.read_at_once(
         broker.replica_manager.partitions,
@@ -135,7 +135,7 @@ def _session(broker: Services, version: int, request: FetchRequest, *, is_from_f
 
 
 def _names(broker: Services) -> Callable[[TopicId], str | None]:
-    """What finds a topic's name by its id."""
+    """Return the function that finds a topic's name by its id."""
 
     def name_of(topic_id: TopicId) -> str | None:
         topic = broker.controller.image.topics_by_id.get(topic_id)
@@ -145,7 +145,7 @@ def _names(broker: Services) -> Callable[[TopicId], str | None]:
 
 
 def _repeats_a_partition(request: FetchRequest) -> bool:
-    """Whether a partition, or at least a topic, is named twice."""
+    """Return whether a partition, or at least a topic, is named twice."""
     topics = request.topics
     if len(topics) > 1 and len({(topic.topic, topic.topic_id) for topic in topics}) < len(topics):
         return True

@@ -1,18 +1,19 @@
 """Produce (key 0), v0-13: append records to the leaders of partitions.
 
 Behaviour
-    Each partition is answered by itself: its base offset, or why its records were refused. acks 1 is answered when they are in
-    the leader's log, -1 when every in-sync replica has them, both when they are durable where `flush.messages` wants that, at the
-    latest after the request's timeout. acks 0 has no answer;
-    when any partition fails, the connection is closed, so that the client learns that something is wrong.
-    The records are checked in the receive buffer and their base offset and leader epoch patched there; nothing is copied.
+    Each partition has a result of its own: its base offset, or why its records were refused. With acks 1 the broker responds when
+    the records are in the leader's log, with acks -1 when every in-sync replica has them; in both cases when they are durable
+    where `flush.messages` wants that, at the latest after the request's timeout. acks 0 has no response; when any partition
+    fails, the connection is closed, so that the client learns that something is wrong.
+    The records are checked in the receive buffer, and their base offset and leader epoch are written there; no records are
+    copied.
 Versions
     v0-1 message sets of magic 0 and 1 with codecs of that time, v2 log append time, v3 magic 2 only: exactly one batch for each
-    partition. v5 log start offset. v7 zstd. v8 record errors. v9 flexible. v10 the current leader, where it is another.
-    v13 topic ids in place of names.
+    partition. v5 log start offset. v7 zstd. v8 record errors. v9 flexible. v10 the current leader, where it is another. v13 topic
+    ids in place of names.
 Not done
-    Transactions: a batch that belongs to one is refused with INVALID_TXN_STATE, as none can be open. One in a request without a
-    transactional id makes all of that TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    Transactions: a batch that belongs to a transaction is refused with INVALID_TXN_STATE, because no transaction can be open.
+    Such a batch in a request without a transactional id makes every partition TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, KIP-467, KIP-516, KIP-951.
 """
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_ID_VERSION: Final = 13
-_ANSWERED: Final = frozenset({-1, 1})  # the acks that have an answer
+_ANSWERED: Final = frozenset({-1, 1})  # the acks that have a response
 
 _new_response: Final = maker(ProduceResponse, "responses")
 _new_topic: Final = maker(TopicProduceResponse, "name", "topic_id", "partition_responses")
@@ -61,13 +62,13 @@ _new_partition: Final = maker(
 )
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
-"""The topics and partitions of the answer, in the request's order."""
+"""The topics and partitions of the response, in the request's order."""
 
 
 def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Future[ProduceResponse] | None:
-    """Append; see the module."""
+    """Append the records of each partition, and wait until they are settled where `acks` wants that."""
     version = context.api_version
     topics = request.topic_data
     if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:
@@ -87,7 +88,7 @@ def handle(
         if version >= _TOPIC_ID_VERSION:
             found = broker.controller.image.topics_by_id.get(TopicId(topic_id))
             known, name = found is not None, "" if found is None else found.name
-        # Partitions of unknown ids are told apart by the id's bytes, which no topic's name can equal.
+        # Partitions of unknown ids are identified by the id's bytes, which no topic's name can equal.
         key = name if known else topic_id.hex(" ")
         asked: list[TopicPartition] = []
         layout.append((name, TopicId(topic_id), asked))
@@ -119,7 +120,7 @@ def handle(
 def _append_one(
     broker: Services, version: int, request: ProduceRequest, topic_partition: TopicPartition, records: memoryview
 ) -> ProduceResponse | Future[ProduceResponse]:
-    """Append to the only partition of a request, which saves the dicts and lists that several need."""
+    """Append to the only partition of a request, which saves the dicts and lists that several partitions need."""
     manager = broker.replica_manager
     acks = request.acks
     result, required_offset = manager.append_one(topic_partition, records, acks, broker.clock.time_ms(), version)
@@ -138,7 +139,7 @@ def _append_one(
 
 
 def _only(topic_partition: TopicPartition, result: PartitionProduceResult) -> ProduceResponse:
-    """The response about one partition, whose topic is known by its name."""
+    """Return the response about one partition, whose topic is known by its name."""
     return _new_response([_new_topic(topic_partition[0], ZERO_TOPIC_ID, [_partition(topic_partition, result)])])
 
 
@@ -164,7 +165,7 @@ def _is_transactional(records: memoryview) -> bool:
 
 
 def _refusal(records: memoryview | None) -> PartitionProduceResult:
-    """What is refused without looking at the log."""
+    """Return the refusal of records for which the log is not needed."""
     if records is None:
         return PartitionProduceResult(ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null")
     return PartitionProduceResult(ErrorCode.INVALID_TXN_STATE, error_message="No transaction is open")
@@ -181,7 +182,7 @@ def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) 
 
 
 def _silence(results: ProduceResults) -> None:
-    """No answer to acks 0; a failure closes the connection. Raises ProtocolViolation."""
+    """Send no response to acks 0; a failure closes the connection. Raises ProtocolViolation."""
     failed = {tp: result.error_code for tp, result in results.items() if result.error_code}
     if failed:
         what = ", ".join(f"{tp}: {code.name}" for tp, code in failed.items())
