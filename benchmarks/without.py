@@ -62,7 +62,7 @@ def only_frame() -> None:
 def one_partition() -> None:
     from pybroker.api.handlers import produce
 
-    _put(produce, "_ANSWERED", frozenset())
+    _put(produce, "_ACKS_WITH_RESPONSE", frozenset())
 
 
 @case("a batch that begins nothing is written and noted by one call of the tail")

@@ -60,7 +60,7 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
     )
 
 
-def answer_partition(
+def partition_response(
     broker: Services, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
 ) -> PartitionData:
     """Return the response about `wanted`, which owns the records of `data`."""
@@ -70,7 +70,7 @@ def answer_partition(
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # older clients do not know the storage error, and none of them retries it
         return _refused(wanted, code, data)
     records = data.records
-    answered = PartitionData(
+    response = PartitionData(
         partition_index=wanted.partition,
         high_watermark=data.high_watermark,
         last_stable_offset=data.last_stable_offset,
@@ -79,14 +79,14 @@ def answer_partition(
         records=b"" if records is None else records,
     )
     if data.aborted_transactions is not None:
-        answered.aborted_transactions = [
+        response.aborted_transactions = [
             messages.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             for aborted in data.aborted_transactions
         ]
     else:
-        answered.aborted_transactions = None
+        response.aborted_transactions = None
     if data.diverging_epoch is not None:
-        answered.diverging_epoch = messages.EpochEndOffset(
+        response.diverging_epoch = messages.EpochEndOffset(
             epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset
         )
     if version < ZSTD_VERSION:
@@ -107,8 +107,8 @@ def answer_partition(
                 )
                 if isinstance(converted, ErrorCode):
                     return _refused(wanted, converted)
-                answered.records = converted
-    return answered
+                response.records = converted
+    return response
 
 
 def topic_responses(

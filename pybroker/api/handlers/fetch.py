@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
-from pybroker.api.fetch_partition import ZSTD_VERSION, answer_partition, count_partition, topic_responses
+from pybroker.api.fetch_partition import ZSTD_VERSION, count_partition, partition_response, topic_responses
 from pybroker.model import TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -62,9 +62,9 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
-        answered = _at_once(broker, version, request)
-        if answered is not None:
-            return answered
+        response = _at_once(broker, version, request)
+        if response is not None:
+            return response
     session = _session(broker, version, request, is_from_follower=replica_id >= 0)
     wanted = session.partitions
     erroneous: FetchResults = []
@@ -155,13 +155,15 @@ def _repeats_a_partition(request: FetchRequest) -> bool:
 
 
 def _response(broker: Services, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
-    said = session.answer(results)
+    session_response = session.answer(results)
     magic = magic_for(version)
     conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
 
-    def answer_one(wanted: FetchPartition, data: FetchPartitionData) -> PartitionData:
+    def respond(wanted: FetchPartition, data: FetchPartitionData) -> PartitionData:
         count_partition(broker.metrics, wanted, data)
-        return answer_partition(broker, version, conversion, wanted, data)
+        return partition_response(broker, version, conversion, wanted, data)
 
-    responses = topic_responses(said.results, broker.metrics, answer_one, _COPIED_BYTES_MAX, is_plain=version >= ZSTD_VERSION)
-    return _new_response(said.error_code, said.session_id, responses)
+    responses = topic_responses(
+        session_response.results, broker.metrics, respond, _COPIED_BYTES_MAX, is_plain=version >= ZSTD_VERSION
+    )
+    return _new_response(session_response.error_code, session_response.session_id, responses)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_ID_VERSION: Final = 13
-_ANSWERED: Final = frozenset({-1, 1})  # the acks that have a response
+_ACKS_WITH_RESPONSE: Final = frozenset({-1, 1})  # the acks that have a response
 
 _new_response: Final = maker(ProduceResponse, "responses")
 _new_topic: Final = maker(TopicProduceResponse, "name", "topic_id", "partition_responses")
@@ -71,7 +71,7 @@ def handle(
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
     version = context.api_version
     topics = request.topic_data
-    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ANSWERED:
+    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ACKS_WITH_RESPONSE:
         partitions = topics[0].partition_data
         if len(partitions) == 1:
             records: Any = partitions[0].records  # the decoder makes a memoryview or None
@@ -111,8 +111,8 @@ def handle(
 
     results, unsettled = broker.replica_manager.append(request.acks, entries, request_version=version)
     if not unsettled:
-        return _answer(request.acks, layout, refused, results)
-    deferred = Deferred(functools.partial(_answer, request.acks, layout, refused))
+        return _respond(request.acks, layout, refused, results)
+    deferred = Deferred(functools.partial(_respond, request.acks, layout, refused))
     broker.replica_manager.await_settled(request.timeout_ms, request.acks, results, unsettled, deferred.complete)
     return deferred.response()  # type: ignore[return-value]  # acks 0 never waits
 
@@ -143,11 +143,11 @@ def _only(topic_partition: TopicPartition, result: PartitionProduceResult) -> Pr
     return _new_response([_new_topic(topic_partition[0], ZERO_TOPIC_ID, [_partition(topic_partition, result)])])
 
 
-def _answer(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:
+def _respond(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:
     if refused:
         results.update(refused)
     if acks == 0:
-        _silence(results)
+        _check_unacknowledged(results)
         return None
     responses = []
     for name, topic_id, asked in layout:
@@ -173,15 +173,15 @@ def _refusal(records: memoryview | None) -> PartitionProduceResult:
 
 def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:
     error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message = result
-    answered = _new_partition(topic_partition[1], error_code, base_offset, log_append_time_ms, log_start_offset, error_message)
+    response = _new_partition(topic_partition[1], error_code, base_offset, log_append_time_ms, log_start_offset, error_message)
     if record_errors:
-        answered.record_errors = [
+        response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in record_errors
         ]
-    return answered
+    return response
 
 
-def _silence(results: ProduceResults) -> None:
+def _check_unacknowledged(results: ProduceResults) -> None:
     """Send no response to acks 0; a failure closes the connection. Raises ProtocolViolation."""
     failed = {tp: result.error_code for tp, result in results.items() if result.error_code}
     if failed:
