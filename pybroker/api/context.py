@@ -1,4 +1,4 @@
-"""What a request handler gets beside the request: the broker's services, and where the request came from."""
+"""The context of a request handler: the broker's services, and where the request came from."""
 
 from __future__ import annotations
 

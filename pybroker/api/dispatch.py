@@ -187,7 +187,7 @@ class Dispatcher:
 
 
 class _Timing:
-    """When a request with a later or a streamed response passed from one stage to the next, in monotonic ns."""
+    """The times when a request with a later or a streamed response passed from stage to stage, in monotonic ns."""
 
     __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
 

@@ -11,7 +11,7 @@ First batches that do not fit
     batch; here it is widened to the whole batch, because only a whole batch can be converted.
 
 Padding
-    Its size field is Integer.MAX_VALUE, as the KIP says. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits and
+    Its size field is Integer.MAX_VALUE, as in KIP-283. Java consumers from 0.9 to 0.10.2 add that to a position in 32 bits and
     fail; for them `pybroker.down.conversion.padding=fitted` writes what Kafka itself writes today: a byte more than is left.
 
 Source: KIP-74, KIP-283; KafkaApis.maybeConvertFetchedData.

@@ -36,7 +36,7 @@ ERROR_NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode
 
 
 class Places(NamedTuple):
-    """Where the messages of a class have codes: their own, and those in lists of other messages by the lists' names."""
+    """The places where the messages of a class have codes: their own, and those in lists of messages by the lists' names."""
 
     own: int
     inner: tuple[tuple[str, Places], ...]

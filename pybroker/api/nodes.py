@@ -38,7 +38,7 @@ class Node(NamedTuple):
 
 
 class Reach:
-    """What the clients of one listener can reach, in one image of the cluster. Shared: never change it."""
+    """The brokers that the clients of one listener can reach, in one image of the cluster. Shared: never change it."""
 
     __slots__ = ("controller_id", "ids", "nodes")
 

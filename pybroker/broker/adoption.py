@@ -63,7 +63,7 @@ class AdoptionError(Exception):
 
 @dataclass(slots=True)
 class Holding:
-    """What the directories hold of one topic."""
+    """The parts of one topic that the directories hold."""
 
     ids: Counter[TopicId] = field(default_factory=Counter)
     unnamed: list[tuple[Filesystem, str]] = field(default_factory=list)  # directories of logs without a topic id
@@ -73,7 +73,7 @@ class Holding:
 
 @dataclass(slots=True)
 class Survey:
-    """What all directories hold. The largest producer id and leader epoch are -1 where there is none."""
+    """The content of all directories. The largest producer id and leader epoch are -1 where there is none."""
 
     cluster_id: str | None = None
     known: list[KnownDirectory] = field(default_factory=list)

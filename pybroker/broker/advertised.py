@@ -43,7 +43,7 @@ class FindsProcess(Protocol):
 
 
 class Advertised:
-    """Which addresses the clients of listeners without a configured address get."""
+    """The addresses that the clients of listeners without a configured address get."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ LIMIT_MAX: Final = 1 << 30  # where the system has no limit
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescriptorShares:
-    """How many descriptors each kind of use gets."""
+    """The number of descriptors that each kind of use gets."""
 
     limit: int
     data_files: int

@@ -1,4 +1,4 @@
-"""Which numbers of the broker's objects are exported, under which names: the metrics' part of the composition.
+"""Registers the numbers of the broker's objects for export, under their names: the metrics' part of the composition.
 
 The owners count in plain attributes; the callbacks registered here read them when metrics are scraped, in the exporter's thread.
 Dictionaries are copied in one step before they are walked, because the loop may change them meanwhile.

@@ -27,7 +27,7 @@ METADATA_FILE: Final = "metadata.sqlite"
 
 
 class OldData(NamedTuple):
-    """What one log directory holds. `cluster_id` is that of its meta.properties, or None."""
+    """The content of one log directory. `cluster_id` is that of its meta.properties, or None."""
 
     path: str
     cluster_id: str | None

@@ -61,7 +61,7 @@ class Stop:
 
 
 class Limits:
-    """When to stop: after a number of records, or after a time without a record."""
+    """The limits at which to stop: a number of records, or a time without a record."""
 
     def __init__(self, options: Options) -> None:
         self.messages = options.number("max-messages")

@@ -30,7 +30,7 @@ DURATION: Final = re.compile(
 
 
 class ResetError(Exception):
-    """What Kafka's tool prints on stdout after its standard words."""
+    """An error that Kafka's tool prints on stdout after its standard words."""
 
 
 def print_reset(groups: Groups, group_ids: Sequence[str], options: Options) -> None:

@@ -39,7 +39,7 @@ HELP = """This tool helps to create, delete, describe, or change a topic.
 
 
 class TopicError(Exception):
-    """What Kafka's tool prints on stdout after its standard words; `exception` is the class of a broker's error."""
+    """An error that Kafka's tool prints on stdout after its standard words; `exception` is the class of a broker's error."""
 
     def __init__(self, message: str, exception: str = "") -> None:
         super().__init__(message)

@@ -58,7 +58,7 @@ _OF_IMAGES: Final = re.compile(  # users, certificates and the REST proxy of oth
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Variables:
-    """What an environment says.
+    """The settings and remarks that an environment yields.
 
     `properties` name the variable that sets each, and so do `others`, which pybroker's broker does not read: ZooKeeper's, and
     those of other images and their parts. `topics` are of `TOPIC_VARIABLES`.

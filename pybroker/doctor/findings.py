@@ -9,7 +9,7 @@ from pybroker.network.limits import host_and_port
 
 
 class Instead(Enum):
-    """What is at a port that sends no response in Kafka's protocol; the text continues "there is"."""
+    """The thing at a port that sends no response in Kafka's protocol; the text continues "there is"."""
 
     TLS = "a server that speaks TLS"
     HTTP = "a web server"
@@ -20,7 +20,7 @@ class Instead(Enum):
 
 
 class Failure(Enum):
-    """Why there is no connection; the text follows the address."""
+    """The reason why there is no connection; the text follows the address."""
 
     REFUSED = "refuses the connection"
     TIMEOUT = "gives no response"
@@ -28,7 +28,7 @@ class Failure(Enum):
 
 
 class Software(Enum):
-    """Which broker it is, recognized by the settings that it has."""
+    """The software of a broker, recognized by the settings that it has."""
 
     PYBROKER = "pybroker"
     KAFKA = "Apache Kafka"
@@ -49,7 +49,7 @@ class Broker:
 
 @dataclass(slots=True, frozen=True)
 class BrokerResponse:
-    """What a broker reports about itself and its cluster.
+    """A broker's report about itself and its cluster.
 
     Attributes:
         node_id: id of the broker that responded, None where it does not report it.
@@ -70,7 +70,7 @@ class BrokerResponse:
 
 @dataclass(slots=True)
 class Look:
-    """What was found at host:port.
+    """The findings at host:port.
 
     Attributes:
         unresolved: why the name has no address, empty when it has one.

@@ -13,7 +13,7 @@ _BUCKETS: Final = 64  # bit lengths 0 to 63
 
 
 class Counts:
-    """How many durations there were of each bit length, 0 to 63, and their sum."""
+    """The number of durations of each bit length, 0 to 63, and their sum."""
 
     __slots__ = ("_buckets", "_sum")
 

@@ -58,7 +58,7 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """How many connections wait."""
+        """The number of connections that wait."""
         return len(self._waiters)
 
     def try_allocate(self, size: int) -> PooledBuffer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ListenerCounters:
-    """What happened at one listener since the start.
+    """Counters of one listener since the start.
 
     `connections_open` is a gauge, all others only grow. `connections_refused`: closed at once by a connection limit, counted in
     neither created nor closed. `connections_expired`: closed because idle, also counted in closed. `protocol_violations`: closed

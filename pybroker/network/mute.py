@@ -58,7 +58,7 @@ assert len(TABLE) == len(MuteEvent)
 
 
 class MuteCounters:
-    """How many times connections were muted, by reason; `transitions` counts the pauses that really reached a transport."""
+    """Counts of the mutings of connections, by reason; `transitions` counts the pauses that really reached a transport."""
 
     __slots__ = ("by_reason", "transitions")
 

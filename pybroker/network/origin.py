@@ -31,7 +31,7 @@ host of slirp4netns and of VirtualBox and QEMU, that of Docker Desktop, and that
 
 
 class Origin(Enum):
-    """Where a client is."""
+    """The place of a client, as seen from the container."""
 
     OWN = "own"
     PUBLISHED = "published port"
@@ -40,7 +40,7 @@ class Origin(Enum):
 
 
 class Surroundings(NamedTuple):
-    """What does not change while a container runs.
+    """The properties of a container's surroundings that do not change while it runs.
 
     Attributes:
         has_own_network: whether the network is the container's alone, with an engine that publishes ports between it and
@@ -70,7 +70,7 @@ def origin_of(peer: str, local: str, routes: Routes, surroundings: Surroundings)
 
 
 class ListenerAddresses(NamedTuple):
-    """Which addresses the clients of one listener get.
+    """The addresses that the clients of one listener get.
 
     Attributes:
         outside: host and port for clients outside, port 0 for the listener's; None for localhost.

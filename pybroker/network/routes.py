@@ -39,7 +39,7 @@ class Network(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """What is near, as packed addresses."""
+    """The gateways, and the networks that are near, as packed addresses."""
 
     gateways: frozenset[bytes] = frozenset()
     networks: tuple[Network, ...] = ()

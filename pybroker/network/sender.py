@@ -42,7 +42,7 @@ JOINED_BYTES: Final = 256 * 1024
 
 
 class Output(Protocol):
-    """What the sender needs of a transport."""
+    """The part of a transport that the sender needs."""
 
     def write(self, data: bytes) -> None:
         """Send a copy, or keep a reference."""

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class WakeUp(Protocol):
-    """What `call_at` returns; asyncio's TimerHandle is an example."""
+    """A pending call, as `call_at` returns it; asyncio's TimerHandle is an example."""
 
     def cancel(self) -> None:
         """Cancel the call."""
@@ -48,7 +48,7 @@ class TimerTask(Timer, abc.ABC):
 
 
 class PurgatoryTimer(Protocol):
-    """What a purgatory needs of a timer."""
+    """The part of a timer that a purgatory needs."""
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
         """Let `task` expire `delay_ms` from now, or at once when that is not positive."""
