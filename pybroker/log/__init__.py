@@ -1,1 +1,20 @@
-"""The durable log, in Kafka's format on disk; synchronous."""
+"""The durable log, in Kafka's format on disk; synchronous.
+
+log, results              the log of one partition: its state, and what its methods take and return
+append, append_rules, read, timestamp_lookup, truncate, retention, flush    the operations of a log, a module each
+segment, segments, segment_files, segment_reading, tail    the segments of a log, their files, and how appends and
+reads use them
+file_records, batch_scan  slices of a data file that responses send; walking over the headers of batches
+entry_file, offset_index, time_index, transaction_index    the indexes of a segment
+producer_state, producer_entry, producer_snapshot          what a log remembers of idempotent and transactional
+producers
+leader_epoch_cache        which leader epoch began at which offset
+recovery, leftovers, partition_files, damage, lost, kept   opening a log after an unclean stop, and what cannot be
+saved
+manager, loading, opening, room_pass    all logs of a broker, from the start to the stop
+directory, claims, directory_moves, removals, strays       the log directories, and logs that come, move and go
+checkpoint, offset_checkpoint           the small files beside the data
+room, reserves, open_files, filesystem  full volumes, descriptors, and the only access to the operating system's files
+cleaner/                  compaction
+names                     the names of data files
+"""

@@ -3,11 +3,11 @@
     recovery-point-offset-checkpoint    below this offset the data is on the disk      per log directory:
     log-start-offset-checkpoint         below it the data is logically gone              0 (version) / number of entries /
     replication-offset-checkpoint       the high watermark                               topic partition offset
-    cleaner-offset-checkpoint           where the next compaction begins                 (topic ids: see `offset_checkpoint`)
+    cleaner-offset-checkpoint           where the next compaction begins                 (topic ids: in `offset_checkpoint`)
     leader-epoch-checkpoint             per partition: 0 / number of entries / epoch start-offset
     partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
     meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id
-    .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; there only while the broker is down
+    .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler of Kafka.
@@ -41,23 +41,23 @@ _REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FI
 
 
 class CorruptCheckpointError(Exception):
-    """The file is not what its format says."""
+    """The file does not follow its format."""
 
 
 def read_entries(filesystem: Filesystem, path: str, fields: int) -> list[list[str]]:
-    """The entries of a checkpoint, each of `fields` words; empty when there is no file. Raises CorruptCheckpointError."""
+    """Return the entries of a checkpoint, each of `fields` words; empty if there is no file. Raises CorruptCheckpointError."""
     if not filesystem.exists(path):
         return []
     try:
         lines = filesystem.read_file(path).decode(errors="replace").split("\n")
         version, expected = int(lines[0]), int(lines[1])
     except (ValueError, IndexError) as error:
-        raise CorruptCheckpointError(f"{path}: no version and count") from error
+        raise CorruptCheckpointError(f"{path}: the file does not begin with version and count") from error
     if version != VERSION:
         raise CorruptCheckpointError(f"{path}: unknown version {version}")
     entries = [line.split() for line in lines[2:] if line]
     if len(entries) != expected or any(len(entry) != fields for entry in entries):
-        raise CorruptCheckpointError(f"{path}: {len(entries)} entries where {expected} of {fields} fields are announced")
+        raise CorruptCheckpointError(f"{path}: the file has {len(entries)} entries, but announces {expected} of {fields} fields")
     return entries
 
 
@@ -72,7 +72,7 @@ def _entries_text(entries: Iterable[str]) -> bytes:
 
 
 def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint. Raises CorruptCheckpointError."""
+    """Read an offset checkpoint. Raises CorruptCheckpointError."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -83,17 +83,17 @@ def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint as it is in the file; `offset_checkpoint` writes it."""
+    """Return an offset checkpoint as it is in the file; `offset_checkpoint` writes it."""
     return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
 
 
 def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace an offset checkpoint as another program would, without topic ids. Blocks when `sync`."""
+    """Replace an offset checkpoint as another program would, without topic ids. Blocks if `sync`."""
     filesystem.replace_file(path, offsets_text(offsets), sync=sync)
 
 
 def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId | None:
-    """The topic id of a partition's directory; None when there is no file. Raises CorruptCheckpointError."""
+    """Return the topic id of a partition's directory; None if there is no file. Raises CorruptCheckpointError."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not filesystem.exists(path):
         return None
@@ -109,28 +109,28 @@ def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId |
 
 
 def write_partition_metadata(filesystem: Filesystem, directory: str, topic_id: TopicId, *, sync: bool = False) -> None:
-    """Name the topic that the directory belongs to. Blocks when `sync`."""
+    """Write the id of the topic that the directory belongs to. Blocks if `sync`."""
     text = f"version: {VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
     filesystem.replace_file(f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MetaProperties:
-    """To whom a log directory belongs."""
+    """The cluster and the broker that a log directory belongs to."""
 
     cluster_id: str
     node_id: int
     directory_id: str  # text form of a UUID, one per directory
-    is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this one is new
+    is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this id is new
 
     @staticmethod
     def new_directory_id() -> str:
-        """A fresh id."""
+        """Return a new id."""
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperties | None:
-    """None when there is no file. Raises CorruptCheckpointError."""
+    """Read the file; None if there is none. Raises CorruptCheckpointError."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not filesystem.exists(path):
         return None
@@ -169,16 +169,16 @@ def write_meta_properties(filesystem: Filesystem, directory: str, properties: Me
 
 
 def remove_temporary_files(filesystem: Filesystem, directory: str) -> None:
-    """Remove what a crash left of files in a log directory that were being replaced. Raises OSError."""
+    """Remove the temporary files that a crash left in a log directory while files were replaced. Raises OSError."""
     for entry in filesystem.list(directory):
         if entry.name.endswith(".tmp") and entry.name.startswith(_REPLACED_FILES) and entry.is_file():
             filesystem.remove(entry.path)
 
 
 def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:
-    """Whether the last broker on this directory stopped cleanly.
+    """Return whether the last broker on this directory stopped cleanly.
 
-    Removes the marker, durably, so that a crash from now on is seen.
+    Removes the marker, durably, so that a crash from now on is noticed.
     """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not filesystem.exists(path):
@@ -189,5 +189,5 @@ def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:
 
 
 def write_clean_shutdown(filesystem: Filesystem, directory: str) -> None:
-    """Say that everything below is complete. The last thing written to a directory. Blocks."""
+    """Write the marker that everything is complete, as the last file of a stop. Blocks."""
     filesystem.replace_file(f"{directory}/{CLEAN_SHUTDOWN_FILE}", b'{"version":0,"brokerEpoch":-1}', sync=True)

@@ -1,17 +1,19 @@
-"""Which of the configured log directories this broker may use, and which of those that it had before are not there.
+"""Decides which of the configured log directories this broker may use, and which of its earlier directories are missing.
 
 Idea (KIP-858)
-    Each directory has an id in its `meta.properties`. The metadata store knows the ids that this broker has used, where each was
-    last, and whether an administrator has given one up. So a disk that is not mounted is told from a new, empty one:
+    Each directory has an id in its `meta.properties`. The metadata store knows the ids that this broker has used,
+    where each directory was last, and whether an administrator has given it up. So a disk that is not mounted is
+    distinguished from a new, empty one:
 
-    the path has                                  it is
+    the path has                                  the directory is
     meta.properties of this broker                used, wherever it was before
-    meta.properties of another broker or cluster  refused, and the start with it
+    meta.properties of another broker or cluster  refused, and so is the start
     none, and no known directory was here last    new: it gets an id
-    none, and a known directory was here last     offline: a disk that is not mounted, until it is mounted or forgotten
+    none, and a known directory was here last     offline: a disk that is not mounted, until it is mounted or
+    forgotten
 
-    A known directory that no configured path holds is away. While one is away or offline, a partition that is in no other
-    directory is taken to be there; see `LogManager.create`.
+    A known directory that no configured path holds is away. While a directory is away or offline, a partition that is
+    in no other directory is assumed to be there; `LogManager.create` explains that.
 
 Source: KIP-858; MetaPropertiesEnsemble of Kafka.
 """
@@ -46,9 +48,9 @@ class InconsistentDirectoryError(Exception):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class KnownDirectory:
-    """A log directory that the broker has used. `path` is where it was last, absolute.
+    """A log directory that the broker has used. `path` is the absolute path where it was last.
 
-    `is_away` says that the last start did not find it, `is_forgotten` that an administrator has given it up.
+    `is_away` means that the last start did not find it, `is_forgotten` that an administrator has given it up.
     """
 
     directory_id: str
@@ -58,7 +60,7 @@ class KnownDirectory:
 
 
 class Claims:
-    """The claims of one start. `claim_all` first; then `known` is what the store should know from now on."""
+    """The claims of one start. Call `claim_all` first; then `known` is what the store must know from now on."""
 
     def __init__(self, known: Sequence[KnownDirectory], *, cluster_id: str, node_id: int) -> None:
         self.cluster_id = cluster_id
@@ -66,24 +68,24 @@ class Claims:
         self.known = {one.directory_id: one for one in known}
         self._present: frozenset[str] = frozenset()
         self.came_back: set[str] = set()
-        """Ids of directories that were away at the last start, or were forgotten, and are here."""
+        """The ids of directories that were away at the last start, or were forgotten, and are here."""
 
     @property
     def away(self) -> list[KnownDirectory]:
-        """Known directories that were not found and were not given up."""
+        """The known directories that were not found and were not given up."""
         return [one for one in self.known.values() if one.directory_id not in self._present and not one.is_forgotten]
 
     def is_forgotten(self, directory: LogDirectory) -> bool:
-        """Whether the directory had been given up before it came back."""
+        """Return whether the directory had been given up before it came back."""
         properties = directory.properties
         return (
             properties is not None and properties.directory_id in self.known and self.known[properties.directory_id].is_forgotten
         )
 
     def settled(self) -> list[KnownDirectory]:
-        """What the store should know when all logs are loaded: what came back is like the others.
+        """Return what the store must know after all logs are loaded: directories that came back are like the others.
 
-        Before that it is still marked, so that a start that is cut short is not the last to know.
+        Before that they are still marked, so that a start that is interrupted is not the last one to know.
         """
         return [
             dataclasses.replace(one, is_away=False, is_forgotten=False) if directory_id in self.came_back else one
@@ -91,10 +93,10 @@ class Claims:
         ]
 
     def claim_all(self, directories: Sequence[LogDirectory]) -> None:
-        """Lock each directory and make it this broker's; one that cannot be used is offline afterwards.
+        """Lock each directory and make it this broker's; a directory that cannot be used is offline afterwards.
 
-        Raises LogDirectoryInUseError, InconsistentDirectoryError; KafkaError when the process has too few descriptors. Nothing is
-        locked then.
+        Raises LogDirectoryInUseError, InconsistentDirectoryError; KafkaError if the process has too few descriptors.
+        Nothing is locked then.
         """
         try:
             for directory in directories:
@@ -113,9 +115,7 @@ class Claims:
         try:
             properties = checkpoint.read_meta_properties(directory.filesystem, directory.path)
         except checkpoint.CorruptCheckpointError as error:
-            reason = (
-                f"{error}: it cannot be told whose it is. Repair the file, or put it back from a copy, and start the broker again"
-            )
+            reason = f"{error}: its owner is unknown. Repair the file, or put it back from a copy, and start the broker again"
             directory.fail(MissingDirectoryError(errno.EINVAL, reason))
             return
         except OSError as error:
@@ -147,7 +147,7 @@ class Claims:
             if directory.properties is None or not directory.properties.is_complete:
                 self._write(directory)
             else:
-                directory.sync_names()  # a process that was killed may have made the file, and not its name durable
+                directory.sync_names()  # a process that was killed may have made the file without making its name durable
             checkpoint.remove_temporary_files(filesystem, directory.path)
         except BlockingIOError as error:
             reason = f"another broker, maybe of another container, uses the log directory {directory.path}"
@@ -156,7 +156,7 @@ class Claims:
             _fail(directory, error)
 
     def _write(self, directory: LogDirectory) -> None:
-        """Make a new directory this broker's, or give one of an older Kafka its id. Raises OSError."""
+        """Make a new directory this broker's, or give the directory of an older Kafka its id. Raises OSError."""
         before = directory.properties
         directory_id = checkpoint.MetaProperties.new_directory_id() if before is None else before.directory_id
         properties = checkpoint.MetaProperties(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=directory_id)
@@ -202,7 +202,9 @@ class Claims:
 
 
 def _fail(directory: LogDirectory, error: OSError) -> None:
-    """Take the directory offline. Raises KafkaError when that is not its disk's fault: it may have all the logs."""
+    """Take the directory offline. Raises KafkaError if the error is not the disk's fault, because the directory may have
+    all the logs.
+    """
     failure = directory.fail(error)
     if not directory.is_offline:
         raise failure from error

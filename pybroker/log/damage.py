@@ -1,17 +1,17 @@
-"""Finding out which part of a data file is damaged, and where intact batches go on behind it.
+"""Finds out which part of a data file is damaged, and where intact batches follow it.
 
 Idea
-    A length that is wrong hides where the next batch begins. So what follows the damage is searched for: first where the damaged
-    batch says that it ends, then at every byte that could be the magic of a batch. What looks like a header with offsets that
-    may come next is believed when its checksum is right.
+    A wrong length hides where the next batch begins. So the module searches for the batch after the damage: first
+    where the damaged batch claims to end, then at every byte that could be the magic of a batch. Bytes that look like
+    a header with offsets that may come next are accepted if their checksum is right.
 
 Which of two batches whose offsets overlap is damaged
-    The base offset is not under the checksum, so both may look sound alone. The one before is damaged if its checksum is wrong,
-    or if it begins after a gap that it would fill exactly. If it would fit into that gap with room to spare, nobody can tell:
-    both are taken for damaged. Else it is the one behind.
-    The last batch of a log has none behind: a base offset there that is too large is believed.
+    The checksum does not cover the base offset, so each batch alone may look sound. The first batch is damaged if its
+    checksum is wrong, or if it begins after a gap that it would fill exactly. If it would fit into that gap with room
+    to spare, the damaged one cannot be identified: both count as damaged. Otherwise the second batch is damaged.
+    No batch follows the last batch of a log: a base offset there that is too large is accepted.
 
-Cost: the headers of the whole segment, once, after damage was met.
+Cost: the headers of the whole segment, once, after damage was found.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _MAGIC_BYTE: Final = bytes([MAGIC])
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Damage:
-    """Bytes [position, end) of a data file hold no batch that can be believed.
+    """Bytes [position, end) of a data file hold no batch that can be trusted.
 
-    The offsets [first_offset, end_offset) cannot be read; `end_offset` is where the next intact batch begins, or where the
-    segment's offsets end.
+    The offsets [first_offset, end_offset) cannot be read; `end_offset` is where the next intact batch begins, or
+    where the segment's offsets end.
     """
 
     position: int
@@ -51,14 +51,14 @@ class Damage:
 def intact_batches(
     file: SegmentFile, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END
 ) -> Iterator[tuple[int, BatchView]]:
-    """Positions and whole batches, with checked checksums, up to `size`.
+    """Yield positions and whole batches, with checked checksums, up to `size`.
 
-    Raises CorruptDataError at the first that is torn, damaged or out of order; OSError.
+    Raises CorruptDataError at the first batch that is torn, damaged or out of order; OSError.
     """
     position, chunk, chunk_start = 0, memoryview(b""), 0
     while position < size:
         if position + HEADER_SIZE > size:
-            raise CorruptDataError(position, f"{size - position} bytes are no header")
+            raise CorruptDataError(position, f"{size - position} bytes are too few for a header")
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_start, at = memoryview(read_bytes(file, min(CHUNK, size - position), position)), position, 0
@@ -78,7 +78,8 @@ def intact_batches(
 
 
 def _check_successor(file: SegmentFile, position: int, batch: BatchView, size: int, base_offset: Offset) -> None:
-    """A batch behind a gap that could lie in it, as the next batch begins before this one ends: its base offset is damaged.
+    """Check a batch after a gap in which it could lie, if the next batch begins before it ends: its base offset is then
+    damaged.
 
     Raises CorruptDataError.
     """
@@ -86,12 +87,12 @@ def _check_successor(file: SegmentFile, position: int, batch: BatchView, size: i
     if following is None or following.base_offset > batch.last_offset:
         return
     if following.base_offset - base_offset > batch.last_offset_delta:
-        reason = f"a batch with the offsets {batch.base_offset} to {batch.last_offset} before one from {following.base_offset} on"
+        reason = f"a batch has the offsets {batch.base_offset} to {batch.last_offset}, the next begins at {following.base_offset}"
         raise CorruptDataError(position, reason)
 
 
 def _header_at(file: SegmentFile, position: int, size: int) -> BatchView | None:
-    """The header at `position` if it could be one."""
+    """Return the header at `position` if it could be one."""
     if position + HEADER_SIZE > size:
         return None
     batch = BatchView(memoryview(read_bytes(file, HEADER_SIZE, position)))
@@ -105,7 +106,8 @@ def _header_at(file: SegmentFile, position: int, size: int) -> BatchView | None:
 def next_intact(
     file: SegmentFile, position: int, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END
 ) -> tuple[int, BatchView] | None:
-    """The first batch behind `position`, where a damaged one begins, with offsets in [base_offset, end_offset); None without one.
+    """Return the first batch after `position`, where a damaged batch begins, with offsets in [base_offset, end_offset),
+    or None.
 
     Its checksum is right. Raises OSError.
     """
@@ -132,7 +134,7 @@ def next_intact(
 
 
 def first_intact(file: SegmentFile, position: int, size: int, *, base_offset: Offset) -> tuple[int, BatchView] | None:
-    """As `next_intact`, but the batch may begin at `position` itself."""
+    """Return the same as `next_intact`, but the batch may begin at `position` itself."""
     batch = _intact_at(file, position, size, base_offset, OFFSET_END)
     return (position, batch) if batch is not None else next_intact(file, position, size, base_offset=base_offset)
 
@@ -150,35 +152,35 @@ def _intact_at(file: SegmentFile, position: int, size: int, base_offset: Offset,
 
 
 SEGMENT_OFFSETS_MAX: Final = 1 << 31
-"""How many a segment may have, as its indexes count them from its base offset in 31 bits: a batch beyond is damaged."""
+"""The number of offsets that a segment may have, because indexes count them in 31 bits: a batch beyond it is damaged."""
 
 
 class Survey:
-    """One walk over all headers of a data file: `batches()` gives what is intact, `damage` what is not, complete afterwards."""
+    """One walk over all headers of a data file. `batches()` yields the intact ones; after it, `damage` lists all damage."""
 
     def __init__(self, file: SegmentFile, size: int, *, base_offset: Offset, end_offset: Offset = OFFSET_END) -> None:
-        """`end_offset`: no batch may reach it."""
+        """Prepare the walk; no batch may reach `end_offset`."""
         self.damage: list[Damage] = []
         self._file = file
         self._size = min(size, file.filesystem.size(file.fd))
-        self._missing = size - self._size  # bytes that somebody has cut off
+        self._missing = size - self._size  # bytes that another program has cut off
         self._end_offset = end_offset
         self._reach = min(end_offset, base_offset + SEGMENT_OFFSETS_MAX)
         self._window = memoryview(b"")
         self._window_start = 0
-        self._floor = base_offset  # where the batch that is held back may begin
-        self._held: tuple[int, BatchView] | None = None  # the last one, until the next one has confirmed it
+        self._floor = base_offset  # the least offset of the batch that is held back
+        self._held: tuple[int, BatchView] | None = None  # the last batch, until the next batch confirms it
         self.next_offset = base_offset
 
     def batches(self) -> Iterator[tuple[int, BatchView]]:
-        """Positions and headers of the intact batches. Raises OSError."""
+        """Yield positions and headers of the intact batches. Raises OSError."""
         position = 0
         while position < self._size:
             try:
                 batch = self._header(position)
                 check(batch, position, self._size, FIRST_OFFSET, self._reach)
             except CorruptDataError as error:
-                if self._held is not None and not self._is_held_valid():  # maybe its length has led us astray
+                if self._held is not None and not self._is_held_valid():  # its length may be the damage
                     position, self._held, self.next_offset = self._held[0], None, self._floor
                 yield from self._release()
                 position = self._resume(position, position, error.reason)
@@ -207,7 +209,7 @@ class Survey:
         at = position - self._window_start
         if at + HEADER_SIZE > len(self._window):
             if position + HEADER_SIZE > self._size:
-                raise CorruptDataError(position, f"{self._size - position} bytes are no header")
+                raise CorruptDataError(position, f"{self._size - position} bytes are too few for a header")
             self._window = memoryview(read_bytes(self._file, min(WINDOW, self._size - position), position))
             self._window_start, at = position, 0
         return BatchView(self._window, at)
@@ -233,8 +235,8 @@ class Survey:
         return BatchView(memoryview(read_bytes(self._file, header.batch_length, position))).is_valid
 
     def _settle_overlap(self, position: int, batch: BatchView) -> Generator[tuple[int, BatchView], None, int]:
-        """The batch at `position` begins before the one that is held back ends. Returns where to go on; see the module's text."""
-        reason = f"the offset {batch.base_offset} after {self.next_offset - 1}"
+        """Handle the batch at `position`, which begins before the batch held back ends. Returns where to continue."""
+        reason = f"the offset {batch.base_offset} follows {self.next_offset - 1}"
         if self._held is not None and batch.base_offset >= self._floor:
             held_position, held = self._held
             room = batch.base_offset - self._floor
@@ -249,7 +251,7 @@ class Survey:
         return self._resume(position, position, reason)
 
     def _resume(self, first: int, position: int, reason: str) -> int:
-        """Note damage from `first` on, behind whose last damaged batch at `position` intact ones are searched for."""
+        """Note damage from `first` on, and search for intact batches after its last damaged batch at `position`."""
         floor = self.next_offset
         found = next_intact(self._file, position, self._size, base_offset=floor, end_offset=self._reach)
         end, end_offset = (self._size, self._end_offset) if found is None else (found[0], found[1].base_offset)

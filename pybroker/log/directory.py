@@ -1,8 +1,9 @@
-"""One of the broker's log directories: its lock, its thread, whether its disk still works, and files waiting to be removed.
+"""One of the broker's log directories: its lock, its thread, whether its disk works, and the files that wait to be
+removed.
 
-The first OSError takes the directory offline: its logs answer KAFKA_STORAGE_ERROR until the broker is started again. A disk that
-failed once cannot be trusted with the order of what it holds. Running out of descriptors or memory maps is no failure of a disk:
-what needed one is refused with the same code, and may be tried again.
+The first OSError takes the directory offline: its logs respond with KAFKA_STORAGE_ERROR until the broker is started
+again, because a disk that failed once cannot be trusted with the order of its writes. Running out of descriptors or
+memory maps is no failure of a disk: the operation that needed one fails with the same code, and may be tried again.
 
 Source: LogDirFailureChannel, LogManager of Kafka.
 """
@@ -35,7 +36,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class MissingDirectoryError(OSError):
-    """A directory that this broker has used is not where it was, or does not say whose it is. The text is for people."""
+    """A directory that this broker has used is not where it was, or does not name its owner. The text is for people."""
 
 
 class ShortageError(KafkaError):
@@ -50,9 +51,10 @@ class ShortageError(KafkaError):
 
 
 class LogDirectory:
-    """One log directory. `on_failure` is told once, when it goes offline.
+    """One log directory. `on_failure` is called once, when it goes offline.
 
-    `run_in_thread(work, done)` runs everything that blocks on this directory's disk, one after the other, in its own thread.
+    `run_in_thread(work, done)` runs everything that blocks on this directory's disk, one after the other, in its own
+    thread.
     """
 
     __slots__ = (
@@ -86,14 +88,14 @@ class LogDirectory:
         self.filesystem = filesystem
         self.on_failure = on_failure
         self.run_in_thread = run_in_thread
-        self._passes: set[str] = set()  # kinds that are under way
+        self._passes: set[str] = set()  # the kinds of passes that are running
         self.failure: OSError | None = None
         self.room = Room(filesystem, path)
-        self.shortages = 0  # operations refused for want of descriptors or maps
+        self.shortages = 0  # operations refused because no descriptor or map was left
         self.properties: MetaProperties | None = None
-        self.was_clean = True  # whether the last stop was, as the start has found
+        self.was_clean = True  # whether the last stop was clean, as the start found
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
-        self._names_changed = 1  # those that a process made which was killed may not be durable yet
+        self._names_changed = 1  # names made by a process that was killed may not be durable yet
         self._names_synced = 0
         self._lock_fd = -1
         self._due: list[tuple[int, int, Callable[[], None]]] = []
@@ -107,65 +109,65 @@ class LogDirectory:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether it is offline because something could not be written for want of room, which a person can make."""
+        """Whether it is offline because its volume was full when it had to write; a person can make room."""
         return self.failure is not None and self.failure.errno in NO_ROOM
 
     @property
     def can_delete(self) -> bool:
-        """Whether partitions may be given up and files removed."""
+        """Whether logs may be deleted and files removed."""
         return self.failure is None or self.is_out_of_room
 
     @property
     def absolute_path(self) -> str:
-        """The path as administrators are told."""
+        """The path that administrators see."""
         return str(Path(self.path).absolute())
 
     def volume_space(self) -> tuple[int, int]:
-        """Bytes of the volume, and those of them that are free for the broker. Raises OSError."""
+        """Return the bytes of the volume, and how many of them are free for the broker. Raises OSError."""
         return self.filesystem.volume_space(self.path)
 
     def fail(self, error: OSError) -> KafkaError:
-        """Go offline because of `error`, unless it is only that no descriptor was left. Returns what to raise."""
+        """Go offline because of `error`, unless only a descriptor was missing. Returns the error to raise."""
         if self.failure is None and error.errno in SHORTAGES:
             self.shortages += 1
             shortage = ShortageError(self.path, error)
-            if str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: each request may be one
+            if str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: every request may be refused
                 logger.warning("%s (%d operations refused so far)", shortage.message, self.shortages)
             return shortage
         if self.failure is None:
             self.failure = error
             if isinstance(error, MissingDirectoryError):
-                logger.error("log directory %s is offline: %s", self.path, error.strerror)
+                logger.error("Log directory %s is offline: %s", self.path, error.strerror)
             else:
                 remedy = "delete topics or make room" if self.is_out_of_room else "see to the disk"
-                logger.error("log directory %s goes offline: %s; %s and start the broker again", self.path, error, remedy)
-                logger.debug("where %s failed", self.path, exc_info=error)
+                logger.error("Log directory %s goes offline: %s; %s and start the broker again", self.path, error, remedy)
+                logger.debug("The failure of %s", self.path, exc_info=error)
             if self.on_failure is not None:
                 self.on_failure(self)
         return self.error()
 
     def note_failure(self, error: OSError | None) -> None:
-        """Go offline if a thread has reported an error: the `done` of work that only this concerns."""
+        """Go offline if a thread has reported an error; this is the `done` of work that concerns only this directory."""
         if error is not None:
             self.fail(error)
 
     def error(self) -> KafkaError:
-        """The answer of an offline directory."""
+        """Return the error of an offline directory."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}")
 
     def checkpoint(self, name: str) -> OffsetCheckpoint:
-        """The offset checkpoint of that name, the one object for it."""
+        """Return the offset checkpoint of that name, of which there is one object."""
         found = self._checkpoints.get(name)
         if found is None:
             found = self._checkpoints[name] = OffsetCheckpoint(self.filesystem, f"{self.path}/{name}")
         return found
 
     def note_names(self) -> None:
-        """A partition's directory was made here, or renamed: to be made durable by the next `sync_names`."""
+        """Note that a partition's directory was made or renamed here; the next `sync_names` makes that durable."""
         self._names_changed += 1
 
     def sync_names(self) -> None:
-        """Make all names durable that were noted by now, in whatever thread; nothing to do when they are. Raises OSError."""
+        """Make all names durable that were noted before this call, in any thread; does nothing if they are. Raises OSError."""
         noted = self._names_changed
         if noted > self._names_synced:
             self.filesystem.sync_directory(self.path)
@@ -174,15 +176,15 @@ class LogDirectory:
     # --- its thread ---
 
     def is_busy_with(self, kind: str) -> bool:
-        """Whether the last `run_pass` of that kind is still under way."""
+        """Return whether the last `run_pass` of that kind is still running."""
         return kind in self._passes
 
     def run_pass(self, kind: str, works: Iterable[Callable[[], None]], *, is_deleting: bool = False) -> bool:
-        """Run work that comes round in the directory's thread, one piece after the other, with what others ask for in between.
+        """Run periodic work in the directory's thread, one piece after the other, with the work of others in between.
 
-        Not while the last pass of that kind is under way: a slow disk is not given more than it can do. An OSError takes the
-        directory offline, and ends the pass; `is_deleting` says that it goes on where only room was missing. Returns whether
-        `works` are run.
+        Does nothing while the last pass of that kind is running: a slow disk does not get more than it can do. An
+        OSError takes the directory offline, and ends the pass; `is_deleting` means that the pass continues if only
+        room was missing. Returns whether `works` are run.
         """
         if kind in self._passes:
             return False
@@ -205,38 +207,38 @@ class LogDirectory:
     # --- its lock ---
 
     def lock(self) -> None:
-        """Keep other brokers out. Raises BlockingIOError when one is in."""
+        """Keep other brokers out. Raises BlockingIOError if another broker holds the lock."""
         self._lock_fd = self.filesystem.lock(f"{self.path}/{LOCK_FILE}")
         self.room.begin()
 
     def unlock(self) -> None:
-        """Let others in; also happens when the process dies."""
+        """Let other brokers in; this also happens when the process dies."""
         if self._lock_fd >= 0:
             self.room.end()
             self.filesystem.close(self._lock_fd)
             self._lock_fd = -1
 
-    # --- what is to be removed ---
+    # --- removals ---
 
     def remove_later(self, due_ms: int, remove: Callable[[], None]) -> None:
         """Have `remove` run by the first `remove_due` from `due_ms` on."""
         heapq.heappush(self._due, (due_ms, next(self._sequence), remove))
 
     def take_due(self, now_ms: int) -> list[Callable[[], None]]:
-        """The removals whose time has come; the caller runs them, where it may block."""
+        """Return the removals that are due; the caller runs them where it may block."""
         due: list[Callable[[], None]] = []
         while self._due and self._due[0][0] <= now_ms:
             due.append(heapq.heappop(self._due)[2])
         return due
 
-    # --- what is to be tried again ---
+    # --- retries ---
 
     def retry_later(self, due_ms: int, work: Callable[[], None]) -> None:
         """Have `work` called on the loop by the first pass from `due_ms` on: it failed, and not because of the disk."""
         heapq.heappush(self._retries, (due_ms, next(self._sequence), work))
 
     def take_retries(self, now_ms: int) -> list[Callable[[], None]]:
-        """What is to be tried again by now; the caller calls it."""
+        """Return the work that is due to be tried again; the caller calls it."""
         due: list[Callable[[], None]] = []
         while self._retries and self._retries[0][0] <= now_ms and not self.is_offline:
             due.append(heapq.heappop(self._retries)[2])

@@ -1,21 +1,23 @@
-"""Moving logs between the data directories of one broker while they are written and read (KIP-113).
+"""Moves logs between the data directories of one broker while they are written and read (KIP-113).
 
 Idea
-    A second log of the partition, its future, is filled in the other directory from the present one, piece by piece, as a
-    follower would. When it has everything and that is durable, it takes the present one's place within one step of the loop, in
-    which nothing is appended.
+    A second log of the partition, its future log, is filled in the other directory from the present log, piece by
+    piece, as a follower would do it. When it has everything and that is durable, it takes the present log's place
+    within one step of the loop, in which nothing is appended.
 
 Names and crashes
-    The future lies in `<topic>-<partition>.<32 hex digits>-future`. In the last step its directory is renamed to the partition's
-    name, durably, and then the present one to `...-delete`. So a future beside a present log is unfinished: after a crash it is
-    thrown away, and the move begins anew. Two logs are the same log, to which the one that was moved may have added something:
-    the start takes the longer one (`loading`). A future alone is from a version that renamed the present directory first.
+    The future log is in `<topic>-<partition>.<32 hex digits>-future`. In the last step its directory is durably
+    renamed to the partition's name, and then the present directory to `...-delete`. So a future log beside a present
+    log is unfinished: after a crash it is thrown away, and the move begins again. If a crash leaves two logs, they
+    are the same log, to which the moved one may have added records: the start takes the longer one (`loading`). A
+    future log alone is from a version that renamed the present directory first.
 
 What fails
-    The present log goes last. So whatever fails in the other directory leaves it as it is, and only that directory goes offline.
+    The present log is removed last. So a failure in the other directory leaves the present log as it is, and only the
+    other directory goes offline.
 
 Cost
-    At most PIECE_BYTES are copied in one step of the loop for all moves together, then others have their turn.
+    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn.
 
 Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog; KIP-113.
 """
@@ -41,7 +43,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class _Move:
-    """One log on its way. `synced_size` is the future's size when it was last told to be durable; -1: never."""
+    """One log that is being moved. `synced_size` is the future log's size when it was last known to be durable; -1: never."""
 
     __slots__ = ("future", "synced_size", "synced_upto")
 
@@ -52,9 +54,9 @@ class _Move:
 
 
 class DirectoryMoves:
-    """The moves under way. Belongs to the loop.
+    """The moves that are running. Belongs to the loop.
 
-    `later` runs something when others have had their turn; `on_moved` is told a partition and the log that it has from now on.
+    `later` runs a function after other work had its turn; `on_moved` is called with a partition and its new log.
     """
 
     __slots__ = ("_later", "_logs", "_moves", "_on_moved", "_turn_is_set")
@@ -73,21 +75,21 @@ class DirectoryMoves:
         self._turn_is_set = False
 
     def resume(self) -> None:
-        """Begin what the last run left unfinished anew."""
+        """Start the moves again that the last run left unfinished."""
         for tp, directory in self._logs.take_interrupted_moves().items():
             if self._logs.get(tp) is not None and not directory.is_offline:
                 try:
                     self.start(tp, directory)
                 except KafkaError as error:
-                    logger.warning("%s is not moved any further: %s", tp, error)
+                    logger.warning("The move of %s stops: %s", tp, error)
 
     def future(self, tp: TopicPartition) -> Log | None:
-        """The log that will be the partition's; None when it is not being moved."""
+        """Return the log that will be the partition's; None if it is not being moved."""
         move = self._moves.get(tp)
         return None if move is None else move.future
 
     def start(self, tp: TopicPartition, directory: LogDirectory) -> None:
-        """Have the partition's log moved to `directory`; a move elsewhere is given up. Raises KafkaError."""
+        """Have the partition's log moved to `directory`; a move to another directory is cancelled. Raises KafkaError."""
         present = self._logs.get(tp)
         assert present is not None, tp
         under_way = self.future(tp)
@@ -101,16 +103,16 @@ class DirectoryMoves:
         self._set_turn()
 
     def cancel(self, tp: TopicPartition) -> None:
-        """Give up the partition's move, if there is one. A future that cannot be removed now is removed later."""
+        """Cancel the partition's move, if there is one. A future log that cannot be removed now is removed later."""
         move = self._moves.pop(tp, None)
         if move is not None:
             try:
                 self._logs.drop_future(move.future)
             except KafkaError as error:
-                logger.warning("%s is not removed yet: %s", move.future.path, error)
+                logger.warning("%s cannot be removed yet: %s", move.future.path, error)
 
     def release(self) -> None:
-        """Let go of all files: the broker stops. The moves begin anew at its next start."""
+        """Release all files, because the broker stops. The moves begin again at its next start."""
         for move in self._moves.values():
             move.future.release()
         self._moves.clear()
@@ -127,14 +129,14 @@ class DirectoryMoves:
             try:
                 bytes_left -= self._advance(tp, move, bytes_left)
             except KafkaError as error:
-                logger.warning("%s is not moved: %s", tp, error)
+                logger.warning("The move of %s is cancelled: %s", tp, error)
                 self.cancel(tp)
-            except Exception:  # of one log; the others are moved
-                logger.exception("%s is not moved", tp)
+            except Exception:  # an error of one log; the others are moved
+                logger.exception("The move of %s is cancelled", tp)
                 self.cancel(tp)
             if bytes_left <= 0:
                 if tp in self._moves:
-                    self._moves[tp] = self._moves.pop(tp)  # the others first, next time
+                    self._moves[tp] = self._moves.pop(tp)  # the other moves come first next time
                 break
         self._set_turn()
 
@@ -155,7 +157,7 @@ class DirectoryMoves:
             logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
             self._on_moved(tp, moved)
         else:
-            future.flush()  # nothing to do while one is under way; again after one that found no descriptor
+            future.flush()  # does nothing while a flush runs; tries again after one that found no descriptor
         return 0
 
 
@@ -165,7 +167,7 @@ def _copy(present: Log, future: Log, bytes_max: int) -> int:
         future.truncate_fully_and_start_at(offset)
         return 0
     read = present.read(offset, bytes_max=bytes_max, upper_offset=present.log_end_offset, min_one_batch=True)
-    if isinstance(read.records, bytes):  # compaction has removed all that was behind
+    if isinstance(read.records, bytes):  # compaction has removed everything after it
         future.skip_to(present.log_end_offset)
         return 0
     try:
@@ -173,7 +175,8 @@ def _copy(present: Log, future: Log, bytes_max: int) -> int:
     finally:
         read.records.close()
     if offset > future.log_end_offset:
-        # What was there is gone from the present log: begin again where that, or the batch with its first record, begins.
+        # The present log has these records no more: begin again where the log, or the batch with its first record,
+        # begins.
         future.truncate_fully_and_start_at(Offset(min(offset, int.from_bytes(data[:8], signed=True))))
     future.append_as_follower(data, now_ms=present.services.clock.time_ms())
     return len(data)

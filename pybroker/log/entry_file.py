@@ -1,17 +1,18 @@
-"""A sorted file of fixed-size entries, appended to at its end: what the offset and the time index have in common.
+"""A sorted file of fixed-size entries, appended to at its end: the common part of the offset and the time index.
 
 Idea
-    An index is derived from the data file and rebuilt when it is lost, so its entries need not reach the file one by one: they
-    gather in memory and are written some hundred at a time, before a flush, a roll and a close. Lookups search the written
-    entries and the tail in memory as one sequence.
+    An index is derived from the data file and rebuilt if it is lost, so its entries need not reach the file one by
+    one: they gather in memory and are written some hundred at a time, before a flush, a roll and a close. Lookups
+    search the written entries and the tail in memory as one sequence.
 
 Reading
-    Windows of 4 kB are read when a search comes to them, and the youngest 4 MB of windows of all indexes together are kept in
-    memory. No descriptor stays open between two reads, and nothing is mapped: a page that the disk cannot give is an OSError of
-    that read, where touching a map of it would end the process. A file that got shorter than what was written, or is
-    gone, is told as a CorruptIndexError, and the index is rebuilt from the data.
-
-Kafka preallocates these files (10 MB of holes for each active segment), maps them, and trims them later; ours grow.
+    Windows of 4 kB are read when a search reaches them, and the youngest 4 MB of windows of all indexes together are
+    kept in memory. No descriptor stays open between two reads, and nothing is mapped: a page that the disk cannot
+    read is an OSError of that read, whereas touching a map of it would end the process. A file that has become
+    shorter than what was written, or is missing, is reported as a CorruptIndexError, and the index is rebuilt from
+    the data.
+    Kafka preallocates these files (10 MB of holes for each active segment), maps them, and trims them later; ours
+    grow.
 
 Source: org.apache.kafka.storage.internals.log.AbstractIndex.
 """
@@ -38,7 +39,7 @@ class CorruptIndexError(Exception):
 
 
 _YOUNGEST: Final[deque[tuple[dict[int, bytes], int]]] = deque()
-"""The windows of all indexes of the process as they were read, oldest first: whose windows, and the number.
+"""The windows of all indexes of the process as they were read, oldest first: the index's windows, and the number.
 
 Any thread may use it: each step is one call that cannot be interrupted.
 """
@@ -47,7 +48,8 @@ Any thread may use it: each step is one call that cannot be interrupted.
 class EntryFile:
     """The bytes of an index, whose first field grows from entry to entry.
 
-    `count` includes entries not yet written. From `count_max` of them on the next append must go to a new segment.
+    `count` includes entries that are not written yet. From `count_max` entries on, the next append must use a new
+    segment.
     """
 
     __slots__ = (
@@ -69,23 +71,23 @@ class EntryFile:
         self.layout = layout
         self.entry_size = layout.size
         self._window_entries = WINDOW_BYTES // layout.size
-        self._written = 0  # entries in the file
+        self._written = 0  # the number of entries in the file
         self._tail = bytearray()
-        self._windows: dict[int, bytes] = {}  # what was read of the file, by the window's number
+        self._windows: dict[int, bytes] = {}  # the parts of the file that were read, by the window's number
         self.count = 0
         self.count_max = count_max
 
     def load_entries(self) -> None:
-        """Take the file as it is. Raises FileNotFoundError, and CorruptIndexError for a torn last entry."""
+        """Accept the file as it is. Raises FileNotFoundError, and CorruptIndexError for a torn last entry."""
         size = self.filesystem.file_size(self.path)
         if size % self.entry_size:
-            raise CorruptIndexError(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
+            raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.entry_size}")
         self._written = self.count = size // self.entry_size
         self._tail = bytearray()
         self.release()
 
     def append_entry(self, entry: bytes) -> None:
-        """Add an entry; it is written with the others. While there is no descriptor to write with, it stays in memory."""
+        """Add an entry; it is written with others. While no descriptor is left to write with, it stays in memory."""
         self._tail += entry
         self.count += 1
         if len(self._tail) >= TAIL_BYTES_MAX:
@@ -96,7 +98,7 @@ class EntryFile:
                     raise
 
     def write(self) -> None:
-        """Bring the gathered entries into the file, not yet durable."""
+        """Write the gathered entries to the file, without making them durable."""
         if not self._tail:
             return
         fd = self.filesystem.open(self.path, writable=True, create=True)
@@ -109,23 +111,23 @@ class EntryFile:
         self._tail.clear()
 
     def fields(self, slot: int) -> tuple[int, ...]:
-        """The fields of one entry."""
+        """Return the fields of one entry."""
         if slot >= self._written:
             return self.layout.unpack_from(self._tail, (slot - self._written) * self.entry_size)
         number, at = divmod(slot, self._window_entries)
         return self.layout.unpack_from(self._windows.get(number) or self._read(number), at * self.entry_size)
 
     def floor_slot(self, key: int) -> int:
-        """The last entry whose first field is <= `key`; -1 when there is none."""
+        """Return the slot of the last entry whose first field is <= `key`; -1 if there is none."""
         return self._find_floor(key)[0]
 
     def floor_fields(self, key: int) -> tuple[int, ...] | None:
-        """The fields of the last entry whose first field is <= `key`; None when there is none."""
+        """Return the fields of the last entry whose first field is <= `key`; None if there is none."""
         slot, entries, position = self._find_floor(key)
         return self.layout.unpack_from(entries, position) if slot >= 0 else None
 
     def _find_floor(self, key: int) -> tuple[int, bytes | bytearray, int]:
-        """The slot of that entry, and where it lies; -1 when there is none."""
+        """Return the slot of that entry (-1 if there is none), and where it is."""
         unpack, size, windows, base = self.layout.unpack_from, self.entry_size, self._windows, self._written
         entries: bytes | bytearray = self._tail
         if not entries or unpack(entries)[0] > key:
@@ -151,13 +153,13 @@ class EntryFile:
         return base + low // size - 1, entries, low - size
 
     def _read(self, number: int) -> bytes:
-        """The written entries of a window. Raises OSError, and CorruptIndexError when the file has fewer."""
+        """Return the written entries of a window. Raises OSError, and CorruptIndexError if the file has fewer."""
         first = number * self._window_entries
         length = min(self._written - first, self._window_entries) * self.entry_size
         try:
             fd = self.filesystem.open(self.path, writable=False)
         except FileNotFoundError as error:
-            raise CorruptIndexError(f"{self.path} is gone") from error
+            raise CorruptIndexError(f"{self.path} does not exist any more") from error
         try:
             window = self.filesystem.pread(fd, length, first * self.entry_size)
         finally:
@@ -189,10 +191,10 @@ class EntryFile:
         self.count = count
 
     def clear_entries(self) -> None:
-        """Drop everything, on disk too."""
+        """Drop everything, also on disk."""
         self.filesystem.create_empty(self.path)
         self.load_entries()
 
     def release(self) -> None:
-        """Forget what was read; the next lookup reads it again."""
+        """Forget the windows that were read; the next lookup reads them again."""
         self._windows.clear()

@@ -1,23 +1,25 @@
 """A segment's data file, and slices of it that a response sends.
 
 Idea
-    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces come as views into a map
-    of the file and small ones from `pread`. A growing file is mapped only up to a multiple of 16 MB and mapped again when it has
-    grown past the next one, so a fetch near the end costs no new map; what lies beyond the map is read.
+    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces are views
+    into a map of the file, and small pieces come from `pread`. A growing file is mapped only up to a multiple of 16
+    MB and mapped again when it has grown past the next multiple, so a fetch near the end costs no new map; bytes
+    beyond the map are read.
 
 Lifetime
-    A slice holds its `SegmentFile`, a view holds its map. So both stay readable after the segment was deleted, renamed or
-    closed: the descriptor goes when the last slice has gone.
+    A slice holds its `SegmentFile`, and a view holds its map. So both stay readable after the segment was deleted,
+    renamed or closed: the descriptor is closed with the last slice.
 
 Truncation
-    A file must not shrink below what a map shows (touching such a view kills the process). `SegmentFile.truncate` therefore cuts
-    in place only what was never mapped, and else copies the kept bytes to a new file of the same name; views keep seeing the old
-    one.
+    A file must not shrink below what a map shows (touching such a view kills the process). `SegmentFile.truncate`
+    therefore cuts in place only what was never mapped, and otherwise copies the kept bytes to a new file of the same
+    name; views still see the old one.
 
-    A segment may let go of its file and open it again: then the new object knows by `shown` what views of the old one may show.
+    A segment may close its file and open it again: then the new object knows by `shown` what views of the old object
+    may show.
 
 Shortages
-    Where the system gives no map (no descriptor, no memory, too many maps), the bytes are read instead.
+    If the system gives no map (no descriptor, no memory, too many maps), the bytes are read instead.
 
 Source: org.apache.kafka.common.record.FileRecords.
 """
@@ -39,18 +41,18 @@ if TYPE_CHECKING:
 
 MAP_STEP: Final = 16 << 20  # a growing file is mapped in steps of this many bytes
 MAP_THRESHOLD: Final = 32 << 10  # pieces below this are read: a copy of 32 kB costs less than two page faults
-PROBE_STEP: Final = 128 << 10  # Linux reads ahead in such windows, so one page of each tells for all
-PROBE_BYTES_MAX: Final = 1 << 20  # what a sender pulls at once
-HOT_TAIL: Final = 8 << 20  # the youngest bytes of a growing file are in the page cache: we have just written them
+PROBE_STEP: Final = 128 << 10  # Linux reads ahead in such windows, so one page of each stands for all
+PROBE_BYTES_MAX: Final = 1 << 20  # as much as a sender pulls at once
+HOT_TAIL: Final = 8 << 20  # the last bytes of a growing file were just written, so they are in the page cache
 COPY_CHUNK: Final = 1 << 20
 
 
 class FileTooShortError(OSError):
-    """The file has become shorter than the bytes that were promised of it: somebody else has cut it."""
+    """The file has become shorter than the bytes that were promised of it: another program has cut it."""
 
 
 class SegmentFile:
-    """One open data file. Owns its descriptor, which is closed when nobody refers to the object any more."""
+    """One open data file. Owns its descriptor, which is closed when nothing refers to the object any more."""
 
     __slots__ = ("_map", "_pwrite", "fd", "filesystem", "is_growing", "mapped", "path", "shown", "size")
 
@@ -90,11 +92,11 @@ class SegmentFile:
     def _cut_torn_bytes(self, size: int) -> None:
         try:
             self.filesystem.truncate(self.fd, size)
-        except OSError:  # the first error is the one to report; recovery cuts what is left
+        except OSError:  # the first error is reported; recovery cuts the rest
             return
 
     def pread(self, length: int, position: int) -> bytes:
-        """Exactly `length` bytes. Raises FileTooShortError when the file has become shorter than that; OSError."""
+        """Read exactly `length` bytes. Raises FileTooShortError if the file has become shorter than that; OSError."""
         data = self.filesystem.pread(self.fd, length, position)
         while len(data) < length:
             more = self.filesystem.pread(self.fd, length - len(data), position + len(data))
@@ -104,7 +106,7 @@ class SegmentFile:
         return data
 
     def view(self, length: int, position: int) -> memoryview | bytes:
-        """Up to `length` (> 0) bytes, at least one: a view of the map where it reaches, else a copy."""
+        """Return up to `length` (> 0) bytes, at least one: a view of the map as far as it reaches, otherwise a copy."""
         end = position + length
         if length < MAP_THRESHOLD:
             return self.pread(length, position)
@@ -129,7 +131,7 @@ class SegmentFile:
             self.mapped = target
 
     def coldness(self, length: int, position: int) -> Callable[[], None] | None:
-        """What to run in a thread before reading the range, or None when the page cache has it."""
+        """Return what to run in a thread before the range is read, or None if the page cache has it."""
         length = min(length, PROBE_BYTES_MAX)
         end = position + length
         if self.is_growing and position >= self.size - HOT_TAIL:
@@ -148,7 +150,7 @@ class SegmentFile:
             position += PROBE_STEP
 
     def truncate(self, size: int) -> SegmentFile:
-        """The file cut to `size`: this object, or a new one when views of this may be out. Use the result only."""
+        """Return the file cut to `size`: this object, or a new one if views of this may exist. Use only the result."""
         if size >= self.size:
             return self
         if size >= max(self.mapped, self.shown):
@@ -171,9 +173,10 @@ class SegmentFile:
 
 
 class FileRecords(SendPart):
-    """`size` bytes of a data file from `position`: a part of a response, and a source of batches for conversion.
+    """The `size` bytes of a data file from `position`: a part of a response, and a source of batches for conversion.
 
-    Raises OSError from `pull` and `read` when the disk fails or the log was truncated below the slice; the connection dies then.
+    `pull` and `read` raise OSError if the disk fails or the log was truncated below the slice; the connection is then
+    closed.
     """
 
     __slots__ = ("_sent", "file", "position", "size")
@@ -185,7 +188,7 @@ class FileRecords(SendPart):
         self._sent = 0
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
-        """The next bytes, at most `bytes_max` (> 0); the views keep their map alive."""
+        """Return the next bytes, at most `bytes_max` (> 0); the views keep their map alive."""
         remaining = self.size - self._sent
         if remaining <= 0:
             return ()
@@ -194,19 +197,21 @@ class FileRecords(SendPart):
         return (piece,)
 
     def cold(self) -> Callable[[], None] | None:
-        """A function that reads the next bytes from the disk, when they are not in memory."""
+        """Return a function that reads the next bytes from the disk, or None if they are in memory."""
         remaining = self.size - self._sent
         if remaining <= 0:
             return None
         return self.file.coldness(remaining, self.position + self._sent)
 
     def read(self, position: int, length: int) -> bytes:
-        """A copy of at most `length` bytes from `position` of the slice; to be looked into, unlike what `pull` gives."""
+        """Return a copy of at most `length` bytes from `position` of the slice; safe to parse, unlike the views of `pull`."""
         length = min(length, self.size - position)
         return self.file.pread(length, self.position + position) if length > 0 else b""
 
     def copied(self, bytes_max: int) -> bytes | None:
-        """All of the slice, unsent, if it is no larger than `bytes_max` and in memory; else None, and it is sent as a part."""
+        """Return the whole slice, unsent, if it is in memory and at most `bytes_max` long; None means that it is sent as
+        a part.
+        """
         size, file = self.size, self.file
         is_young = file.is_growing and self.position >= file.size - HOT_TAIL
         if size > bytes_max or (not is_young and file.coldness(size, self.position) is not None):
@@ -215,18 +220,18 @@ class FileRecords(SendPart):
             data = file.filesystem.pread(file.fd, size, self.position)
             return data if len(data) == size else file.pread(size, self.position)
         except OSError:
-            return None  # it will fail the same when it is sent, and end the connection as it should
+            return None  # the sender meets the same error, and closes the connection as it should
 
     def slice(self, position: int, size: int) -> FileRecords:
-        """A part of this slice, unsent; cut at its end."""
+        """Return a part of this slice, unsent; cut at its end."""
         size = min(size, self.size - position)
         assert position >= 0
         assert size >= 0
         return FileRecords(self.file, self.position + position, size)
 
     def widened(self, size: int) -> FileRecords:
-        """A slice of `size` bytes from where this one starts, unsent. The caller knows that the file has them."""
+        """Return a slice of `size` bytes from where this one starts, unsent. The caller knows that the file has them."""
         return FileRecords(self.file, self.position, size)
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: a slice holds only memory."""

@@ -1,6 +1,6 @@
-"""The only place of the log that touches the operating system's files, so that a test can put a failing disk in its stead.
+"""The only part of the log that touches the operating system's files, so that a test can replace it by a failing disk.
 
-Every method raises OSError as the system gave it; `Log` and `LogManager` turn that into KAFKA_STORAGE_ERROR and take the
+Every method raises the OSError of the system; `Log` and `LogManager` turn it into KAFKA_STORAGE_ERROR and take the
 directory offline. Paths are strings: building `pathlib.Path` objects costs more than the calls they are for.
 """
 
@@ -19,7 +19,9 @@ from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.reserves import NO_ROOM, RESERVES
 
 SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
-"""What the system says when it has no descriptors or maps left: no fault of a disk, and what failed may be tried again."""
+"""The errors of a system without free descriptors or maps: they are not the fault of a disk, and the operation may be
+tried again.
+"""
 _LET_GO: Final = 8
 _DESCRIPTOR_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -29,7 +31,7 @@ WriteBuffer = bytes | bytearray | memoryview
 
 
 def _open(path: str, flags: int) -> int:
-    """A descriptor. Where there is none left, some data files are closed that are not in use, and it is tried once more."""
+    """Open a descriptor. If none is left, close some data files that are not in use, and try once more."""
     flags |= os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o644)
@@ -40,10 +42,10 @@ def _open(path: str, flags: int) -> int:
 
 
 class Filesystem:
-    """The real one. Stateless; a test subclasses it to fail or to write short.
+    """The real file system. It has no state; a test subclasses it to fail or to write short.
 
-    `is_concurrent`: whether several threads may use it at once, which one that counts operations does without.
-    `keeps_reserves`: whether `allocate` works, so that a directory can hold room for what must be written.
+    `is_concurrent`: whether several threads may use it at once; a subclass that counts operations does not allow
+    that. `keeps_reserves`: whether `allocate` works, so that a directory can hold room for what must be written.
     """
 
     __slots__ = ()
@@ -53,18 +55,18 @@ class Filesystem:
     # --- open files ---
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> int:
-        """A file descriptor, owned by the caller."""
+        """Open a file. Returns a descriptor, owned by the caller."""
         return _open(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back; maps of the file stay valid."""
+        """Close the descriptor; maps of the file stay valid."""
         os.close(fd)
 
     pwrite = staticmethod(os.pwrite)
-    """`pwrite(fd, data, position)`: bytes written, which may be fewer than given."""
+    """`pwrite(fd, data, position)` returns the bytes written, which may be fewer than given."""
 
     def write_fully(self, fd: int, data: WriteBuffer, position: int) -> None:
-        """Write all of `data` at `position`; goes on after a short write. Raises ENOSPC when the system takes nothing."""
+        """Write all of `data` at `position`, continuing after short writes. Raises ENOSPC if the system takes nothing."""
         length = len(data)
         written = self.pwrite(fd, data, position)
         if written == length:
@@ -77,11 +79,11 @@ class Filesystem:
             written += count
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
-        """At most `length` bytes from `position`; fewer only at the end of the file."""
+        """Read at most `length` bytes from `position`; fewer only at the end of the file."""
         return os.pread(fd, length, position)
 
     def is_resident(self, fd: int, position: int) -> bool:
-        """Whether the page at `position` can be read without waiting for the disk; True where the system cannot tell."""
+        """Return whether the page at `position` can be read without waiting for the disk; True if the system does not know."""
         if not _NOWAIT:
             return True
         try:
@@ -95,14 +97,14 @@ class Filesystem:
         return True
 
     def map(self, fd: int, length: int) -> mmap.mmap:
-        """A read-only view of the first `length` (> 0) bytes, which must exist for as long as anyone looks at it."""
+        """Map the first `length` (> 0) bytes read-only; they must exist for as long as any view of the map is used."""
         try:
             return mmap.mmap(fd, length, access=mmap.ACCESS_READ)
         except ValueError as error:
-            raise OSError(errno.EIO, f"the file has no {length} bytes any more") from error
+            raise OSError(errno.EIO, f"the file does not have {length} bytes any more") from error
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut the open file. Never below what a map of it shows: looking there would kill the process (SIGBUS)."""
+        """Cut the open file, but never below what a map of it shows: reading there would kill the process (SIGBUS)."""
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
@@ -110,13 +112,13 @@ class Filesystem:
         os.fsync(fd)
 
     def size(self, fd: int) -> int:
-        """Bytes in the open file."""
+        """Return the size of the open file in bytes."""
         return os.fstat(fd).st_size
 
     # --- by path ---
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name. A disk that cannot tell is an OSError: it is no answer."""
+        """Return whether there is a file or directory of that name. A disk that fails raises OSError."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -124,24 +126,24 @@ class Filesystem:
         return True
 
     def file_size(self, path: str) -> int:
-        """Bytes in the file."""
+        """Return the size of the file in bytes."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in ms since 1970."""
+        """Return when the file was last written, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Say when the file was last written."""
+        """Set the time at which the file was last written."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def volume_space(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume that `path` lies on: all of them, and those that this process may still use."""
+        """Return the bytes of the volume that `path` is on: all of them, and those that this process may still use."""
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def list(self, path: str) -> list[os.DirEntry[str]]:
-        """The entries of a directory, sorted by name."""
+        """Return the entries of a directory, sorted by name."""
         try:
             entries = os.scandir(path)
         except OSError as error:
@@ -152,15 +154,15 @@ class Filesystem:
             return sorted(entries, key=lambda entry: entry.name)
 
     def make_directory(self, path: str) -> None:
-        """Make the directory and those above it, where missing."""
+        """Make the directory and those above it that are missing."""
         os.makedirs(path, exist_ok=True)
 
     def create_empty(self, path: str) -> None:
-        """Make the file with no bytes in it; what it held is gone."""
+        """Make the file with no bytes in it; its old content is lost."""
         os.close(_open(path, _READ_WRITE | os.O_TRUNC))
 
     def create_new(self, path: str) -> None:
-        """Make the file with no bytes in it. Raises FileExistsError where there is one that has any: it is not touched."""
+        """Make the file with no bytes in it. Raises FileExistsError if there is a file with any, which is not touched."""
         fd = self.open(path, writable=True, create=True)
         try:
             if self.size(fd):
@@ -169,7 +171,7 @@ class Filesystem:
             self.close(fd)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically; what was at `target` is gone."""
+        """Rename atomically; a file at `target` is replaced."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
@@ -178,12 +180,12 @@ class Filesystem:
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove the directory with all that is in it, if it is there."""
+        """Remove the directory with everything in it, if it is there."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 
     def read_file(self, path: str) -> bytes:
-        """The whole file."""
+        """Return the content of the file."""
         fd = _open(path, os.O_RDONLY)
         try:
             with os.fdopen(fd, "rb", closefd=False) as file:
@@ -192,7 +194,7 @@ class Filesystem:
             os.close(fd)
 
     def allocate(self, path: str, size: int) -> None:
-        """Let the file have at least that many bytes, with room on the volume behind each."""
+        """Allocate at least `size` bytes to the file, with room on the volume behind each."""
         fd = _open(path, _READ_WRITE)
         try:
             if hasattr(os, "posix_fallocate"):
@@ -205,7 +207,7 @@ class Filesystem:
             os.close(fd)
 
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a whole file in place. Where there is no room, the directory's reserve is given up, and it is tried once more."""
+        """Write a whole file in place. If there is no room, release the directory's reserve, and try once more."""
         try:
             self._write_file(path, data, sync=sync)
         except OSError as error:
@@ -225,9 +227,9 @@ class Filesystem:
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Replace a whole file so that a crash leaves the old or the new one: temporary file, rename, and the directory.
 
-        `sync` makes it hold against a crash of the machine too; without it, against one of the process.
+        With `sync` this holds after a crash of the machine too; without it, after a crash of the process.
         """
-        temporary = f"{path}.{next(_TEMPORARY_NUMBERS)}.tmp"  # of its own, since two threads may replace the same file
+        temporary = f"{path}.{next(_TEMPORARY_NUMBERS)}.tmp"  # a name of its own, because two threads may replace the same file
         try:
             self.write_file(temporary, data, sync=sync)
             self.rename(temporary, path)
@@ -239,7 +241,7 @@ class Filesystem:
             self.sync_directory(os.path.dirname(path))
 
     def sync_path(self, path: str) -> None:
-        """Make a file durable that nobody has open."""
+        """Make a file durable that is not open here."""
         fd = _open(path, os.O_RDONLY)
         try:
             self.sync(fd)
@@ -247,7 +249,7 @@ class Filesystem:
             os.close(fd)
 
     def sync_directory(self, path: str) -> None:
-        """Make names made, renamed or removed in the directory durable."""
+        """Make the names durable that were made, renamed or removed in the directory."""
         fd = _open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self.sync(fd)
@@ -257,7 +259,7 @@ class Filesystem:
     def lock(self, path: str) -> int:
         """Take the file's exclusive lock until the descriptor is closed or the process dies.
 
-        Raises BlockingIOError when it is held.
+        Raises BlockingIOError if another process holds it.
         """
         fd = _open(path, _READ_WRITE)
         try:

@@ -1,22 +1,22 @@
-"""Making a log durable, and knowing what is not durable yet though it has to be.
+"""Makes a log durable, and keeps track of records that must become durable before they are visible.
 
 Idea
-    A flush runs in the thread of the log's directory; when it is done, the recovery point moves. One flush of a log is under way
-    at a time, and what is asked for meanwhile is done by the next one, together (group commit).
+    A flush runs in the thread of the log's directory; when it is done, the recovery point moves. One flush of a log
+    runs at a time, and all requests that come meanwhile are done together by the next one (group commit).
 
 Barriers
-    An append that reaches `flush.messages` has to be durable before anyone is told of it. From its first offset on the log is
-    unsettled until the recovery point has passed it: the high watermark stays below, and whoever appended waits. What is
-    appended behind it waits too, as it is hidden by the same high watermark. One pair of offsets is enough for all barriers:
-    whatever the recovery point has passed is durable, and the rest is one range.
+    An append that reaches `flush.messages` must be durable before any client learns of it. From its first offset on
+    the log is unsettled until the recovery point has passed it: the high watermark stays below, and the request that
+    appended waits. Later appends wait too, because the same high watermark hides them. One pair of offsets is enough
+    for all barriers: everything that the recovery point has passed is durable, and the rest is one range.
 
 What is synced
-    The data of each segment from the recovery point on. The indexes of those that are complete; not those of the active one, as
-    recovery makes the indexes of the segment with the recovery point and of all later ones anew. A complete segment whose data
-    was synced while it was the active one is therefore remembered. Directories only when they have new names. So an append to a
-    log that was flushed before costs one fsync.
-
-    Rejected: one job that syncs all logs which are due. Each is synced once in either way; the first would wait for the last.
+    The data of each segment from the recovery point on, and the indexes of complete segments. The indexes of the
+    active segment are not synced, because recovery rebuilds the indexes of the segment with the recovery point and of
+    all later ones. A complete segment whose data was synced while it was the active one is therefore remembered.
+    Directories are synced only if they have new names. So an append to a log that was flushed before costs one fsync.
+    Rejected: one job that syncs all logs which are due. Each is synced once in either way; the first would wait for
+    the last.
 
 Source: UnifiedLog.append (flushInterval), LocalLog.flush of Kafka, which sync inline.
 """
@@ -40,15 +40,15 @@ RETRY_MS = 1_000
 
 
 class FlushState:
-    """What a log has to remember between flushes.
+    """The state of a log's flushes.
 
     Attributes:
-        target: the offset that the flush under way, or the next one, has to reach.
+        target: the offset that the running flush, or the next one, must reach.
         is_under_way: a flush is in the thread.
         sealed: complete segments whose indexes may not be durable, though the recovery point may have passed them.
         has_new_names: files were made, renamed or cut since the log's directory was last synced.
         is_new: the file with the topic's id was never synced.
-        are_indexes_behind: those of the active segment may not be durable; a clean stop has to see to it.
+        are_indexes_behind: those of the active segment may not be durable; a clean stop must sync them.
     """
 
     __slots__ = ("are_indexes_behind", "has_new_names", "is_new", "is_under_way", "sealed", "target")
@@ -62,14 +62,14 @@ class FlushState:
         self.are_indexes_behind = False
 
     def seal(self, segment: LogSegment) -> None:
-        """`segment` is complete, a new one is the active one."""
+        """Note that `segment` is complete because a new segment is the active one."""
         self.sealed.append(segment)
         self.has_new_names = True
         self.are_indexes_behind = False
 
 
 def flush(log: Log, upto: Offset | None) -> None:
-    """See `Log.flush`."""
+    """Make everything below `upto` durable in a thread; this is `Log.flush`."""
     state = log.flush_state
     target = log.log_end_offset if upto is None else upto
     if target <= log.recovery_point and not state.sealed:
@@ -85,7 +85,7 @@ def flush(log: Log, upto: Offset | None) -> None:
 
 
 def settle(log: Log, first_offset: Offset) -> None:
-    """See `Log.settle`."""
+    """Hide an append until it is durable; this is `Log.settle`."""
     if log.is_settled:
         log.unsettled_from = first_offset
     log.unsettled_upto = log.log_end_offset
@@ -93,7 +93,7 @@ def settle(log: Log, first_offset: Offset) -> None:
 
 
 def forget(log: Log) -> None:
-    """See `Log.forget_flushes`."""
+    """Forget the running flushes after a truncation; this is `Log.forget_flushes`."""
     end_offset = log.log_end_offset
     log.truncations += 1
     log.flush_state.target = min(log.flush_state.target, end_offset)
@@ -103,13 +103,13 @@ def forget(log: Log) -> None:
 
 
 def _start(log: Log) -> None:
-    """Begin the next flush, unless one is under way."""
+    """Begin the next flush, unless a flush is running."""
     state, target, generation = log.flush_state, log.flush_state.target, log.truncations
     if state.is_under_way or log.is_closed:
         return
     try:
         work, done_with = sync_work(log, target)
-    except OSError as error:  # what was appended stays; an append that failed now would be sent again, and be there twice
+    except OSError as error:  # the records stay; if the append failed now, they would be sent again and be there twice
         _failed(log, error)
         return
     state.is_under_way = True
@@ -135,7 +135,7 @@ def _start(log: Log) -> None:
 
 
 def _failed(log: Log, error: OSError) -> None:
-    """Nothing became durable. Where only a descriptor was missing, the flush is tried again."""
+    """Note that nothing became durable. If only a descriptor was missing, the flush is tried again."""
     directory = log.log_directory
     directory.fail(error)
     if not directory.is_offline:
@@ -145,10 +145,11 @@ def _failed(log: Log, error: OSError) -> None:
 def sync_work(
     log: Log, target: Offset, *, is_closing: bool = False
 ) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
-    """What to run in a thread to make everything between the recovery point and `target` durable, and what to tell its outcome.
+    """Return what to run in a thread to make everything between the recovery point and `target` durable, and a function
+    of its outcome.
 
-    The latter returns whether a failure only means that files were deleted meanwhile. With `is_closing` the indexes of the active
-    segment are synced too. Raises OSError.
+    The function returns whether a failure only means that files were deleted meanwhile. With `is_closing` the indexes
+    of the active segment are synced too. Raises OSError.
     """
     state, segments, directory = log.flush_state, log.segments, log.log_directory
     active, filesystem, path = segments.active, log.filesystem, log.path
@@ -161,7 +162,7 @@ def sync_work(
     if log.epochs.is_behind:
         log.epochs.write()
     epochs_path = log.epochs.path if log.epochs.is_dirty else None
-    # What compaction removes may be all that the log has of a producer: then only a snapshot tells of it.
+    # Compaction may remove all records that the log has of a producer: then only a snapshot knows the producer.
     snapshot, snapshot_offset = log.producers.snapshot_to_sync, log.producers.last_snapshot_offset
     has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None
     is_new = state.is_new
@@ -171,7 +172,7 @@ def sync_work(
     def sync() -> None:
         for sync_segment in work:
             sync_segment()
-        directory.sync_names()  # else what is durable might have no name after a power failure
+        directory.sync_names()  # otherwise a durable file might have no name after a power failure
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile, maybe alone
             if snapshot is not None:
                 filesystem.sync_path(snapshot)

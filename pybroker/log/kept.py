@@ -1,4 +1,4 @@
-"""Reading what a start has kept of records that it gave up: see `lost`."""
+"""Reads the records that a start gave up and kept in files, which `lost` describes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _ReadOnly(Filesystem):
 
 
 def records(path: str) -> Iterator[Record]:
-    """The records of every intact batch of a `.kept` file, in order, without control records. Raises OSError."""
+    """Yield the records of every intact batch of a `.kept` file, in order, without control records. Raises OSError."""
     file = SegmentFile(_ReadOnly(), path)
     position, next_offset = 0, FIRST_OFFSET
     while (found := first_intact(file, position, file.size, base_offset=next_offset)) is not None:

@@ -1,18 +1,19 @@
 """Which leader epoch began at which offset, in memory and in `leader-epoch-checkpoint`.
 
 Example
-    epochs 0, 2, 3 from offsets 0, 10, 15; the log ends at 20. Epoch 0 ends at 10; epoch 1 is not known, the largest below it
-    is 0 and that ends at 10; epoch 3 ends at 20; epoch 4 is unknown.
+    Epochs 0, 2, 3 begin at offsets 0, 10, 15; the log ends at 20. Epoch 0 ends at 10; epoch 1 is not known, the
+    largest below it is 0 and that ends at 10; epoch 3 ends at 20; epoch 4 is unknown.
 
 An epoch without records
-    A leader's epoch begins where its log ended when it became the leader, also before its first record. So the epoch of a new
-    partition ends at 0, and that of one whose records were all deleted up to N ends at N: a client that has committed N and asks
-    must not be told "unknown", which means a truncation to it. Kafka writes an entry into the file; here it is in memory until
-    the first record comes (`lead`), so that new partitions need no file and a start that raises the epoch of 10,000 partitions
-    writes none. `end_offset_for` and `epoch_for_offset` are the one rule for every request.
+    A leader's epoch begins where its log ended when it became the leader, also before its first record. So the epoch
+    of a new partition ends at 0, and the epoch of a partition whose records were all deleted up to N ends at N: a
+    client that has committed N and asks must not get "unknown", which means a truncation to it. Kafka writes an entry
+    into the file; here the entry is in memory until the first record comes (`lead`), so that new partitions need no
+    file and a start that raises the epoch of 10,000 partitions writes none. `end_offset_for` and `epoch_for_offset`
+    hold the only rule for every request.
 
-The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind after a
-crash of the machine: recovery then adds the epochs that it finds in the batches.
+The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind
+after a crash of the machine: recovery then adds the epochs that it finds in the batches.
 
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, KIP-279.
 """
@@ -42,7 +43,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch up to a requested one, and the offset where it ends; both undefined (-1) where nothing is known."""
+    """The largest epoch up to a requested one, and the offset where it ends; both are undefined (-1) if nothing is known."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -52,10 +53,11 @@ class LeaderEpochCache:
     """One partition's epochs, ascending in both columns.
 
     Attributes:
-        entries: the epochs that have records, or had some that were deleted; what the file has.
-        largest_epoch: of all that was ever in the file or in the data, also where its records are gone.
-        is_behind: the file could not be written since `entries` changed; to be written before anything is said to be durable.
-        is_dirty: written since it was last made durable.
+        entries: the epochs that have records, or had some that were deleted; the content of the file.
+        largest_epoch: the largest that was ever in the file or in the data, even if its records are deleted.
+        is_behind: the file could not be written since `entries` changed; it must be written before anything counts as
+        durable.
+        is_dirty: the file was written since it was last made durable.
     """
 
     __slots__ = ("_filesystem", "_leading", "entries", "is_behind", "is_dirty", "largest_epoch", "path")
@@ -67,10 +69,10 @@ class LeaderEpochCache:
         self.largest_epoch = UNDEFINED_EPOCH
         self.is_dirty = False
         self.is_behind = False
-        self._leading: EpochEntry | None = None  # of this broker as the leader; after all of `entries`, in both columns
+        self._leading: EpochEntry | None = None  # this broker's epoch as the leader; after all of `entries`, in both columns
 
     def load(self) -> bool:
-        """Read the file. False when it is damaged: the caller has to `replace` the entries by those of the data."""
+        """Read the file. Returns False if it is damaged: the caller must then `replace` the entries by those of the data."""
         self.entries, self._leading = [], None
         try:
             entries = [
@@ -85,7 +87,7 @@ class LeaderEpochCache:
         return True
 
     def replace(self, entries: Iterable[EpochEntry]) -> None:
-        """Take these entries for all there are, in the file at once: one with a part of them would look sound to a start."""
+        """Replace all entries, in the file at once: a file with a part of them would look sound to a start."""
         self.entries, self._leading = [], None
         for entry in entries:
             self._insert(entry)
@@ -93,11 +95,13 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record; UNDEFINED_EPOCH when there is none."""
+        """The epoch of the last record; UNDEFINED_EPOCH if there is none."""
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
 
     def lead(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note that this broker leads in `epoch` from `start_offset`, the log end, on. The file has it with its first record."""
+        """Note that this broker leads in `epoch` from `start_offset`, the log end, on. The epoch's first record brings
+        it into the file.
+        """
         known = self._known()
         if epoch < 0 or (known and known[-1].epoch == epoch and known[-1].start_offset <= start_offset):
             return
@@ -107,13 +111,13 @@ class LeaderEpochCache:
         self._drop_contradictions(self._leading)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note that records from `start_offset` have `epoch`; entries that contradict it go."""
+        """Note that records from `start_offset` on have `epoch`; entries that contradict it are dropped."""
         known = self._known()
         is_known = bool(known) and known[-1].epoch == epoch and known[-1].start_offset <= start_offset
         leading = self._leading
         if epoch < 0 or (is_known and leading is None):
             return
-        if leading is not None:  # it becomes an entry as any other
+        if leading is not None:  # it becomes an entry like any other
             self._leading = None
             self._insert(leading)
         if not is_known:
@@ -121,7 +125,7 @@ class LeaderEpochCache:
         self.write()
 
     def assign_if_newer(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note an epoch found in the data, if it is larger than all that are known."""
+        """Note an epoch found in the data, if it is larger than all known epochs."""
         if epoch > self.latest_epoch:
             self.assign(epoch, start_offset)
 
@@ -136,17 +140,19 @@ class LeaderEpochCache:
             entries.pop()
 
     def _known(self) -> list[EpochEntry]:
-        """All epochs, with that of a leader who has not written yet."""
+        """Return all epochs, including that of a leader that has not written yet."""
         return self.entries if self._leading is None else [*self.entries, self._leading]
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
-        """The largest known epoch <= `epoch` and the offset where it ends; both undefined (-1) when nothing is known of it."""
+        """Return the largest known epoch <= `epoch` and the offset where it ends; both are undefined (-1) if nothing is
+        known of it.
+        """
         known = self._known()
         if epoch == UNDEFINED_EPOCH or not known or epoch > known[-1].epoch:
             return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if epoch == known[-1].epoch:
             return EpochEndOffset(epoch, log_end_offset)
-        floor = epoch  # if it is older than all that is kept: its records are gone, and it ended where the first kept one begins
+        floor = epoch  # an epoch older than all that are kept has no records left, and ended where the first kept epoch begins
         for entry in known:
             if entry.epoch > epoch:
                 return EpochEndOffset(floor, entry.start_offset)
@@ -154,7 +160,7 @@ class LeaderEpochCache:
         raise AssertionError("the latest epoch is larger")
 
     def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that the record at `offset` was or will be written in, or UNDEFINED_EPOCH."""
+        """Return the epoch in which the record at `offset` was or will be written, or UNDEFINED_EPOCH."""
         found = UNDEFINED_EPOCH
         for entry in self._known():
             if entry.start_offset > offset:
@@ -172,10 +178,10 @@ class LeaderEpochCache:
             self.write()
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """Forget what lies before `start_offset`; the epoch in force there then begins there."""
+        """Forget the epochs before `start_offset`; the epoch in force there then begins there."""
         gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
         leading = self._leading
-        if leading is not None and leading.start_offset <= start_offset:  # nothing is left but what is still to come
+        if leading is not None and leading.start_offset <= start_offset:  # no records are left, and those to come have this epoch
             self._leading = EpochEntry(leading.epoch, start_offset)
             if gone:
                 self.entries = []
@@ -189,7 +195,7 @@ class LeaderEpochCache:
         self.replace(())
 
     def write(self) -> None:
-        """Bring the entries into the file, not yet durable. Raises OSError: what changed holds all the same, in memory."""
+        """Write the entries to the file, without making it durable. Raises OSError, but the change still holds in memory."""
         self.is_behind = True
         write_entries(self._filesystem, self.path, (f"{e} {s}" for e, s in self.entries), sync=False)
         self.is_behind, self.is_dirty = False, True

@@ -1,14 +1,15 @@
-"""What the last run left in a log's directory in the middle of a deletion or a compaction, and how a start settles it.
+"""Settles, at a start, the files that the last run left in a log's directory in the middle of a deletion or a
+compaction.
 
-    `.swap`      a compacted segment, complete: it takes the place of what lies in its range of offsets. Without its data, which
-                 is renamed first: it has taken it already, and its indexes follow.
-    `.cleaned`   a compacted segment that was not complete; and so are `.swap` files that are not named before it (of a segment
-                 of Kafka's that was to be split, or of one that was given up)
-    `.deleted`   goes. A transaction index that was renamed though its data was not gets its name back: it says what of the
-                 data is aborted, and is not made anew from the data as the others are.
+    `.swap`      a complete compacted segment: it takes the place of all segments in its range of offsets. Without its data,
+                 which is renamed first, it has already taken the place, and its indexes follow.
+    `.cleaned`   an incomplete compacted segment; so are `.swap` files whose names sort after it (they are of a segment of
+                 Kafka's that was to be split, or of a segment that was given up)
+    `.deleted`   is removed. A transaction index that was renamed though its data was not gets its name back: it holds which
+                 transactions of the data are aborted, and cannot be rebuilt from the data as the other indexes can.
 
-After a loss of power any part of the changes of names that were not made durable may be there, and there may be another in the
-middle of this. So the directory is made durable between what must not be mixed.
+After a power failure any part of the changes of names that were not made durable may have happened, and another power
+failure may follow in the middle of this. So the directory is made durable between steps that must not be mixed.
 
 Source: LogLoader.removeTempFilesAndCollectSwapFiles, completeSwapOperations of Kafka.
 """
@@ -46,7 +47,7 @@ DAMAGED_SUFFIX: Final = ".damaged"
 
 
 def settle(log: Log) -> set[str]:
-    """Leave nothing but whole segments, whatever the last run was at. Returns the names of the files. Blocks. Raises OSError."""
+    """Leave only whole segments, whatever the last run was doing. Returns the names of the files. Blocks. Raises OSError."""
     files = _Files(log)
     if any(name.endswith((*TEMPORARY_SUFFIXES, SWAP_SUFFIX)) for name in files.names):
         _remove_indexes_of_deleted(files)
@@ -58,7 +59,7 @@ def settle(log: Log) -> set[str]:
             files.rename(name, name.removesuffix(SWAP_SUFFIX))
         files.sync()
         files.remove_all(files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX))
-        files.sync()  # the data's `.deleted` tells that such an index is not that of other data of the same name
+        files.sync()  # the data's `.deleted` shows that such an index does not belong to other data of the same name
         files.remove_all(files.ending_in(*TEMPORARY_SUFFIXES))
     return files.names
 
@@ -100,9 +101,9 @@ class _Files:
 
 
 def _remove_indexes_of_deleted(files: _Files) -> None:
-    """A crash between the renames of a deletion leaves indexes without data; they do not mean that a segment is missing.
+    """Remove indexes without data, which a crash between the renames of a deletion leaves: no segment is missing there.
 
-    To be called before what is deleted is removed, which tells.
+    Call this before the deleted files are removed, because they show the deletion.
     """
     for name in files.ending_in(DATA_SUFFIX + DELETED_SUFFIX):
         stem = name.removesuffix(DATA_SUFFIX + DELETED_SUFFIX)
@@ -125,7 +126,7 @@ def _drop_unfinished(files: _Files) -> None:
     cleaned = min((offset_of(name) for name in files.ending_in(CLEANED_SUFFIX)), default=None)
     if cleaned is not None:
         files.remove_all([name for name in files.ending_in(SWAP_SUFFIX) if offset_of(name) >= cleaned])
-        files.sync()  # they are told from complete ones by the `.cleaned` file
+        files.sync()  # the `.cleaned` file distinguishes them from complete ones
 
 
 def _put_in_place(log: Log, files: _Files, name: str) -> None:
@@ -134,24 +135,24 @@ def _put_in_place(log: Log, files: _Files, name: str) -> None:
     try:
         end = _end_and_aborts(log, stem, SWAP_SUFFIX)
     except CorruptDataError as error:
-        logger.warning("a segment that compaction made is damaged: %s", error)
+        logger.warning("A segment that compaction made is damaged: %s", error)
         if stem + DATA_SUFFIX in files.names:
             files.remove_all([one for one in files.ending_in(SWAP_SUFFIX) if one != name and offset_of(one) == first])
             files.sync()
             files.rename(name, name + DAMAGED_SUFFIX)
-            logger.warning("%s keeps the segment that it was made of, and %s%s", log.topic_partition, name, DAMAGED_SUFFIX)
+            logger.warning("%s keeps the old segment, and the damaged one as %s%s", log.topic_partition, name, DAMAGED_SUFFIX)
             return
-        end = first + 1  # there is no other
+        end = first + 1  # it replaces no other segment
     files.remove_all([one for one in files.ending_in(*SEGMENT_SUFFIXES) if first < offset_of(one) < end])
     files.sync()
     files.rename(name, name.removesuffix(SWAP_SUFFIX))
 
 
 def _end_and_aborts(log: Log, stem: str, suffix: str = "") -> int:
-    """The offset after a segment's last batch.
+    """Return the offset after a segment's last batch.
 
-    Its transaction index, where it has its name already or again, is rid of transactions whose markers are not in the data:
-    those are of the segment that was there before. Raises CorruptDataError.
+    If its transaction index already has its name, or has it again, transactions whose markers are not in the data are
+    removed: they belong to the segment that was there before. Raises CorruptDataError.
     """
     segment = LogSegment.open(log.filesystem, log.path, Offset(int(stem)), log.config, suffix=suffix)
     path = f"{log.path}/{stem}{TRANSACTION_INDEX_SUFFIX}"

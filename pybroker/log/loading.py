@@ -1,23 +1,26 @@
-"""The start's way through the log directories: which logs there are, whose they are, and which of two copies holds.
+"""The start's way through the log directories: finds the logs, their owners, and which of two copies is used.
 
 Steps
-    1. each directory is looked through. What belongs to no partition that the metadata has is set aside as a stray
-    2. each partition's log is opened, recovered where the directory's last stop was unclean. One that cannot be opened is noted
-       with its reason and stays offline alone; an error of the disk takes its directory offline, with what was opened there
-    3. finished moves between directories take their place, unfinished ones are thrown away
+    1. Each directory is searched. A log that belongs to no partition of the metadata is set aside as a stray.
+    2. Each partition's log is opened, and recovered if the directory's last stop was unclean. A log that cannot be
+       opened is noted with its reason, and only its partition is offline; an error of the disk takes its directory
+       offline, with the logs opened there.
+    3. Finished moves between directories take their place, and unfinished moves are thrown away.
 
 Two copies of one partition with one topic id
-    They are there after a power failure that undid half of a move, when a directory that was forgotten comes back, or when
-    somebody has copied one. The first of these rules that tells them apart decides; the other copy becomes a stray:
+    They exist after a power failure that undid half of a move, when a directory that was forgotten comes back, or
+    when a person has copied one. The first of these rules that distinguishes them decides; the other copy becomes a
+    stray:
 
-    1. one in a directory that was forgotten loses
-    2. one that has its topic id wins over one whose `partition.metadata` is lost
-    3. the higher last leader epoch wins: it was the leader's later
-    4. the longer one wins: a finished move has everything, and goes on from there
+    1. a copy in a directory that was forgotten loses
+    2. a copy that has its topic id wins over one whose `partition.metadata` is lost
+    3. the higher last leader epoch wins: that copy was the leader's later
+    4. the longer copy wins: a finished move has everything, and continues from there
     5. the later log start offset wins: no deletion is undone
-    6. the one in the directory that `log.dirs` names first wins; they are the same
+    6. the copy in the directory that `log.dirs` names first wins; they are the same
 
-    When one of them cannot be opened nothing is settled: the partition is offline, since the other may be the one that counts.
+    If one of them cannot be opened, nothing is settled: the partition is offline, because that copy may be the right
+    one.
 
 Source: LogManager.loadLogs, LogManager.isStrayKraftReplica of Kafka.
 """
@@ -47,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class FoundLog(NamedTuple):
-    """A partition's directory. `topic_id` is zero where nobody wrote one, None where it was lost."""
+    """A partition's directory. `topic_id` is zero if none was ever written, None if it was lost."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
@@ -63,9 +66,10 @@ class UnopenedLog(NamedTuple):
 
 
 class Loader:
-    """Call `load` once. After it `logs`, `unopened` and `interrupted_moves` are what was found.
+    """Loads the logs of a start. Call `load` once; then `logs`, `unopened` and `interrupted_moves` have the result.
 
-    `topic_id_of(partition)` is what the metadata has; None there for no such partition. Without it every log is taken.
+    `topic_id_of(partition)` returns the topic id of the metadata, or None for an unknown partition. Without it every
+    log is loaded.
     """
 
     def __init__(
@@ -88,7 +92,9 @@ class Loader:
         self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
 
     def load(self) -> None:
-        """See the module. Blocks. Raises KafkaError when the process, not a disk, cannot go on."""
+        """Search all directories and open their logs. Blocks. Raises KafkaError if the process, not a disk, is the
+        reason to stop.
+        """
         found: dict[LogDirectory, list[FoundLog]] = {}
         for directory in self._directories:
             self._guarded(directory, lambda one=directory: found.update({one: self._look_through(one)}))  # type: ignore[misc]
@@ -119,13 +125,13 @@ class Loader:
             work()
         except OSError as error:
             failure = directory.fail(error)
-            if not directory.is_offline:  # too few descriptors, say: half of a directory is not to be taken for all of it
+            if not directory.is_offline:  # for example too few descriptors: half of a directory must not count as all of it
                 raise failure from error
 
-    # --- looking through ---
+    # --- searching ---
 
     def _look_through(self, directory: LogDirectory) -> list[FoundLog]:
-        """The logs to open. Everything else of ours is dealt with."""
+        """Return the logs to open. All other directories of ours are settled."""
         filesystem = directory.filesystem
         directory.was_clean = checkpoint.take_clean_shutdown(filesystem, directory.path)
         found: list[FoundLog] = []
@@ -144,10 +150,11 @@ class Loader:
 
     @staticmethod
     def _topic_id_of_log(directory: LogDirectory, tp: TopicPartition, path: str) -> TopicId | None:
-        """The topic's id, from the checkpoint where its file is not sound; zero for a log that another program left without one.
+        """Return the topic's id, from the checkpoint if its file is damaged; zero for a log that another program left
+        without one.
 
-        None when nothing tells: the first flush of a log makes its file durable, so the log was never flushed, and it may be of
-        an older topic of that name. Raises OSError.
+        Returns None if no file has it: the first flush of a log makes its file durable, so the log was never flushed,
+        and may be of an older topic of that name. Raises OSError.
         """
         filesystem = directory.filesystem
         try:
@@ -160,17 +167,17 @@ class Loader:
         recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
         stored = recovery_points.read().get(tp)
         if stored is None and not recovery_points.is_damaged:
-            logger.warning("no topic id: %s", lost)
+            logger.warning("The topic id is missing: %s", lost)
             return None
         if stored is None or stored.topic_id == ZERO_TOPIC_ID:
-            logger.warning("no topic id: %s; the log is taken for the topic of its name", lost)
+            logger.warning("The topic id is missing: %s; the log counts as that of the topic of its name", lost)
             return ZERO_TOPIC_ID
-        logger.warning("no topic id: %s; by its checkpoint it is %s", lost, topic_id_text(stored.topic_id))
+        logger.warning("The topic id is missing: %s; its checkpoint has %s, which is used", lost, topic_id_text(stored.topic_id))
         checkpoint.write_partition_metadata(filesystem, path, stored.topic_id)
         return stored.topic_id
 
     def _is_set_aside(self, found: FoundLog) -> bool:
-        """Whether the log is of no partition that the metadata has, and was given up."""
+        """Return whether the log belongs to no partition of the metadata, and was set aside."""
         if self._topic_id_of is None:
             return False
         expected = self._topic_id_of(found.topic_partition)
@@ -202,7 +209,9 @@ class Loader:
             logger.info("%s: no logs yet", directory.path)
 
     def _opener(self, found: FoundLog, *, is_future: bool = False) -> Callable[[], Log]:
-        """What opens the log, in any thread. Of a future nobody has noted what is durable. Raises OSError."""
+        """Return the function that opens the log, in any thread. A future log has no record of what is durable. Raises
+        OSError.
+        """
         tp, directory = found.topic_partition, found.directory
         topic_id = ZERO_TOPIC_ID if found.topic_id is None else found.topic_id
         recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE)
@@ -213,8 +222,8 @@ class Loader:
         known_end_offset = max(reached, default=FIRST_OFFSET)
         cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
         config = self._config_of(tp.topic)
-        # Our cleaner leaves gaps only below a recovery point that the checkpoint has durably. Kafka's does not see to that, and a
-        # person may have removed the checkpoint; the cleaner's own entry is durable before the first gap.
+        # Our cleaner leaves gaps only below a recovery point that the checkpoint durably has. Kafka's does not ensure
+        # that, and a person may have removed the checkpoint; the cleaner's own entry is durable before the first gap.
         is_ours = recovery_point is not None and recovery_point.is_certain
         is_foreign = recovery_point is not None and not recovery_point.is_certain
         may_be_compacted = (
@@ -242,7 +251,7 @@ class Loader:
         return work
 
     def _open_future(self, found: FoundLog) -> Log | None:
-        """The log; None when it cannot be had, which is noted. Raises OSError."""
+        """Open a future log. Returns None if that fails, which is noted. Raises OSError."""
         opener = self._opener(found, is_future=True)
         try:
             return self._opened(found, opener())
@@ -250,12 +259,12 @@ class Loader:
             return self._opened(found, error)
 
     def _opened(self, found: FoundLog, outcome: Log | Exception) -> Log | None:
-        """The log; None for an error, which is noted."""
+        """Return the log; None for an error, which is noted."""
         if not isinstance(outcome, Exception):
             return outcome
         if not found.directory.is_offline:
             logger.error(
-                "the log in %s cannot be opened; the partition is offline, the others are not", found.path, exc_info=outcome
+                "The log in %s cannot be opened; its partition is offline, the others are not", found.path, exc_info=outcome
             )
             self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome!r}")
         return None
@@ -306,7 +315,7 @@ class Loader:
     # --- moves ---
 
     def _settle_future(self, found: FoundLog) -> None:
-        """Throw an unfinished future away, or take a complete one for the partition's log. Raises OSError."""
+        """Throw away an unfinished future log, or take a complete one as the partition's log. Raises OSError."""
         tp, _, directory, path = found
         if self._is_set_aside(found) or tp in self.unopened:
             return
@@ -314,7 +323,7 @@ class Loader:
             strays.delete_later(directory, path, tp, self._now_ms)
             self.interrupted_moves[tp] = directory
         elif self._claims.away or any(one.is_offline for one in self._directories):
-            _keep_entries(directory, tp)  # the present log may lie where nobody can look
+            _keep_entries(directory, tp)  # the present log may be in a directory that is offline
         else:
             name = f"{directory.path}/{tp}"
             directory.filesystem.rename(path, name)
@@ -322,10 +331,9 @@ class Loader:
             log = self._open_future(found._replace(path=name))
             if log is not None:
                 self.logs[tp] = log
-                # The present log goes only when the copy has its name, so it is gone for another reason, with what it had more.
-                lost.note(
-                    log, log.log_end_offset, lost.UNKNOWN, "a copy that was on its way to another directory is all that is left"
-                )
+                # The present log is removed only after the copy has its name, so it was lost in another way, with its
+                # later records.
+                lost.note(log, log.log_end_offset, lost.UNKNOWN, "only a copy that was being moved to another directory is left")
 
 
 def _keep_entries(directory: LogDirectory, tp: TopicPartition) -> None:

@@ -1,6 +1,6 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
-The verbs live beside it, each in a module of its own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`.
+Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`.
 What they share is here: the state, rolling to a new segment, flushing.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
@@ -42,9 +42,9 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 @dataclass(slots=True, kw_only=True)
 class LogServices:
-    """What all logs of a broker share.
+    """The objects that all logs of a broker share.
 
-    `recovery_threads`: of each log directory, while logs are opened after an unclean stop.
+    `recovery_threads`: the number per log directory, while logs are opened after an unclean stop.
     """
 
     clock: Clock
@@ -54,24 +54,24 @@ class LogServices:
 
 
 def _nothing() -> None:
-    """No work."""
+    """Do nothing."""
 
 
 class Log:
     """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR).
 
     Attributes:
-        log_start_offset: below it records are logically gone.
+        log_start_offset: records below it are logically deleted.
         log_end_offset: offset of the next record.
-        recovery_point: below it the data is durable.
+        recovery_point: the data below it is durable.
         unflushed_messages: records appended since the last flush was begun.
-        unsettled_from, unsettled_upto: what has to be durable before it is told lies between them, above the recovery point.
-        on_settled: called on the loop when `settled_end_offset` has moved because a flush is done.
+        unsettled_from, unsettled_upto: records between them, above the recovery point, must be durable before a client sees them.
+        on_settled: called on the loop when `settled_end_offset` has moved because a flush has finished.
         config: replaceable at any time.
         truncations: how often records at the end were dropped.
         is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
         replacement: the segment that compaction is putting in the place of others.
-        lost: what `open` had to give up, in order of the offsets.
+        lost: the records that `open` had to give up, in order of the offsets.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Log:
         *,
         name: str | None = None,
     ) -> None:
-        """`name` is that of its directory where it is not the partition's."""
+        """Prepare a log; `name` is its directory's name if that is not the partition's."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
@@ -151,7 +151,7 @@ class Log:
         *,
         name: str | None = None,
     ) -> Log:
-        """A new, empty log with its directory."""
+        """Return a new, empty log with its directory."""
         log = cls(topic_partition, topic_id, config, log_directory, services, name=name)
         try:
             log.filesystem.make_directory(log.path)
@@ -180,11 +180,13 @@ class Log:
         perhaps_durable_below: Offset = FIRST_OFFSET,
         may_be_compacted: bool = False,
     ) -> Log:
-        """An existing log; recovered from `recovery_point` on unless `was_clean`. Blocks for as long as that takes.
+        """Open an existing log, and recover it from `recovery_point` on unless `was_clean`. Blocks for as long as that
+        takes.
 
-        A log start offset that is not certain is ignored where it lies beyond the log's end. `known_end_offset` is one that
-        this log reached once, by its checkpoints: one that ends before it has lost its end. A gap above the recovery point ends
-        the log, but below `perhaps_durable_below`, and one that compaction may have left. Any exception leaves no file open.
+        A log start offset that is not certain is ignored if it is beyond the log's end. `known_end_offset` is an
+        offset that this log reached once, by its checkpoints: a log that ends before it has lost its end. A gap above
+        the recovery point ends the log, except for a gap below `perhaps_durable_below` and one that compaction may
+        have left. Any exception leaves no file open.
         """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
@@ -200,9 +202,9 @@ class Log:
             )
             log.lost.sort(key=lambda one: one.first_offset)
             log.flush_state.has_new_names = log.flush_state.are_indexes_behind = not was_clean
-            log.flush_state.is_new = True  # the process that made it may have been killed, or stopped while it was empty
+            log.flush_state.is_new = True  # the process that made it may have been killed, or have stopped while it was empty
             for segment in log.segments:
-                segment.release()  # nobody reads or writes yet, and maybe never
+                segment.release()  # nothing reads or writes it yet, and maybe never
         except OSError as error:
             log.release()
             raise log_directory.fail(error) from error
@@ -212,23 +214,23 @@ class Log:
         return log
 
     def check_usable(self) -> None:
-        """Raises KafkaError(KAFKA_STORAGE_ERROR) when the log is closed or its directory offline."""
+        """Raise KafkaError(KAFKA_STORAGE_ERROR) if the log is closed or its directory offline."""
         if self.log_directory.failure is not None or self.is_closed:
             raise self.log_directory.error()
 
     @property
     def size(self) -> int:
-        """Bytes of data on disk."""
+        """The bytes of data on disk."""
         return self.segments.size
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record; -1 when none is known."""
+        """The epoch of the last record; -1 if none is known."""
         return self.epochs.latest_epoch
 
     @property
     def end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end offset and its place."""
+        """The log end offset and its position."""
         active = self.segments.active
         return new_tuple(LogOffsetMetadata, (self.log_end_offset, active.base_offset, active.tail.size))
 
@@ -238,7 +240,7 @@ class Log:
     """Check records, give them offsets and write them.
 
     `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce, which
-    decides what the records may be; None for the broker's own records.
+    determines which records are allowed; None for the broker's own records.
 
     Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
     UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
@@ -246,9 +248,9 @@ class Log:
     """
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> LogAppendInfo:
-        """Write batches as the leader has them, offsets and epochs included. `records` is borrowed until return.
+        """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.
 
-        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they do not continue the log.
+        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if they do not continue the log.
         """
         return append.append_as_follower(self, records, now_ms=now_ms)
 
@@ -284,13 +286,13 @@ class Log:
         try:
             self.producers.take_snapshot()
         except OSError as error:
-            if error.errno not in SHORTAGES:  # else the next segment's will do
+            if error.errno not in SHORTAGES:  # otherwise the next segment's snapshot is enough
                 raise
         self.flush(upto=base_offset)
         return segment
 
     def skip_to(self, offset: Offset) -> None:
-        """Let the next record have `offset`, above the log end offset: what was between is not in the log that is copied."""
+        """Let the next record have `offset`, above the log end offset: the log that is copied has no records in between."""
 
         def work() -> None:
             self.roll(self.services.clock.time_ms(), offset)
@@ -303,22 +305,22 @@ class Log:
     def flush(self, *, upto: Offset | None = None) -> None:
         """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
 
-        One flush of a log is under way at a time; what is asked for meanwhile is done by the next, so that no segment is synced
-        more often than it has changed. Raises OSError.
+        One flush of a log runs at a time; requests that come meanwhile are done by the next flush, so that no segment
+        is synced more often than it has changed. Raises OSError.
         """
         flush.flush(self, upto)
 
     def settle(self, first_offset: Offset) -> None:
-        """An append whose first offset this is has reached `flush.messages`: let nobody see it before it is durable.
+        """Hide an append at `first_offset`, which has reached `flush.messages`, until it is durable.
 
-        Begins that, as `flush` does; `on_settled` is called when it is done. Raises OSError.
+        Starts a flush, as `flush` does; `on_settled` is called when it is done. Raises OSError.
         """
         flush.settle(self, first_offset)
 
     def settle_recovered(self) -> None:
-        """After an unclean stop: what `flush.messages` promises holds for the records of the last run, too.
+        """Keep the promise of `flush.messages` for the records of the last run, after an unclean stop.
 
-        Those that only the page cache has may have been sent again by their producer, or never been acknowledged.
+        Records that only the page cache has may have been sent again by their producer, or never been acknowledged.
         """
         if self.config.flush_messages < LONG_MAX and self.recovery_point < self.log_end_offset:
             self.guarded(lambda: flush.settle(self, self.recovery_point))
@@ -330,54 +332,57 @@ class Log:
 
     @property
     def settled_end_offset(self) -> Offset:
-        """Where that what may be told ends: the log end offset, or the first offset of what waits for the disk."""
+        """The end of what clients may see: the log end offset, or the first offset that waits for the disk."""
         if self.unsettled_upto <= self.recovery_point:
             return self.log_end_offset
         return max(self.unsettled_from, self.recovery_point)
 
     @property
     def safe_recovery_point(self) -> Offset:
-        """Where to begin after a crash: complete segments with indexes that may not be durable are to be read again."""
+        """The offset to begin at after a crash: complete segments with indexes that may not be durable must be read again."""
         return min([self.recovery_point, *(segment.base_offset for segment in self.flush_state.sealed)])
 
     def forget_flushes(self) -> None:
-        """After a truncation: flushes under way say nothing about what is written now."""
+        """Forget the running flushes after a truncation: they do not cover what is written now."""
         flush.forget(self)
 
     # --- read ---
 
     def read(self, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
-        """A slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
+        """Return a slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max`
+        wherever that is.
 
-        With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), CORRUPT_MESSAGE when
-        the disk holds something else than batches.
+        With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), and
+        CORRUPT_MESSAGE if the disk does not hold batches there.
         """
         return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
 
     def offset_behind_damage(self, offset: Offset) -> Offset | None:
-        """Where reading can go on after `read` from `offset` has raised CORRUPT_MESSAGE; None when that is not known."""
+        """Return where reading can continue after `read` from `offset` raised CORRUPT_MESSAGE; None if that is not known."""
         return read.offset_behind_damage(self, offset)
 
     def offset_metadata(self, offset: Offset) -> LogOffsetMetadata:
-        """Where an offset lies; without the place when it is outside of the log."""
+        """Return where an offset is; without the position if it is outside of the log."""
         return read.offset_metadata(self, offset)
 
     def aborted_transactions(self, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions:
-        """The aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by last offset."""
+        """Return the aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by
+        last offset.
+        """
         return read.aborted_transactions(self, fetch_offset, upper_offset)
 
-    # --- look up ---
+    # --- lookups ---
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record, by offset, whose timestamp (ms) is `timestamp` or later."""
+        """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later."""
         return timestamp_lookup.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that has the largest timestamp; None in a log without timestamps."""
+        """Return the first record that has the largest timestamp; None in a log without timestamps."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 
     def legacy_offsets_before(self, timestamp: int, count: int) -> list[Offset]:
-        """Offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
+        """Return offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
         return timestamp_lookup.legacy_offsets_before(self, timestamp, count)
 
     def lead(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
@@ -385,17 +390,21 @@ class Log:
         self.epochs.lead(leader_epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
-        """The largest epoch up to `epoch` and where it ends; both -1 when unknown. A leader's own needs no record to be known."""
+        """Return the largest epoch up to `epoch` and where it ends; both -1 if unknown. A leader's own is known without
+        any record.
+        """
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
-        """The leader epoch of the record at `offset`, also of the one that a leader writes there next; -1 when unknown."""
+        """Return the leader epoch of the record at `offset`, also of the record that a leader writes there next; -1 if
+        unknown.
+        """
         return self.epochs.epoch_for_offset(offset)
 
     # --- shorten ---
 
     def finish_truncation(self) -> None:
-        """Do what a truncation that stopped half-way left undone."""
+        """Do the rest of a truncation that stopped half-way."""
         self.guarded(lambda: truncate.finish(self))
 
     def truncate_to(self, offset: Offset) -> bool:
@@ -414,27 +423,28 @@ class Log:
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
     def advance_start(self, now_ms: int, *, high_watermark: Offset | None = None) -> bool:
-        """Let the log begin behind whole segments that are due by retention, none of them beyond the watermark.
+        """Let the log begin after whole segments that are due by retention, none of them beyond the watermark.
 
-        Returns whether segments lie below the log start offset. Once that is durable `delete_below_start` may follow.
+        Returns whether segments are below the log start offset. After that offset is durable, `delete_below_start`
+        may follow.
         """
         return retention.advance_start(self, now_ms, self.settled_end_offset if high_watermark is None else high_watermark)
 
     def delete_below_start(self, now_ms: int) -> int:
-        """Delete the segments below the log start offset. Returns how many."""
+        """Delete the segments below the log start offset. Returns their number."""
         return retention.delete_below_start(self, now_ms)
 
     def delete_old_segments(self, now_ms: int, *, high_watermark: Offset | None = None) -> int:
-        """Both, for a log of which a loss of power may leave less. Returns how many."""
+        """Do both, for a log of which a power failure may leave less. Returns the number of deleted segments."""
         self.advance_start(now_ms, high_watermark=high_watermark)
         return self.delete_below_start(now_ms)
 
     # --- life ---
 
     def close(self) -> None:
-        """A clean end: everything durable, a snapshot of the producers, files let go.
+        """Close the log cleanly: make everything durable, write a snapshot of the producers, release the files.
 
-        Blocks. Slices out for sending stay readable. Raises ShortageError, after which the log is open as before.
+        Blocks. Slices that are being sent stay readable. Raises ShortageError, after which the log is open as before.
         """
         try:
             self.prepare_close()()
@@ -445,9 +455,10 @@ class Log:
         self.finish_close()
 
     def prepare_close(self) -> Callable[[], None]:
-        """Write what a clean end leaves behind, and return what makes it durable: to be run in any thread, before `finish_close`.
+        """Write what a clean end leaves behind, and return what makes it durable: to be run in any thread, before
+        `finish_close`.
 
-        Raises OSError, as does what is returned.
+        Both raise OSError.
         """
         if self.is_closed or self.log_directory.is_offline:
             return _nothing
@@ -475,19 +486,19 @@ class Log:
         return work
 
     def finish_close(self) -> None:
-        """All is durable, unless the directory is offline: let go of the files."""
+        """Release the files: everything is durable, unless the directory is offline."""
         if not self.is_closed and not self.log_directory.is_offline:
             self.recovery_point = max(self.recovery_point, self.log_end_offset)
         self.release()
 
     def release(self) -> None:
-        """Let go of the files without writing anything; the log is of no use afterwards."""
+        """Release the files without writing anything; the log must not be used afterwards."""
         self.is_closed = True
         for segment in self.segments:
             segment.release()
 
     def guarded(self, work: Callable[[], None]) -> None:
-        """Run something that touches the disk; OSError takes the directory offline."""
+        """Run work that touches the disk; OSError takes the directory offline."""
         self.check_usable()
         try:
             work()

@@ -1,11 +1,12 @@
-"""What a start had to give up of a log: named in the log, and kept in files where it holds anything.
+"""Records that a start had to give up: each loss is named in the broker's log, and intact bytes are kept in files.
 
-Files that are kept lie in the partition's directory as `<first offset>-<end offset>.kept`; a second one of the same range gets
-`-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start takes them for a segment:
-ours goes by the ends of names, Apache Kafka's does too, and takes for an offset only what is a number up to the first dot, which
-this is not. They go with the partition, or by hand; `docs/recovery.md` says what to do with them.
+Files that are kept are in the partition's directory as `<first offset>-<end offset>.kept`; a second file of the same
+range gets `-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start
+mistakes them for a segment: ours goes by the ends of names, and Apache Kafka's does too, and takes for an offset only
+a number that reaches up to the first dot. They are removed with the partition, or by hand; `docs/recovery.md`
+explains what to do with them.
 
-Order, so that a crash in between loses nothing: what is kept is durable under its new name before anything is cut.
+A crash in between loses nothing: the kept bytes are durable under their new name before anything is cut.
 
 Source of the names that Kafka looks for: LogLoader, LocalLog, LogFileUtils, ProducerStateManager.
 """
@@ -31,19 +32,19 @@ logger = logging.getLogger(__name__)
 
 KEPT_SUFFIX: Final = ".kept"
 UNKNOWN: Final = NO_OFFSET
-TEMPORARY_SUFFIX: Final = ".tmp"  # a start removes what ends so
+TEMPORARY_SUFFIX: Final = ".tmp"  # a start removes files with this ending
 _COPY_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LostRange:
-    """Offsets that the log had, as far as can be told, and does not have any more.
+    """Offsets that the log had, as far as is known, and does not have any more.
 
     Attributes:
         first_offset: the first of them.
-        end_offset: the one after the last; -1 when that is not known.
-        path: the file, or the directory, that keeps the bytes; None when there are none, or nothing intact is in them.
-        reason: for people.
+        end_offset: the offset after the last; -1 if it is not known.
+        path: the file, or the directory, that keeps the bytes; None if there are none, or none of them are intact.
+        reason: a text for people.
     """
 
     first_offset: Offset
@@ -58,14 +59,14 @@ class LostRange:
 
 
 def note(log: Log, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
-    """Add to `log.lost`, and say it."""
+    """Add a loss to `log.lost`, and log it."""
     lost = LostRange(first_offset=first_offset, end_offset=end_offset, path=path, reason=reason)
     log.lost.append(lost)
     logger.warning("%s: %s", log.topic_partition, lost)
 
 
 def kept_path(filesystem: Filesystem, directory: str, first_offset: Offset, end_offset: Offset, *, of_bytes: int = -1) -> str:
-    """A free name for what is kept of a range of offsets, or one of a file of the range that has just `of_bytes` bytes."""
+    """Return a free name for the kept bytes of a range, or that of a file of the range with exactly `of_bytes` bytes."""
     end = f"{end_offset:020d}" if end_offset >= 0 else "unknown"
     stem = f"{directory}/{first_offset:020d}-{end}"
     path, number = stem + KEPT_SUFFIX, 2
@@ -75,9 +76,10 @@ def kept_path(filesystem: Filesystem, directory: str, first_offset: Offset, end_
 
 
 def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, reason: str) -> None:
-    """Take whole segments out of the log and keep their data. The offsets of the last one end at `end_offset` (-1: unknown).
+    """Take whole segments out of the log and keep their data. The offsets of the last one end at `end_offset` (-1:
+    unknown).
 
-    The last one goes first: what a crash leaves behind has no hole. Raises OSError.
+    The last segment is taken first, so that a crash leaves no hole. Raises OSError.
     """
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     noted: list[tuple[LogSegment, Offset, str | None]] = []
@@ -99,7 +101,7 @@ def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: Offse
     """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
     length = segment.size - position
     path = kept_path(log.filesystem, log.path, first_offset, end_offset, of_bytes=length)
-    if log.filesystem.exists(path):  # of a start that was ended before it had cut the segment
+    if log.filesystem.exists(path):  # from a start that ended before it had cut the segment
         log.filesystem.sync_directory(log.path)
         return path
     unfinished = f"{path}{TEMPORARY_SUFFIX}"

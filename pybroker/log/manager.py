@@ -1,13 +1,14 @@
 """All logs of a broker in its log directories.
 
-    claim()    lock the directories and check whom they belong to: see `claims`
-    start()    open every log in them, recovering where the last stop was unclean: see `loading`
+    claim()    locks the directories and checks whom they belong to, as `claims` describes
+    start()    opens every log in them, and recovers those whose last stop was unclean, as `loading` describes
     create, get, delete
-    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at intervals
-    stop()     everything durable, checkpoints, and last the marker of a clean stop
+    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at
+    intervals
+    stop()     makes everything durable, writes checkpoints, and last the marker of a clean stop
 
-What partitions' directories are called, those that were given up too, is in `strays`; what ends in `-future` is described in
-`directory_moves`.
+`strays` describes the names of partitions' directories, also of deleted ones; `directory_moves` describes those that
+end in `-future`.
 
 Source: LogManager.scala, LocalLog of Kafka.
 """
@@ -44,7 +45,7 @@ CLOSING_THREADS: Final = 16
 
 
 class LogManager:
-    """The logs of one broker. `config_of(topic)` gives a topic's configuration when its logs are opened."""
+    """The logs of one broker. `config_of(topic)` returns a topic's configuration when its logs are opened."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class LogManager:
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
         thread_of: Callable[[str], ThreadRunner] = lambda _path: run_inline,
     ) -> None:
-        """`thread_of(path)` gives each log directory the thread for what blocks on its disk."""
+        """Prepare the directories; `thread_of(path)` returns the thread for what blocks on a directory's disk."""
         assert log_dirs
         filesystem = filesystem or Filesystem()
         self.directories = [
@@ -71,19 +72,21 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self._claims: Claims | None = None
-        self._cleaned_up: set[LogDirectory] = set()  # where retention waits for the disk
-        self._given_up: list[Log] = []  # whose names could not be freed yet
+        self._cleaned_up: set[LogDirectory] = set()  # the directories in which retention waits for the disk
+        self._given_up: list[Log] = []  # deleted logs whose names could not be freed yet
         self.made_anew: list[TopicPartition] = []
-        """Partitions that the metadata had and whose logs were nowhere: the start has made them, empty."""
+        """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
 
     # --- start and stop ---
 
     def claim(self, known: Sequence[KnownDirectory] = ()) -> Claims:
-        """Lock the directories and make them this broker's; `known` are those that it has used before. Comes before `start`.
+        """Lock the directories and make them this broker's; `known` are those that it has used before. Comes before
+        `start`.
 
-        What `Claims.known` has afterwards must be stored before `start`, so that no record is written to a directory that would
-        not be missed. One that cannot be used is offline. Raises LogDirectoryInUseError, InconsistentDirectoryError.
+        `Claims.known` must then be stored before `start`, so that no record is written to a directory whose loss
+        would not be noticed. A directory that cannot be used is offline. Raises LogDirectoryInUseError,
+        InconsistentDirectoryError.
         """
         claims = Claims(known, cluster_id=self._cluster_id, node_id=self._node_id)
         claims.claim_all(self.directories)
@@ -91,10 +94,11 @@ class LogManager:
         return claims
 
     def start(self, topic_id_of: TopicIdOf | None = None) -> None:
-        """Open every log; `topic_id_of(partition)` is what the metadata has. Blocks. Claims first, if that was not done.
+        """Open every log; `topic_id_of(partition)` returns the topic id of the metadata. Blocks. Claims first, if that
+        was not done.
 
-        A failing disk is left offline, and so is a partition that cannot be opened. Raises KafkaError when no directory works,
-        but for want of room.
+        A failing disk is left offline, and so is a partition that cannot be opened. Raises KafkaError if no directory
+        works, unless only room is missing.
         """
         claims = self.claim() if self._claims is None else self._claims
         if not all(directory.is_offline for directory in self.directories):
@@ -113,7 +117,9 @@ class LogManager:
 
     @property
     def is_dead(self) -> bool:
-        """Whether all directories are offline, and not only for want of room: then topics can still be deleted."""
+        """Whether all directories are offline, and not only because their volumes are full: then topics can still be
+        deleted.
+        """
         return not any(directory.can_delete for directory in self.directories)
 
     @property
@@ -123,20 +129,24 @@ class LogManager:
 
     @property
     def is_any_directory_missing(self) -> bool:
-        """Whether a directory is offline, or a known one away: logs may be where nobody can look."""
+        """Whether a directory is offline, or a known directory away: logs may be in a directory that cannot be read."""
         return any(one.is_offline for one in self.directories) or (self._claims is not None and bool(self._claims.away))
 
     @property
     def came_back(self) -> frozenset[str]:
-        """Ids of directories that were away at the last start, or had been given up, and are here."""
+        """The ids of directories that were away at the last start, or had been given up, and are here."""
         return frozenset() if self._claims is None else frozenset(self._claims.came_back)
 
     def is_lost(self, tp: TopicPartition) -> bool:
-        """Whether no directory has the partition's log and none that could have it is missing: `create` makes it anew, empty."""
+        """Return whether no directory has the partition's log and none that could have it is missing: `create` makes an
+        empty one.
+        """
         return tp not in self._logs and tp not in self._unopened and not self.is_any_directory_missing
 
     def stop(self) -> None:
-        """Make everything durable and say so in each directory; what waits for its removal is left for the next start. Blocks."""
+        """Make everything durable and mark each directory as cleanly stopped; pending removals are left to the next
+        start. Blocks.
+        """
         for directory in self.directories:
             try:
                 self.close_directory(directory)
@@ -145,16 +155,17 @@ class LogManager:
             self.let_go(directory)
 
     def close_directory(self, directory: LogDirectory) -> None:
-        """Make the directory's logs durable and say so with the marker of a clean stop, unless it is offline. Raises OSError.
+        """Make the directory's logs durable and write the marker of a clean stop, unless it is offline. Raises OSError.
 
-        Blocks: may run in the directory's thread, when nobody uses its logs any more. `let_go` is to follow on the loop.
+        Blocks: it may run in the directory's thread, when its logs are not used any more. `let_go` must follow on the
+        loop.
         """
         if directory.is_offline:
             return
         logs = self._logs_in(directory)
         if directory.room.is_full:
             directory.room.release()  # before anything else is written
-        # With many of their files on the way to the disk at a time; one by one, each would wait for it.
+        # Many files are written to the disk at the same time; one by one, each would wait for it.
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
             for done in [threads.submit(log.prepare_close()) for log in logs]:
                 done.result()
@@ -163,23 +174,23 @@ class LogManager:
         if not directory.is_offline:
             self._write_checkpoints(directory, logs)()
             checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
-            directory.room.look(len(logs))  # what was used of the reserve is held for the next stop
+            directory.room.look(len(logs))  # the used part of the reserve is allocated again for the next stop
 
     def let_go(self, directory: LogDirectory) -> None:
-        """Let go of the directory's files and its lock, after `close_directory` is over or has failed."""
+        """Release the directory's files and its lock, after `close_directory` has ended or failed."""
         logs = self._logs_in(directory)
         for log in logs:
             log.release()
         if directory.is_out_of_room:
             logger.warning(
-                "log directory %s is not stopped cleanly, as it is full: the next start recovers its %d logs; nothing is lost",
+                "Log directory %s is full and does not stop cleanly: the next start recovers its %d logs; nothing is lost",
                 directory.path,
                 len(logs),
             )
         directory.unlock()
 
     def abandon(self) -> None:
-        """Let go of everything as a crash would, for tests: no flush, no checkpoint, no marker."""
+        """Release everything as a crash would, for tests: no flush, no checkpoint, no marker."""
         for log in self._logs.values():
             log.release()
         self._unlock()
@@ -191,22 +202,22 @@ class LogManager:
     # --- logs ---
 
     def get(self, tp: TopicPartition) -> Log | None:
-        """The partition's log, or None."""
+        """Return the partition's log, or None."""
         return self._logs.get(tp)
 
     def all_logs(self) -> Iterable[Log]:
-        """Every log, those on offline directories too."""
+        """Return every log, including those on offline directories."""
         return self._logs.values()
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         return [log for log in self._logs.values() if log.log_directory is directory]
 
     def create(self, tp: TopicPartition, topic_id: TopicId, config: TopicConfig, *, is_new: bool = True) -> Log:
-        """The partition's log, made in the directory with the fewest logs if there is none.
+        """Return the partition's log, made in the directory with the fewest logs if there is none.
 
-        Not `is_new` is a partition that the metadata had before this start: while a directory is missing, its log is taken to be
-        there. Raises KafkaError: KAFKA_STORAGE_ERROR then, and for a log that cannot be opened, and when no directory works;
-        INCONSISTENT_TOPIC_ID when the log is of another topic of that name.
+        A partition that is not `is_new` was in the metadata before this start: while a directory is missing, its log
+        is assumed to be there. Raises KafkaError: KAFKA_STORAGE_ERROR then, for a log that cannot be opened, and if
+        no directory works; INCONSISTENT_TOPIC_ID if the log belongs to another topic of that name.
         """
         log = self._logs.get(tp)
         if log is not None:
@@ -222,7 +233,7 @@ class LogManager:
         directory = room_pass.directory_for_new(self.directories, lambda one: len(self._logs_in(one)))
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
         if not is_new:
-            logger.warning("%s was in no directory: it is made anew in %s, empty", tp, directory.path)
+            logger.warning("%s was in no directory: an empty log is made in %s", tp, directory.path)
             self.made_anew.append(tp)
         return log
 
@@ -239,12 +250,11 @@ class LogManager:
         return log
 
     def delete(self, tp: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> None:
-        """Give up the partition's log, if there is one. Readers that have a slice may finish.
+        """Delete the partition's log, if there is one. Readers that have a slice may finish.
 
-        `topic_id` is what the topic was: by it a log is known that could not be loaded for want of room.
-
-        Raises KafkaError when its directory's name cannot be freed. It is gone all the same: by the next pass of removals, or
-        before a new log is made, or, when the disk is broken, as a stray of the next start.
+        `topic_id` is the deleted topic's: it identifies a log that could not be loaded because its volume was full.
+        Raises KafkaError if its directory's name cannot be freed. The log is deleted nevertheless: by the next pass
+        of removals, or before a new log is made, or, if the disk is broken, as a stray of the next start.
         """
         log = self._logs.pop(tp, None)
         if log is not None:
@@ -283,10 +293,10 @@ class LogManager:
                 self._given_up += given_up[number + 1 :]
                 raise
 
-    # --- moves to another directory: see `directory_moves` ---
+    # --- moves to another directory, as `directory_moves` describes ---
 
     def create_future(self, present: Log, directory: LogDirectory) -> Log:
-        """An empty log to be filled with what `present` has. Raises KafkaError, also for a name too long to be marked."""
+        """Return an empty log for a copy of `present`. Raises KafkaError, also for a name too long to be marked."""
         tp = present.topic_partition
         name = f"{tp}.{uuid.uuid4().hex}{strays.FUTURE_SUFFIX}"
         if directory.is_offline:
@@ -296,15 +306,16 @@ class LogManager:
         return Log.create(tp, present.topic_id, present.config, directory, self.services, name=name)
 
     def drop_future(self, future: Log) -> None:
-        """Give up a future. Raises KafkaError."""
+        """Remove a future log. Raises KafkaError."""
         self._give_up(future, 0)
 
     def replace(self, present: Log, future: Log) -> Log:
-        """Let `future`, which has all that `present` has, be the partition's log. Returns it, opened anew.
+        """Make `future`, which has all that `present` has, the partition's log. Returns it, opened again.
 
-        What begins where is durable before the present log goes, so that no deletion of records is undone by a crash. The future
-        has its name durably before that, so there is always one whole log; where a crash leaves both, the start settles it (see
-        `loading`). When something is raised, KafkaError for a disk, the present log is the partition's as before.
+        The start offsets are durable before the present log is deleted, so that a crash undoes no deletion of
+        records. The future log durably has its name before that, so there is always one whole log; if a crash leaves
+        both, the start settles it, as `loading` describes. If an error is raised, KafkaError for a disk's, the
+        present log is the partition's as before.
         """
         tp, directory = present.topic_partition, future.log_directory
         path = f"{directory.path}/{tp}"
@@ -336,13 +347,13 @@ class LogManager:
         try:
             self._give_up(present, present.config.file_delete_delay_ms)
         except KafkaError as error:
-            logger.warning("%s lies in %s from now on, but what it had in %s is still there: %s", tp, path, present.path, error)
+            logger.warning("%s is now in %s, but its old files in %s could not be removed: %s", tp, path, present.path, error)
         else:
             source.run_in_thread(source.sync_names, source.note_failure)
         return log
 
     def take_interrupted_moves(self) -> dict[TopicPartition, LogDirectory]:
-        """Where logs were on the way to when the last run ended; told once."""
+        """Return the directories to which logs were being moved when the last run ended; only the first call has them."""
         moves, self._interrupted_moves = self._interrupted_moves, {}
         return moves
 
@@ -355,7 +366,9 @@ class LogManager:
                 directory.run_pass("checkpoint", [self.checkpoint_work(directory)])
 
     def checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
-        """What writes a directory's recovery points and log start offsets, in any thread. It blocks, and raises OSError."""
+        """Return what writes a directory's recovery points and log start offsets, in any thread. It blocks, and raises
+        OSError.
+        """
         return self._write_checkpoints(directory, self._logs_in(directory))
 
     def checkpoint_start_offsets(self) -> None:
@@ -366,7 +379,7 @@ class LogManager:
 
     @staticmethod
     def _write_checkpoints(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
-        """What writes both; it raises OSError."""
+        """Return what writes both checkpoints; it raises OSError."""
         recovery_points = {log.topic_partition: StoredOffset(log.topic_id, log.safe_recovery_point) for log in logs}
         write_recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).writer(recovery_points)
         write_start_offsets = _start_offsets_writer(directory, logs)
@@ -391,7 +404,7 @@ class LogManager:
                 directory.run_pass("high watermarks", [write])
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """What `write_high_watermarks` wrote last of the logs that there are, as of the start."""
+        """Return the high watermarks of the existing logs that `write_high_watermarks` wrote last, as of the start."""
         offsets: dict[TopicPartition, Offset] = {}
         for tp, log in self._logs.items():
             if not log.log_directory.is_offline:
@@ -407,7 +420,9 @@ class LogManager:
         return offsets
 
     def clean_up(self, now_ms: int) -> None:
-        """The retention pass over every log: where each begins, which is made durable in a thread, and then the segments go."""
+        """Apply retention to every log: the new log start offsets become durable in a thread, and then the segments are
+        deleted.
+        """
         for directory in self.directories:
             if not directory.is_offline and directory not in self._cleaned_up:
                 due = [log for log in self._logs_in(directory) if self._is_start_advanced(log, now_ms)]
@@ -418,14 +433,14 @@ class LogManager:
         def done(error: OSError | None) -> None:
             self._cleaned_up.discard(directory)
             if error is not None:
-                directory.fail(error)  # if it was only short of descriptors, the next pass deletes them
+                directory.fail(error)  # if only descriptors were missing, the next pass deletes the segments
                 return
             for log in due:
                 if not log.is_closed and not directory.is_offline:
                     try:
                         log.delete_below_start(now_ms)
                     except KafkaError as refusal:
-                        logger.warning("retention of %s: %s", log.topic_partition, refusal)
+                        logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, refusal)
 
         self._cleaned_up.add(directory)
         directory.run_in_thread(_start_offsets_writer(directory, self._logs_in(directory)), done)
@@ -435,7 +450,7 @@ class LogManager:
         try:
             return log.advance_start(now_ms)
         except KafkaError as error:
-            logger.warning("retention of %s: %s", log.topic_partition, error)
+            logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, error)
             return False
 
     def flush_due(self, now_ms: int) -> None:
@@ -445,19 +460,19 @@ class LogManager:
                 log.guarded(log.flush)
 
     def expire_producers_after(self, expiration_ms: int) -> None:
-        """Forget producers that were silent for `expiration_ms` from now on."""
+        """Set the time of silence after which producers are forgotten."""
         self.services.producer_id_expiration_ms = expiration_ms
         for log in self._logs.values():
             log.producers.expiration_ms = expiration_ms
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms`. Returns how many."""
+        """Forget producers that were silent for `producer.id.expiration.ms`. Returns their number."""
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
 
     def release_sealed(self) -> None:
-        """Let go of the descriptors and maps of complete segments; the next reader opens them again, for about 20 us.
+        """Release the descriptors and maps of complete segments; the next reader opens them again, for about 20 us.
 
-        What is being sent keeps its own. So descriptors are bounded by active segments and recent readers.
+        Slices that are being sent keep theirs. So descriptors are bounded by active segments and recent readers.
         """
         for log in self._logs.values():
             for segment in log.segments:
@@ -465,36 +480,36 @@ class LogManager:
                     segment.release()
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; make tries that are due again."""
+        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; run retries that are due."""
         try:
             self._try_again_to_give_up()
         except KafkaError as error:
-            logger.warning("the name of a deleted log is not free yet: %s", error)
+            logger.warning("The name of a deleted log is not free yet; the next pass tries again: %s", error)
         for directory in self.directories:
             for work in directory.take_retries(now_ms):
                 work()
             removals.run_due(directory, now_ms)
 
     def look_for_room(self, seen: Callable[[], None] = lambda: None) -> None:
-        """See in threads which volumes have room for records; `seen` is called for each."""
+        """Check in threads which volumes have room for records; `seen` is called for each."""
         for directory in self.directories:
             if directory.filesystem.keeps_reserves and not directory.is_offline:
                 room_pass.look(directory, partial(self._logs_in, directory), seen)
 
 
 def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
-    # Also where the first segment begins there: that the earlier ones have gone need not be durable.
+    # Also those whose first segment begins there: the deletion of earlier segments need not be durable.
     offsets = {log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset) for log in logs if log.log_start_offset > 0}
     return directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).writer(offsets)
 
 
 def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:
-    """The cluster that the first log directory with a `meta.properties` belongs to; None when all are new."""
+    """Return the cluster that the first log directory with a `meta.properties` belongs to; None if all are new."""
     for path in log_dirs:
         try:
             properties = checkpoint.read_meta_properties(filesystem, path)
         except (OSError, checkpoint.CorruptCheckpointError):
-            continue  # `LogManager.start` looks again, and says what is wrong
+            continue  # `LogManager.start` reads it again, and reports what is wrong
         if properties is not None:
             return properties.cluster_id
     return None

@@ -13,6 +13,6 @@ OFFSET_DIGITS: Final = 20
 
 
 def offset_of(name: str) -> Offset:
-    """The offset in a file's name; -1 for a name of another form, whose file is not ours."""
+    """Return the offset in a file's name; -1 for a name of another form, whose file is not ours."""
     stem = name.partition(".")[0]
     return Offset(int(stem) if len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit() else -1)

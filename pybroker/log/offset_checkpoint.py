@@ -1,24 +1,27 @@
 """One offset checkpoint of a log directory, with the topic ids for which Kafka's format has no room.
 
 Idea
-    Kafka's file says `topic partition offset`. A topic that is made again under its name would inherit what its predecessor left
-    there. So a companion of our own, `<name>.topic-ids`, holds the same entries with their topic ids, and the checksum of the
-    Kafka file that it was written with and of the one that this replaced. An entry counts for a log with the same topic id only.
+    Kafka's file has lines of `topic partition offset`. A topic that is created again under its name would inherit its
+    predecessor's entries. So a companion of our own, `<name>.topic-ids`, holds the same entries with their topic ids,
+    and the checksums of the Kafka file that it was written with and of the file that this replaced. An entry counts
+    only for a log with the same topic id.
 
         0                                                version
         1c291ca3                                         CRC-32 of all that follows
-        7d8f0a11 00000000                                of the Kafka file written with it; of the one before (0: there was none)
+        7d8f0a11 00000000                                of the Kafka file written with it; of the one before (0:
+        there was none)
         2                                                number of entries
         orders 0 500 bvm5vJmXQlWGeEjA2CLIuw              topic, partition, offset, topic id
 
 Crash order
-    The companion is durable first, then the Kafka file is replaced. A crash in between leaves the Kafka file of before, which the
-    companion knows by its checksum: the companion's entries are the newer ones and hold. A Kafka file with any other checksum was
-    written by another program, Kafka for one, or by a version of ours without companions: its entries are of an unknown topic id.
+    The companion becomes durable first, then the Kafka file is replaced. A crash in between leaves the previous Kafka
+    file, which the companion knows by its checksum: the companion's entries are newer and are used. A Kafka file with
+    any other checksum was written by another program, such as Kafka, or by a version of ours without companions: its
+    entries have an unknown topic id.
 
 Writers
-    Any thread may run what `writer` returns. One writes at a time, and what was asked for earlier never replaces what was asked
-    for later. What is on the disk already is not written again.
+    Any thread may run what `writer` returns. One thread writes at a time, and an earlier request never replaces the
+    content of a later one. Content that is already on the disk is not written again.
 """
 
 from __future__ import annotations
@@ -43,14 +46,14 @@ NO_FILE: Final = 0  # the checksum of a file that is not there
 
 
 class StoredOffset(NamedTuple):
-    """What a checkpoint says of a partition. `topic_id` is zero where it is not known, because another program wrote it."""
+    """The entry of a partition. `topic_id` is zero if it is not known, because another program wrote the entry."""
 
     topic_id: TopicId
     offset: Offset
 
 
 class BelievedOffset(NamedTuple):
-    """What a log may make of it. Not certain: it may be of an older topic of that name, so it must not cost a record."""
+    """An offset for a log. If it is not certain, it may be of an older topic of that name, so it must not cost a record."""
 
     offset: Offset
     is_certain: bool
@@ -75,25 +78,29 @@ class OffsetCheckpoint:
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self.filesystem = filesystem
         self.path = path
-        self.is_damaged = False  # as `read` has found it
+        self.is_damaged = False  # as `read` found it
         self._lock = threading.Lock()
         self._stored: dict[TopicPartition, StoredOffset] | None = None
         self._kept: dict[TopicPartition, StoredOffset] = {}
         self._requests = 0
-        self._written = 0  # number of the request whose content is on the disk
-        self._content: bytes | None = None  # of the companion on the disk, without its checksums; None: not known
+        self._written = 0  # the number of the request whose content is on the disk
+        self._content: bytes | None = None  # the companion's on the disk, without its checksums; None: not known
         self._checksum: int | None = None  # of the Kafka file on the disk; None: not known
 
     # --- reading ---
 
     def read(self) -> Mapping[TopicPartition, StoredOffset]:
-        """What the file says, as of the first call. A damaged file counts as empty, with a warning. Raises OSError."""
+        """Return the entries of the file, as of the first call. A damaged file counts as empty, with a warning. Raises
+        OSError.
+        """
         if self._stored is None:
             self._stored = self._read()
         return self._stored
 
     def offset_for(self, tp: TopicPartition, topic_id: TopicId) -> BelievedOffset | None:
-        """What the file says of a log with that topic id; None when it says nothing, or that of another topic. Raises OSError."""
+        """Return the file's offset for a log with that topic id; None if it has none, or that of another topic. Raises
+        OSError.
+        """
         stored = self.read().get(tp)
         if stored is None:
             return None
@@ -101,7 +108,7 @@ class OffsetCheckpoint:
             return BelievedOffset(stored.offset, is_certain=False)
         if stored.topic_id != topic_id:
             logger.info(
-                "%s: the entry of %s is of topic id %s, not of %s: ignored",
+                "%s: the entry of %s has topic id %s, not %s, and is ignored",
                 self.path,
                 tp,
                 topic_id_text(stored.topic_id),
@@ -114,28 +121,28 @@ class OffsetCheckpoint:
         try:
             return read_stored(self.filesystem, self.path)
         except checkpoint.CorruptCheckpointError as error:
-            logger.warning("ignoring a checkpoint: %s", error)  # they only spare work: none is always right
+            logger.warning("A checkpoint is damaged and ignored: %s", error)  # checkpoints only save work
             self.is_damaged = True
             return {}
 
     def forget(self) -> None:
-        """Give the memory of what was read back; the next `read` looks at the file again."""
+        """Release the memory of what was read; the next `read` reads the file again."""
         self._stored = None
 
     # --- writing ---
 
     def keep(self, tp: TopicPartition) -> None:
-        """Write what was read of a partition again each time: its log cannot be opened now, but it may be some day."""
+        """Write a partition's entry again each time: its log cannot be opened now, but may be opened later."""
         stored = self.read().get(tp)
         if stored is not None:
             self._kept[tp] = stored
 
     def drop(self, tp: TopicPartition) -> None:
-        """The opposite of `keep`."""
+        """Undo `keep`."""
         self._kept.pop(tp, None)
 
     def writer(self, offsets: Mapping[TopicPartition, StoredOffset]) -> Callable[[], None]:
-        """What replaces the entries by `offsets`, durably, in whatever thread it runs. It blocks, and raises OSError."""
+        """Return what replaces the entries by `offsets`, durably, in any thread. It blocks, and raises OSError."""
         self._requests += 1
         number, entries = self._requests, {**self._kept, **offsets}
         return lambda: self._write(number, entries)
@@ -143,7 +150,7 @@ class OffsetCheckpoint:
     def _write(self, number: int, entries: Mapping[TopicPartition, StoredOffset]) -> None:
         with self._lock:
             if number <= self._written:
-                return  # a newer one was faster
+                return  # a newer request was faster
             ordered = sorted(entries.items())
             content = _companion_entries(ordered)
             if content != self._content:
@@ -159,10 +166,10 @@ class OffsetCheckpoint:
 
 
 def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, StoredOffset]:
-    """The checkpoint at `path` with the topic ids of its companion. Raises OSError, CorruptCheckpointError.
+    """Read the checkpoint at `path` with the topic ids of its companion. Raises OSError, CorruptCheckpointError.
 
-    A damaged companion is one that is not there. Without the checkpoint itself there is nothing: a person has removed it, or the
-    first one was never finished.
+    A damaged companion counts as missing. Without the checkpoint itself there are no entries: a person has removed
+    it, or the first one was never finished.
     """
     if not filesystem.exists(path):
         return {}
@@ -171,7 +178,7 @@ def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, Store
         checksums, stored = companion
         if _checksum_of(filesystem, path) in checksums:
             return stored
-        logger.info("%s was written by another program: its entries are taken where they fit the logs", path)
+        logger.info("%s was written by another program: its entries are used if they fit the logs", path)
     return {tp: StoredOffset(ZERO_TOPIC_ID, Offset(offset)) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
 
 
@@ -190,7 +197,7 @@ def _with_checksums(entries: bytes, after: int, before: int) -> bytes:
 
 
 def _read_companion(filesystem: Filesystem, path: str) -> tuple[tuple[int, int], dict[TopicPartition, StoredOffset]] | None:
-    """Both checksums and the entries; None when there is no companion or it is damaged."""
+    """Return both checksums and the entries; None if there is no companion or it is damaged."""
     if not filesystem.exists(path):
         return None
     try:
@@ -204,6 +211,6 @@ def _read_companion(filesystem: Filesystem, path: str) -> tuple[tuple[int, int],
             topic, partition, offset, topic_id = line.split(" ")
             stored[TopicPartition(topic, int(partition))] = StoredOffset(topic_id_parse(topic_id), Offset(int(offset)))
     except ValueError as error:
-        logger.warning("ignoring %s: %s; the entries beside it count as of unknown topics", path, error)
+        logger.warning("%s is ignored: %s; the entries beside it count as those of unknown topics", path, error)
         return None
     return (after, before), stored

@@ -4,7 +4,7 @@
     relative offset  4      last offset of a batch, minus the segment's base offset
     position         4      where that batch begins in the data file
 
-An entry follows about every `index.interval.bytes` of data, never the first batch of a segment. `lookup` gives the last batch
+An entry follows about every `index.interval.bytes` of data, never the first batch of a segment. `lookup` returns the last batch
 that is known to end at or before the target, and the reader walks the batch headers from there.
 
 Source: org.apache.kafka.storage.internals.log.OffsetIndex.
@@ -26,7 +26,7 @@ assert ENTRY.size == 8
 
 
 class OffsetPosition(NamedTuple):
-    """Where the batch with the last offset `offset` begins."""
+    """The position where the batch with the last offset `offset` begins."""
 
     offset: Offset
     position: int
@@ -45,7 +45,7 @@ class OffsetIndex(EntryFile):
     def load(self, data_size: int) -> None:
         """Read the file.
 
-        Raises FileNotFoundError; CorruptIndexError when its ends cannot be true for `data_size` bytes of data.
+        Raises FileNotFoundError; CorruptIndexError if its ends cannot be true for `data_size` bytes of data.
         """
         self.load_entries()
         count = self.count
@@ -62,7 +62,7 @@ class OffsetIndex(EntryFile):
         self.last_offset = last.offset
 
     def entry(self, slot: int) -> OffsetPosition:
-        """One entry, with its offset made absolute."""
+        """Return one entry, with its offset made absolute."""
         relative, position = self.fields(slot)
         return OffsetPosition(self.base_offset + relative, position)
 
@@ -74,7 +74,7 @@ class OffsetIndex(EntryFile):
         self.last_offset = offset
 
     def lookup(self, offset: Offset) -> tuple[Offset, int]:
-        """Offset and position of the last entry with an offset <= `offset`, or of the segment's start."""
+        """Return offset and position of the last entry with an offset <= `offset`, or of the segment's start."""
         if offset >= self.last_offset and self.count:
             found: tuple[int, ...] | None = self.fields(self.count - 1)
         else:
@@ -82,13 +82,13 @@ class OffsetIndex(EntryFile):
         return (self.base_offset + found[0], found[1]) if found is not None else (self.base_offset, 0)
 
     def truncate_to(self, offset: Offset) -> int:
-        """Drop the entries at or above `offset`. Returns how many stay."""
+        """Drop the entries at or above `offset`. Returns how many are left."""
         slot = self.floor_slot(offset - 1 - self.base_offset)
         self.truncate_entries(slot + 1)
         self.last_offset = self.entry(slot).offset if slot >= 0 else self.base_offset
         return self.count
 
     def reset(self) -> None:
-        """Drop everything, on disk too."""
+        """Drop everything, also on disk."""
         self.clear_entries()
         self.last_offset = self.base_offset

@@ -1,16 +1,19 @@
-"""How many data files this process holds open, and which of them are closed when they get too many.
+"""Limits how many data files this process holds open, by closing some when there are too many.
 
 Idea
-    A segment opens its data file at the first need and would keep it. Beyond `held_max` descriptors the segment that opened its
-    file first lets go of it, unless it was written to since: then it has another turn, as if it had been opened now. It opens the
-    file again at the next need, for about 10 us. Appends and reads know nothing of this: only opening a file costs a look.
+    A segment opens its data file when it first needs it, and keeps it open. Beyond `held_max` descriptors the segment
+    that opened its file first must close it, unless the file was written since then: in that case it gets another
+    turn, as if it had been opened now. The segment opens the file again when it needs it, for about 10 us. Appends
+    and reads know nothing of this: only opening a file costs a check.
 
 What counts
-    The descriptor of each open file, and that of its map: Python keeps one in each map (before 3.13). A slice that is being sent
-    keeps its file and map, whatever the segment lets go of, so the count may be above the bound for as long as that lasts.
+    The descriptor of each open file, and that of its map: Python keeps one in each map (before 3.13). A slice that is
+    being sent keeps its file and map, whatever the segment closes, so the count may be above the bound for as long as
+    that lasts.
 
-Descriptors and maps are bounded for a process as a whole, so there is one object for it, which any thread may use: each step is
-one call that cannot be interrupted, and a file that is let go of while another thread uses it is closed after that.
+Descriptors and maps are limited for a process as a whole, so the process has one object, which any thread may use:
+each step is one call that cannot be interrupted, and a file that is closed while another thread uses it is really
+closed after that.
 """
 
 from __future__ import annotations
@@ -24,28 +27,28 @@ if TYPE_CHECKING:
     from weakref import ReferenceType
 
 MAPS_MAX: Final = 16_384
-"""A quarter of what Linux lets a process have (vm.max_map_count); beyond it files are read."""
+"""A quarter of the number that Linux allows a process (vm.max_map_count); beyond it files are read."""
 SECOND_CHANCES: Final = 8
 LET_GO_AT_ONCE: Final = 4
 
 
 class FileOwner(Protocol):
-    """Who may be asked to let go of its open file. `size` grows when the file is written."""
+    """An object that may have to close its open file. `size` grows when the file is written."""
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
 
     def let_go(self) -> None:
         """Forget the open file; the next need opens it again."""
 
 
 class OpenFiles:
-    """The open data files of this process, at most `held_max` descriptors as far as nobody is being sent them.
+    """The open data files of this process: at most `held_max` descriptors, not counting those that are being sent.
 
     Attributes:
-        held_max: descriptors, of files and of maps.
-        let_go_count: how often a file was let go of for want of room.
+        held_max: the bound of the descriptors, of files and of maps.
+        let_go_count: how often a file was closed because there were too many.
     """
 
     __slots__ = ("_descriptors", "_maps", "_owners", "held_max", "let_go_count")
@@ -55,11 +58,11 @@ class OpenFiles:
         self.let_go_count = 0
         self._descriptors: set[int] = set()
         self._maps: set[int] = set()
-        self._owners: OrderedDict[ReferenceType[FileOwner], int] = OrderedDict()  # with the size when it had its turn
+        self._owners: OrderedDict[ReferenceType[FileOwner], int] = OrderedDict()  # with the file's size at the owner's last turn
 
     @property
     def held(self) -> int:
-        """Descriptors held now."""
+        """The number of descriptors that are held now."""
         return len(self._descriptors) + len(self._maps)
 
     @property
@@ -68,33 +71,33 @@ class OpenFiles:
         return len(self._maps) < MAPS_MAX
 
     def opened(self, fd: int) -> None:
-        """A data file was opened."""
+        """Count a data file that was opened."""
         self._descriptors.add(fd)
 
     def mapped(self, fd: int) -> None:
-        """The open file has a map now."""
+        """Count the map of an open file."""
         self._maps.add(fd)
 
     def closing(self, fd: int) -> None:
-        """The open file and its map go; to be told before the descriptor is free for others."""
+        """Discount an open file and its map; call this before the descriptor is free for others."""
         self._maps.discard(fd)
         self._descriptors.discard(fd)
 
     def keep(self, owner: FileOwner) -> None:
-        """`owner` has opened its file and would keep it; others let go of theirs when there are too many."""
+        """Note that `owner` has opened its file and keeps it; others close theirs if there are too many."""
         self._owners[weakref.ref(owner, self._forget)] = owner.size
         if self.held > self.held_max:
             self._make_room(owner)
 
     def forget(self, owner: FileOwner) -> None:
-        """`owner` has no open file any more."""
+        """Note that `owner` has no open file any more."""
         self._owners.pop(weakref.ref(owner), None)
 
     def _forget(self, reference: ReferenceType[FileOwner]) -> None:
         self._owners.pop(reference, None)
 
     def let_go(self, count: int) -> int:
-        """Have the `count` files that were opened first closed. Returns how many were there."""
+        """Close the `count` files that were opened first. Returns how many there were."""
         done = 0
         while done < count and (oldest := self._oldest()) is not None:
             owner = oldest[0]()
@@ -105,7 +108,9 @@ class OpenFiles:
         return done
 
     def _make_room(self, newest: FileOwner) -> None:
-        """A bounded piece of work: what is being sent stays open, and then nothing that is let go of helps."""
+        """Close files, in a bounded piece of work: files that are being sent stay open, and closing more would not help
+        then.
+        """
         chances, left = SECOND_CHANCES, LET_GO_AT_ONCE
         while self.held > self.held_max and left and chances and (oldest := self._oldest()) is not None:
             owner, size = oldest[0](), oldest[1]

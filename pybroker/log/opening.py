@@ -1,8 +1,9 @@
-"""Opening many logs: one after the other after a clean stop, in threads where they have to be recovered.
+"""Opens many logs: one after the other after a clean stop, in threads if they must be recovered.
 
-Recovery reads and checks data, which waits for the disk and computes checksums: both let other threads go on. So each directory
-has `num.recovery.threads.per.data.dir` threads, and all directories are worked on at once, since each is a disk of its own. Logs
-share no state, and nothing else runs meanwhile. After a clean stop hardly anything is read, and threads would only cost.
+Recovery reads and checks data, that is, it waits for the disk and computes checksums: both let other threads run. So
+each directory has `num.recovery.threads.per.data.dir` threads, and all directories are worked on at once, because
+each is a disk of its own. Logs share no state, and nothing else runs meanwhile. After a clean stop hardly anything is
+read, and threads would only cost.
 
 Source: LogManager.loadLogs.
 """
@@ -28,9 +29,9 @@ PROGRESS_S: Final = 5.0
 def open_logs(
     work: Mapping[LogDirectory, Sequence[Callable[[], Log]]], *, threads_per_directory: int
 ) -> dict[LogDirectory, list[Log | Exception]]:
-    """Run what opens each directory's logs; what it gave or raised, in the same order. Blocks.
+    """Run the functions that open each directory's logs. Returns their logs or errors, in the same order. Blocks.
 
-    Says every few seconds how far a recovery has come.
+    Logs every few seconds how far a recovery has come.
     """
     outcomes: dict[LogDirectory, list[Log | Exception]] = {}
     with ExitStack() as pools:
@@ -61,7 +62,7 @@ def _wait(futures: Mapping[LogDirectory, Sequence[Future[Log | Exception]]]) -> 
     while pending:
         done, pending = wait(pending, PROGRESS_S, FIRST_EXCEPTION)
         for future in done:
-            future.result()  # what is no Exception, as an interrupt, ends the start
+            future.result()  # a BaseException, such as an interrupt, ends the start
         if pending:
             _tell_progress(futures)
 

@@ -1,7 +1,7 @@
-"""Which files of a partition's directory are its segments: the first steps of opening a log.
+"""Finds the segments among the files of a partition's directory: the first steps of opening a log.
 
-Lost indexes are made anew. A segment that is missing between others is noticed by the index that it left behind. Files of other
-names are nobody's and stay.
+Lost indexes are rebuilt. A segment that is missing between others is noticed by the index that it left behind. Files
+with other names are not touched.
 
 Source: LogLoader.loadSegmentFiles.
 """
@@ -42,7 +42,7 @@ def open_segments(log: Log, names: set[str]) -> None:
     for segment, name in zip(list(log.segments), data, strict=True):
         stem = name.removesuffix(DATA_SUFFIX)
         if stem + OFFSET_INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
-            logger.warning("rebuilding the missing indexes of %s", segment.path)
+            logger.warning("Rebuilding the missing indexes of %s", segment.path)
             segment.rebuild_indexes()
     stems = {name.removesuffix(DATA_SUFFIX) for name in data}
     for name in sorted(names):
@@ -54,7 +54,7 @@ def open_segments(log: Log, names: set[str]) -> None:
 
 
 def _note_missing(log: Log, base_offset: Offset) -> None:
-    """There is an index at `base_offset`, but no data. What is missing before all other segments was deleted."""
+    """Note a missing segment: there is an index at `base_offset`, but no data. Segments before all others were deleted."""
     offsets = log.segments.base_offsets
     if offsets and base_offset > offsets[0]:
         end_offset = min((offset for offset in offsets if offset > base_offset), default=UNKNOWN)
@@ -65,11 +65,12 @@ def _note_missing(log: Log, base_offset: Offset) -> None:
 
 
 def settle_overlaps(log: Log) -> None:
-    """Set aside segments that lie in the range of the rewritten one before them, so that no offset is served twice.
+    """Set aside segments that are in the range of the rewritten segment before them, so that no offset is served twice.
 
-    A rewrite has batches beyond where the next segment begins, which no other segment has, and the time of the last segment
-    that it was made of. A crash of the machine may have kept its name and lost the renames of what it replaces. The rewritten
-    one wins: it was durable before it got its name. Reads the end of each segment, so only of logs that are compacted.
+    A rewrite has batches beyond where the next segment begins, which no other segment has, and the time of the last
+    segment that it was made of. A crash of the machine may have kept its name and lost the renames of the segments
+    that it replaces. The rewritten one wins, because it was durable before it got its name. Reads the end of each
+    segment, so only of compacted logs.
     """
     if "compact" not in log.config.cleanup_policy:
         return
@@ -87,13 +88,13 @@ def _settle_overlap(log: Log, segment: LogSegment) -> None:
         return
     covered = [one for one in log.segments if segment.base_offset < one.base_offset < next_offset]
     if segment.modified_ms < max(one.modified_ms for one in covered):
-        return  # not a rewrite of those: its last batch is damaged, as readers will be told
+        return  # not a rewrite of those: its last batch is damaged, and readers will get an error
     for one in covered:
         end_offset, _ = one.read_end()
         if end_offset > next_offset:
             lost.keep_segments(log, [one], end_offset, f"the segment begins within {segment.path}, which ends at {next_offset}")
         else:
-            logger.warning("%s is dropped: %s was made of it by compaction", one.path, segment.path)
+            logger.warning("%s is deleted, because compaction has made %s of it", one.path, segment.path)
             log.segments.remove(one)
             one.mark_deleted()()
             log.producers.delete_snapshot(one.base_offset)

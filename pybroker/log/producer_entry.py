@@ -16,17 +16,17 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences wrap from 2^31 - 1 to 0."""
+    """Return the sequence `by` records later; sequences wrap from 2^31 - 1 to 0."""
     return (sequence + by) & SEQUENCE_MAX
 
 
 def decrement_sequence(sequence: int, by: int) -> int:
-    """The inverse of `increment_sequence`."""
+    """Return the sequence `by` records earlier."""
     return (sequence - by) & SEQUENCE_MAX
 
 
 class BatchMetadata(NamedTuple):
-    """One cached batch."""
+    """One batch in the cache."""
 
     last_sequence: int
     last_offset: Offset
@@ -35,17 +35,17 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Of its first record."""
+        """The sequence of its first record."""
         return decrement_sequence(self.last_sequence, self.offset_delta)
 
     @property
     def first_offset(self) -> Offset:
-        """Of its first record."""
+        """The offset of its first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducerBatch(NamedTuple):
-    """What the rules look at; a control batch has its marker in `marker` and `coordinator_epoch`."""
+    """The fields of a batch that the rules use; a control batch has its marker in `marker` and `coordinator_epoch`."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -59,7 +59,7 @@ class ProducerBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """The sequence of its last record."""
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
 
@@ -78,11 +78,11 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Of the last batch; NO_SEQUENCE when none is cached."""
+        """The last sequence of the last batch; NO_SEQUENCE if none is cached."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The cached batch with the same epoch and sequences."""
+        """Return the cached batch with the same epoch and sequences."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         first, last = batch.base_sequence, batch.last_sequence
@@ -92,19 +92,19 @@ class ProducerEntry:
         return None
 
     def add(self, base_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
-        """Take the next data batch, which continues the last one in the same epoch and outside of a transaction."""
+        """Add the next data batch, which continues the last one in the same epoch and outside of a transaction."""
         self.last_timestamp = timestamp
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX
         self.batches.append(new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp)))
 
     def set_epoch(self, producer_epoch: ProducerEpoch) -> None:
-        """A new epoch forgets the batches of the old one."""
+        """Begin a new epoch, which forgets the batches of the old one."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
     def copy(self) -> ProducerEntry:
-        """An independent copy, to check several batches of one request against."""
+        """Return an independent copy, to check several batches of one request against."""
         twin = ProducerEntry(self.producer_id)
         twin.producer_epoch, twin.coordinator_epoch = self.producer_epoch, self.coordinator_epoch
         twin.last_timestamp, twin.transaction_first_offset = self.last_timestamp, self.transaction_first_offset

@@ -45,16 +45,16 @@ assert ENTRY.size == 46
 
 
 class CorruptSnapshotError(Exception):
-    """Not a sound snapshot; the log is replayed from an older one."""
+    """The file is not a sound snapshot; the log is replayed from an older one."""
 
 
 def path(directory: str, offset: Offset) -> str:
-    """The file's name."""
+    """Return the file's name."""
     return f"{directory}/{offset:020d}{SUFFIX}"
 
 
 def list_offsets(filesystem: Filesystem, directory: str) -> set[Offset]:
-    """The offsets of all snapshots in the directory."""
+    """Return the offsets of all snapshots in the directory."""
     offsets = {offset_of(entry.name) for entry in filesystem.list(directory) if entry.name.endswith(SUFFIX)}
     return offsets - {-1}
 
@@ -78,7 +78,7 @@ def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry])
 
 
 def read(filesystem: Filesystem, file: str) -> list[ProducerEntry]:
-    """The producers. Raises CorruptSnapshotError."""
+    """Read the producers. Raises CorruptSnapshotError."""
     data = filesystem.read_file(file)
     if len(data) < HEADER.size + COUNT.size:
         raise CorruptSnapshotError(f"{file}: {len(data)} bytes")

@@ -1,15 +1,17 @@
-"""What a partition knows of its idempotent and transactional producers: the last five batches of each, and the open transactions.
+"""A partition's idempotent and transactional producers: the last five batches of each, and the open transactions.
 
-Rules for a batch of a producer (from a client; what is replicated was checked by the leader)
-    duplicate     its epoch and sequence range equal one of the five cached batches: answered with that batch's offsets,
-                  nothing is written
+Rules for a batch of a producer (from a client; the leader has checked replicated batches)
+    duplicate     its epoch and sequence range equal one of the five cached batches: the response has that batch's offsets,
+                  and nothing is written
     epoch         smaller than the known one: INVALID_PRODUCER_EPOCH; larger: the producer starts again at sequence 0
-    sequence      follows the last one, with 0 after 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not known
-                  here (its batches were deleted by retention) may begin anywhere.
+    sequence      follows the last one, with 0 after 2^31 - 1; otherwise OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not
+                  known here (its batches were deleted by retention) may begin anywhere.
 
-`update` is the only way in: the leader checks a batch first (`check`), writes it, and then updates; recovery only updates.
+Only `update` adds batches: the leader checks a batch first (`check`), writes it, and then updates; recovery only
+updates.
 
-Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo, ProducerStateEntry}; KIP-98, KIP-185.
+Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo, ProducerStateEntry}; KIP-98,
+KIP-185.
 """
 
 from __future__ import annotations
@@ -78,14 +80,15 @@ class ProducerState:
     # --- the rules ---
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The cached batch that `batch` repeats."""
+        """Return the cached batch that `batch` repeats."""
         entry = self.producers.get(batch.producer_id)
         return entry.find_duplicate(batch) if entry is not None else None
 
     def find_continued(self, producer_id: ProducerId, producer_epoch: ProducerEpoch, base_sequence: int) -> ProducerEntry | None:
-        """The producer that a data batch outside of transactions simply continues; None if the other rules need a look.
+        """Return the producer that a data batch outside of transactions simply continues; None if the other rules must
+        be checked.
 
-        Nearly every batch of an idempotent producer is such a one.
+        Nearly every batch of an idempotent producer is such a batch.
         """
         entry = self.producers.get(producer_id)
         if (
@@ -99,7 +102,7 @@ class ProducerState:
         return entry
 
     def check(self, batches: Sequence[ProducerBatch], *, from_client: bool) -> None:
-        """Refuse what breaks the rules, before anything is written.
+        """Refuse batches that break the rules, before anything is written.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED.
@@ -138,9 +141,9 @@ class ProducerState:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} wrote outside of its open transaction")
 
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
-        """Take a batch that is in the log.
+        """Add a batch that is in the log.
 
-        Returns the transaction that it ends; `complete` it once its index entry is written.
+        Returns the transaction that it ends; `complete` it after its index entry is written.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
@@ -158,12 +161,12 @@ class ProducerState:
     # --- transactions ---
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """Where the last stable offset will stand once `completed` is."""
+        """Return the last stable offset after `completed` is complete."""
         others = (first for first, producer_id in self.ongoing.items() if producer_id != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided; it still holds back readers until the high watermark passes its marker."""
+        """Mark a transaction as ended; it still holds back readers until the high watermark passes its marker."""
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
 
@@ -175,31 +178,31 @@ class ProducerState:
         return min([*self.ongoing, *self.unreplicated])
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
-        """Forget ended transactions whose markers are below."""
+        """Forget ended transactions whose markers are below the high watermark."""
         if self.unreplicated:
             self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
 
     # --- life ---
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that were silent too long and have no open transaction. Returns how many."""
+        """Forget producers that were silent too long and have no open transaction. Returns their number."""
         expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
         return len(expired)
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        """Whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""
+        """Return whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""
         return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: Offset) -> None:
-        """The log begins later now; snapshots before that are of no use."""
+        """Remove the snapshots before the new log start offset, which are not needed any more."""
         self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= log_start_offset}
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = max(self.snapshots, default=log_start_offset)
 
     def clear(self, map_end_offset: Offset) -> None:
-        """Forget everything, with the snapshots."""
+        """Forget everything, and remove the snapshots."""
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
@@ -211,7 +214,7 @@ class ProducerState:
     # --- snapshots ---
 
     def find_snapshots(self) -> None:
-        """Learn which snapshots lie in the directory."""
+        """Find the snapshots in the directory."""
         self.snapshots = producer_snapshot.list_offsets(self._filesystem, self.directory)
 
     def take_snapshot(self) -> str | None:
@@ -226,12 +229,14 @@ class ProducerState:
 
     @property
     def snapshot_to_sync(self) -> str | None:
-        """The youngest snapshot if it may not be durable. A clean start without one takes the log for one without producers."""
+        """The youngest snapshot if it may not be durable. A clean start without a snapshot assumes that the log has no
+        producers.
+        """
         offset = self.last_snapshot_offset
         return self._path(offset) if offset in self.snapshots and offset != self.durable_snapshot_offset else None
 
     def reload(self, *, log_start_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
-        """Go back to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""
+        """Return to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""
         for offset in list(self.snapshots):
             if not log_start_offset < offset <= log_end_offset:
                 self.delete_snapshot(offset)
@@ -258,7 +263,7 @@ class ProducerState:
         self.last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def remove_stray_snapshots(self, segment_offsets: set[Offset]) -> None:
-        """Keep those at segment starts, and the youngest one if it is above them all (it is from a clean shutdown)."""
+        """Keep the snapshots at segment starts, and the youngest if it is above them all (it is from a clean shutdown)."""
         strays = sorted(self.snapshots - segment_offsets)
         if strays and strays[-1] >= max(segment_offsets, default=-1):
             strays.pop()

@@ -1,19 +1,21 @@
-"""Opening a log that exists: what an unclean stop left is put in order, and no intact batch is lost.
+"""Opens an existing log: puts in order what an unclean stop left, without losing any intact batch.
 
 Steps
-    1. what a deletion or a compaction left half done is settled: see `leftovers`
-    2. a segment without its indexes gets them rebuilt; indexes without a segment are removed: see `partition_files`
-    3. after an unclean stop every segment from the recovery point on is read: each batch must be whole, have its checksum and
-       continue the offsets. The first that does not ends the log: the file is cut there. What is intact behind it, and later
-       segments, are kept under other names, as are those behind a hole that no compaction explains. After a clean stop the same
-       is done where the last segment's end is damaged.
-    4. the end offset is read from the last segment; leader epochs and the log start offset are brought into its range
-    5. the producers are taken from the youngest snapshot and what the log has after it
+    1. Deletions and compactions that were half done are settled, as `leftovers` describes.
+    2. A segment without its indexes gets them rebuilt; indexes without a segment are removed (`partition_files`).
+    3. After an unclean stop every segment from the recovery point on is read: each batch must be whole, have its
+       checksum and continue the offsets. The first batch that does not ends the log: the file is cut there. Intact
+       batches after it, and later segments, are kept under other names, as are those after a hole that no compaction
+       explains. After a clean stop the same is done if the last segment's end is damaged.
+    4. The end offset is read from the last segment; leader epochs and the log start offset are brought into its
+       range.
+    5. The producers are loaded from the youngest snapshot and the batches after it.
 
-Whatever makes the log end earlier than it did, or leaves a hole in it, is a warning and an entry of `Log.lost`: see `lost`.
+Everything that makes the log end earlier than it did, or leaves a hole in it, is logged as a warning and is an entry
+of `Log.lost`.
 
-The recovery point moves only with fsync, so it is never above what the disk holds. When only the process died, the page cache
-has everything it wrote: the scan finds the last batch that was written whole.
+The recovery point moves only with fsync, so it is never above what the disk holds. If only the process died, the page
+cache has everything that it wrote: the scan finds the last batch that was written whole.
 
 Source: LogLoader, LogSegment.recover of Kafka.
 """
@@ -55,11 +57,11 @@ def load(
     perhaps_durable_below: Offset = FIRST_OFFSET,
     may_be_compacted: bool = False,
 ) -> None:
-    """Fill a fresh `Log` from its directory; `log.lost` says what was given up. Blocks. Raises OSError.
+    """Fill a fresh `Log` from its directory; `log.lost` lists what was given up. Blocks. Raises OSError.
 
-    The offsets are those of this log's last checkpoints, 0 where there is none; the log reached `known_end_offset` once.
-    Below `perhaps_durable_below` nobody knows what was durable. Above the recovery point a gap is a loss, unless the log
-    `may_be_compacted` there too.
+    The offsets are those of this log's last checkpoints, 0 if there is none; the log reached `known_end_offset` once.
+    Below `perhaps_durable_below` it is unknown what was durable. Above the recovery point a gap is a loss, unless the
+    log `may_be_compacted` there too.
     """
     partition_files.open_segments(log, leftovers.settle(log))
     log.log_start_offset = log_start_offset
@@ -93,11 +95,11 @@ def load(
 
 def _recover_from(log: Log, recovery_point: Offset, durable_below: Offset, *, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
-    logger.info("recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
+    logger.info("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
-        next_offset = max(next_offset, log.log_start_offset)  # below it segments go, and a crash may bring any of them back
+        next_offset = max(next_offset, log.log_start_offset)  # segments below it are deleted, and a crash may bring them back
         if next_offset < segment.base_offset and not may_be_compacted:
             why = f"no file has them, and {segment.path} comes next"
             if next_offset >= durable_below:
@@ -113,10 +115,11 @@ def _recover_from(log: Log, recovery_point: Offset, durable_below: Offset, *, ma
 
 
 def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reason: str) -> None:
-    """End the log at `next_offset`, from which on nothing was durable; what is `later`, behind the hole, is kept in other files.
+    """End the log at `next_offset`, from which on nothing was durable; the `later` segments, after the hole, are kept in
+    other files.
 
-    The disk had written what came later first. Consumers would go over a hole in silence; where a log ends before it, they notice
-    by its new leader epoch that records are gone.
+    The disk had written the later segments first. Consumers would silently pass a hole; if the log ends before it,
+    its new leader epoch shows them that records are lost.
     """
     behind = f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone"
     lost.keep_segments(log, later, later[-1].read_end()[0], behind)
@@ -126,7 +129,8 @@ def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reas
 def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | None]:
     """Read everything and rebuild all indexes.
 
-    Returns the offset and the position after the last intact batch, and what is wrong with the bytes behind it, if there are any.
+    Returns the offset and the position after the last intact batch, and what is wrong with the bytes after it, if
+    there are any.
     """
     segment.reset_indexes()
     segment.transaction_index.reset()
@@ -145,7 +149,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
 
 
 def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
-    """End the log at `next_offset`, byte `end` of the first of `segments`; what is intact behind that is kept in other files."""
+    """End the log at `next_offset`, byte `end` of the first of `segments`; intact batches after it are kept in other files."""
     segment, *later = segments
     length, path = segment.size - end, None
     reason = f"{segment.path} is cut at byte {end}: the {length} bytes behind hold no intact batch: {reason}"
@@ -161,7 +165,7 @@ def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Of
 
 
 def _end_behind(segment: LogSegment, end: int, next_offset: Offset) -> Offset:
-    """Where the offsets of what is damaged at byte `end` of the last segment ended; -1 when nothing tells."""
+    """Return where the offsets of the damage at byte `end` of the last segment ended; -1 if that is unknown."""
     survey = Survey(segment.file, segment.size, base_offset=segment.base_offset)
     found = max((batch.next_offset for _, batch in survey.batches()), default=UNKNOWN)
     if segment.size - end >= HEADER_SIZE:
@@ -179,7 +183,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
         active = log.segments.active
         log.log_end_offset, _ = active.read_end()
         if log.log_end_offset < log.log_start_offset and not is_start_offset_certain:
-            # Perhaps of an older topic of that name: it is no reason to give up a record.
+            # The offset may be of an older topic of that name: it is no reason to give up a record.
             logger.warning(
                 "%s ends at %d: the log start offset %d of its checkpoint is ignored",
                 log.topic_partition,
@@ -200,12 +204,12 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
 
 
 def _recover_damaged_end(log: Log) -> None:
-    """Nothing may be appended behind damage, after a clean stop neither."""
+    """Recover the end of a log that is damaged there, also after a clean stop: nothing may be appended after damage."""
     active = log.segments.active
     next_offset, end = active.read_end()
     if end < active.size:
         logger.warning(
-            "%s is damaged behind offset %d, at byte %d of %d, though the last stop was clean",
+            "%s is damaged after offset %d, at byte %d of %d, though the last stop was clean; its end is recovered",
             active.path,
             next_offset - 1,
             end,
@@ -216,19 +220,19 @@ def _recover_damaged_end(log: Log) -> None:
     try:
         len(active.transaction_index.entries)
     except CorruptIndexError as error:
-        logger.warning("%s; it is made anew, though the last stop was clean", error)
+        logger.warning("%s; the file is rebuilt, though the last stop was clean", error)
         _recover_from(log, active.base_offset, active.base_offset)
 
 
 def _note_missing_end(log: Log, known_end_offset: Offset) -> None:
-    """The log may end before an offset that it reached once, and nobody has noticed: files are missing."""
+    """Note a loss if the log ends before an offset that it reached once: files are missing."""
     if log.log_end_offset < known_end_offset and not any(one.first_offset <= log.log_end_offset for one in log.lost):
-        reason = f"the log ends at {log.log_end_offset}, but its checkpoints say that it reached {known_end_offset}"
+        reason = f"the log ends at {log.log_end_offset}, but by its checkpoints it had reached {known_end_offset}"
         lost.note(log, log.log_end_offset, known_end_offset, reason)
 
 
 def _are_epochs_incomplete(log: Log) -> bool:
-    """Whether the file was lost, or is from a log start offset that was never checkpointed."""
+    """Return whether the file was lost, or is from a log start offset that was never checkpointed."""
     if not log.epochs.entries:
         return log.log_start_offset < log.log_end_offset
     first_offset = log.epochs.entries[0].start_offset
@@ -236,7 +240,7 @@ def _are_epochs_incomplete(log: Log) -> bool:
 
 
 def _first_record_offset(log: Log) -> Offset:
-    """Where the first batch that is not below the log start offset begins: compaction may have removed what was before it."""
+    """Return where the first batch at or above the log start offset begins: compaction may have removed those before it."""
     for segment in log.segments.starting_with(log.log_start_offset):
         for _, batch in segment.intact(segment.position_of(log.log_start_offset)):
             if batch.last_offset >= log.log_start_offset:
@@ -245,11 +249,12 @@ def _first_record_offset(log: Log) -> Offset:
 
 
 def _rebuild_epochs(log: Log) -> None:
-    """Where compaction has left a gap before an epoch's first batch, the epoch may have begun anywhere in it.
+    """Rebuild the epochs. If compaction left a gap before an epoch's first batch, the epoch may have begun anywhere in
+    the gap.
 
-    It is taken to begin with the gap: a consumer may be told of a truncation that was none, but none is kept from it.
+    It is assumed to begin with the gap: a consumer may see a truncation that never happened, but never misses one.
     """
-    logger.warning("rebuilding the leader epochs of %s from its batches", log.topic_partition)
+    logger.warning("Rebuilding the leader epochs of %s from its batches", log.topic_partition)
     found: list[EpochEntry] = []
     end_offset = log.segments[0].base_offset
     for segment in log.segments:
@@ -267,7 +272,7 @@ def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
     """Bring the producers to their state at `end_offset`, from a snapshot and the batches after it. Raises OSError."""
     producers = log.producers
     if not producers.snapshots and was_clean:
-        # Nobody who stopped cleanly leaves no snapshot, except a log without producers: do not read all of it.
+        # A clean stop always leaves a snapshot, except for a log without producers: do not read all of it.
         producers.map_end_offset = end_offset
         producers.take_snapshot()
         return
@@ -286,13 +291,13 @@ def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
 
 
 def _replay(log: Log, segment: LogSegment, position: int, header: BatchView) -> None:
-    """Take a batch whose transaction, if it ends one, is in the index already."""
+    """Apply a batch whose transaction, if it ends one, is already in the index."""
     try:
         if header.is_control:
             header = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
         batch = producer_batch(header)
     except (CorruptRecordError, CorruptDataError) as error:
-        logger.warning("%s: the marker at offset %d is unreadable: %s", segment.path, header.base_offset, error)
+        logger.warning("%s: the marker at offset %d is unreadable and skipped: %s", segment.path, header.base_offset, error)
         return
     if batch is not None:
         completed = log.producers.update(batch)
@@ -305,7 +310,7 @@ def _note_producer(log: Log, segment: LogSegment, batch: BatchView) -> None:
         try:
             one = producer_batch(batch)
         except CorruptRecordError as error:
-            logger.warning("%s: the marker at offset %d is unreadable: %s", segment.path, batch.base_offset, error)
+            logger.warning("%s: the marker at offset %d is unreadable and skipped: %s", segment.path, batch.base_offset, error)
             return
         if one is not None:
             completed = log.producers.update(one)

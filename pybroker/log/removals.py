@@ -1,7 +1,7 @@
-"""Removing what was deleted: files and directories whose time has come, and logs that the metadata has no more.
+"""Removes what was deleted: files and directories that are due, and logs that the metadata does not have any more.
 
-A directory that is offline because its volume is full is still worked on here: deleting is what makes room. Renaming a directory
-and removing files need none.
+A directory that is offline because its volume is full is still worked on here: deletion makes room. Renaming a
+directory and removing files need no room.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NOT_REMOVABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.EBUSY})
-"""Somebody else's files, or rights: other than a broken disk, nothing to go offline for."""
+"""Errors of files that belong to another program or need other rights: they are no reason to go offline, unlike a broken
+disk.
+"""
 
 
 def run_due(directory: LogDirectory, now_ms: int) -> None:
-    """Begin a pass in the directory's thread over what is to be removed by now, unless one is under way."""
+    """Begin a pass in the directory's thread over the removals that are due, unless a pass is running."""
     if directory.can_delete and not directory.is_busy_with("removals"):
         directory.run_pass("removals", [_removal(directory, work) for work in directory.take_due(now_ms)], is_deleting=True)
 
 
 def delete_unloaded(directories: Iterable[LogDirectory], tp: TopicPartition, topic_id: TopicId, due_ms: int) -> None:
-    """Give up the log of a deleted topic where it was never loaded, because the volume was full.
+    """Delete the log of a deleted topic that was never loaded, because the volume was full.
 
-    Only one that says it is of this topic; any other is left to the next start. Raises KafkaError.
+    Only a log that names this topic is deleted; any other is left to the next start. Raises KafkaError.
     """
     for directory in directories:
         path = f"{directory.path}/{tp}"
@@ -49,7 +51,7 @@ def delete_unloaded(directories: Iterable[LogDirectory], tp: TopicPartition, top
 
 
 def _removal(directory: LogDirectory, work: Callable[[], None]) -> Callable[[], None]:
-    """`work`, but for what is no failure of the disk: it is left to the next start."""
+    """Return `work` with errors handled that are no failure of the disk: such a removal is left to the next start."""
 
     def remove() -> None:
         try:
@@ -58,7 +60,7 @@ def _removal(directory: LogDirectory, work: Callable[[], None]) -> Callable[[], 
             if error.errno not in NOT_REMOVABLE:
                 raise
             logger.warning(
-                "a deleted file or directory in %s cannot be removed; the next start tries again: %s", directory.path, error
+                "A deleted file or directory in %s cannot be removed; the next start tries again: %s", directory.path, error
             )
 
     return remove

@@ -1,7 +1,8 @@
-"""Who gives room back when a small file of a log directory cannot be written because its volume is full.
+"""Releases a reserve when a small file of a log directory cannot be written because its volume is full.
 
-As with descriptors (`open_files`), the filesystem asks here once and tries again. Files of data and their indexes do not: what
-clients send is refused on a full volume, and must not use up what deletions and a clean stop need. See `room`.
+As with descriptors (`open_files`), the filesystem calls this once and tries again. Data files and their indexes do
+not use it: on a full volume, records of clients are refused, and must not use up what deletions and a clean stop
+need. `room` describes the reserves.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ class Reserves:
         self._by_path: dict[str, Callable[[], bool]] = {}
 
     def add(self, path: str, release: Callable[[], bool]) -> None:
-        """`release()` gives room back, and returns whether it did."""
+        """Add a reserve; `release()` gives its room back, and returns whether it did."""
         self._by_path[path] = release
 
     def discard(self, path: str) -> None:
-        """The directory's reserve stays as it is from now on."""
+        """Remove a reserve, which stays as it is from now on."""
         self._by_path.pop(path, None)
 
     def release_for(self, path: str) -> bool:
-        """Give back the reserve of the directory in which the file `path` is. Returns whether there was one."""
+        """Release the reserve of the directory that contains the file `path`. Returns whether there was one."""
         for directory, release in list(self._by_path.items()):
             if path.startswith(f"{directory}/"):
                 return release()
@@ -40,4 +41,4 @@ class Reserves:
 
 
 RESERVES: Final = Reserves()
-"""Of all log directories of this process."""
+"""The reserves of all log directories of this process."""

@@ -1,4 +1,4 @@
-"""What the log is asked and what it answers."""
+"""The types of the log's arguments and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AppendOrigin(IntEnum):
-    """Who appends: only what clients send is checked in full."""
+    """Where records come from: only records of clients are checked in full."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -24,13 +24,13 @@ class AppendOrigin(IntEnum):
 
 
 class LogAppendInfo(NamedTuple):
-    """What an append did. For a duplicate: what the first append of the same batch did, and nothing was written.
+    """The result of an append. For a duplicate: the result of the first append of the same batch; nothing was written.
 
     Attributes:
-        log_append_time: ms; -1 when the records keep the producer's timestamps.
-        size: bytes written.
-        records_converted: records that came in magic 0 or 1.
-        conversion_ns: time that this took.
+        log_append_time: in ms; -1 if the records keep the producer's timestamps.
+        size: the bytes written.
+        records_converted: the number of records that came in magic 0 or 1.
+        conversion_ns: the time that the conversion took.
     """
 
     first_offset: Offset = NO_OFFSET
@@ -46,7 +46,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where it lies, so that a waiting fetch can count the bytes between two of them."""
+    """An offset and its position, so that a waiting fetch can count the bytes between two of them."""
 
     offset: Offset
     segment_base_offset: Offset = NO_OFFSET
@@ -58,12 +58,12 @@ EMPTY: Final = b""
 
 @dataclass(slots=True, kw_only=True)
 class FetchedRecords:
-    """The answer to a read.
+    """The result of a read.
 
     Attributes:
         records: a slice of a segment, or `EMPTY`.
         size: its bytes.
-        first_batch_size: bytes of the batch that holds the offset; 0 when there is none.
+        first_batch_size: bytes of the batch that holds the offset; 0 if there is none.
         is_first_incomplete: the slice ends within that batch.
     """
 
@@ -75,7 +75,7 @@ class FetchedRecords:
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by its timestamp; `leader_epoch` is -1 where it is not known."""
+    """A record found by its timestamp; `leader_epoch` is -1 if it is not known."""
 
     offset: Offset
     timestamp: int
@@ -91,12 +91,12 @@ class ThreadRunner(Protocol):
     def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Run `work` in a thread; then call `done` on the loop with the OSError that it raised, or None.
 
-        `done` is always called: whatever else `work` raises is a bug, which is logged and given to `done` as an OSError.
+        `done` is always called: any other exception of `work` is a bug, which is logged and passed to `done` as an OSError.
         """
 
 
 def run_inline(work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-    """A `ThreadRunner` without threads, for tests, start and stop."""
+    """Run `work` as a `ThreadRunner` without threads, for tests, start and stop."""
     try:
         work()
     except OSError as error:

@@ -1,10 +1,11 @@
-"""Dropping old segments: those below the log start offset, then by `retention.bytes`, then by `retention.ms`.
+"""Deletes old segments: those below the log start offset, then by `retention.bytes`, then by `retention.ms`.
 
-Only whole segments from the oldest on, and none that reaches beyond the high watermark. The active segment goes too when it is
-due, unless it is empty; a new one takes its place. A segment is as old as its youngest record says.
-
-The log begins behind them first (`advance_start`), which is made durable by whoever calls this; then the files go
-(`delete_below_start`). A loss of power may bring any of them back: without the log start offset there could be a gap in the log.
+Only whole segments are deleted, from the oldest on, and none that reaches beyond the high watermark. The active
+segment is deleted too if it is due, unless it is empty; a new one takes its place. The age of a segment is that of
+its youngest record.
+First the log begins after the segments (`advance_start`), which the caller makes durable; then the files are deleted
+(`delete_below_start`). A power failure may bring any of them back: without the log start offset there could be a gap
+in the log.
 
 Source: UnifiedLog.deleteOldSegments.
 """
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def advance_start(log: Log, now_ms: int, high_watermark: Offset) -> bool:
-    """Let the log begin behind the segments that are due. Returns whether segments lie below its start. Raises KafkaError."""
+    """Let the log begin after the segments that are due. Returns whether segments lie below its start. Raises KafkaError."""
     log.check_usable()
     config = log.config
     try:
@@ -56,7 +57,7 @@ def advance_start(log: Log, now_ms: int, high_watermark: Offset) -> bool:
 
 
 def delete_below_start(log: Log, now_ms: int) -> int:
-    """Delete the segments whose records all lie below the log start offset. Returns how many. Raises KafkaError."""
+    """Delete the segments whose records all lie below the log start offset. Returns their number. Raises KafkaError."""
     due = _below_start(log)
     if due:
         log.guarded(lambda: truncate.delete_segments(log, due, now_ms))
@@ -64,13 +65,13 @@ def delete_below_start(log: Log, now_ms: int) -> int:
 
 
 def _below_start(log: Log) -> list[LogSegment]:
-    """Never the active one."""
+    """Return the segments below the log start offset, never the active one."""
     segments = list(log.segments)
     return [segment for segment, following in itertools.pairwise(segments) if following.base_offset <= log.log_start_offset]
 
 
 def _advance_while(log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str) -> None:
-    """Let the log begin behind the oldest segments for which `is_due` says so, without a gap."""
+    """Let the log begin after the oldest segments for which `is_due` is true, without a gap."""
     count, segments = 0, list(log.segments)
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1
@@ -84,4 +85,4 @@ def _advance_while(log: Log, now_ms: int, high_watermark: Offset, is_due: Callab
         log.roll(now_ms)
     start_offset = log.segments[count].base_offset
     if truncate.increment_log_start_offset(log, start_offset, high_watermark=high_watermark):
-        logger.info("deleting %d segments of %s below offset %d by %s", count, log.topic_partition, start_offset, reason)
+        logger.info("Deleting %d segments of %s below offset %d by %s", count, log.topic_partition, start_offset, reason)

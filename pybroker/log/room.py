@@ -1,25 +1,29 @@
-"""Room on the volume of a log directory: how much is left for records, and a reserve for what must be written all the same.
+"""Room on the volume of a log directory: how much is left for records, and a reserve for files that must still be
+written.
 
 No room for records
-    While the volume is full, appends to the directory's logs are refused with KAFKA_STORAGE_ERROR before anything is written, and
-    no partition is made there. Everything else goes on: reading, deleting topics and records, retention. So a broker that is
-    started on a full volume stays up, also with producers that try again and again, and takes records as soon as there is room.
-    Someone who looks once a second may still be too slow: a write that finds no room takes the directory offline until the next
-    start, as ever, since nobody knows what of it is on the disk.
+    While the volume is full, appends to the directory's logs are refused with KAFKA_STORAGE_ERROR before anything is
+    written, and no partition is made there. Everything else works: reading, deleting topics and records, retention.
+    So a broker that is started on a full volume stays up, even with producers that retry all the time, and takes
+    records as soon as there is room.
+    A check once a second may still be too slow: a write that finds no room takes the directory offline until the next
+    start, because it is unknown how much of it is on the disk.
 
-    Full is a volume with less than FULL_BYTES, or with less than was used since the last look: the next second would fill it.
-    Room is there again with ROOM_BYTES and twice what there was left.
+    A volume is full if it has less than FULL_BYTES, or less than was used since the last check: the next second would
+    fill it. It has room again with ROOM_BYTES and twice the bytes that were left.
 
 The reserve
-    A file in the directory, `.reserve`, with that much room. It is removed when a small file finds none (`reserves`), before a
-    recovery or a clean stop on a full volume, and made again when there is room. What those write:
+    A file in the directory, `.reserve`, with that much room. It is removed when a small file finds none (`reserves`),
+    before a recovery or a clean stop on a full volume, and made again when there is room. These write:
 
     each checkpoint               about 100 bytes for a partition, in a temporary file that replaces the old one
-    each log that was appended to a snapshot of its producers, what its two or three indexes have gathered: a block or two each
+    each log that was appended to a snapshot of its producers, the gathered entries of its indexes: a block or two
+    each
     once                          the marker of a clean stop
 
-    So LOG_BYTES for each log, and at most RESERVE_BYTES_MAX or a sixteenth of the volume: only so many logs have been written to
-    since their indexes were. Where that is not enough, the next start recovers the directory's logs, which loses nothing.
+    So the reserve has LOG_BYTES for each log, and at most RESERVE_BYTES_MAX or a sixteenth of the volume: no more
+    logs than that have been written to since their indexes were. If it is not enough, the next start recovers the
+    directory's logs, which loses nothing.
 
 Rejected: bytes counted at each append (a cost for every record, and others write to the volume too).
 """
@@ -48,7 +52,9 @@ ROOM_BYTES: Final = 256 << 10
 
 
 class Room:
-    """That of one log directory. `measure` may run in its thread, `release` in any, the rest on the loop. Nothing raises."""
+    """The room of one log directory. `measure` may run in its thread, `release` in any, the rest on the loop. Nothing
+    raises.
+    """
 
     __slots__ = (
         "_filesystem",
@@ -68,17 +74,17 @@ class Room:
         self._lock = threading.Lock()
         self._held_bytes = 0
         self._is_ours = False
-        self._measured: tuple[int, int] | None = None  # bytes that are free, and that were used since the time before
+        self._measured: tuple[int, int] | None = None  # free bytes, and bytes used since the previous check
         self._room_from = 0
         self.is_full = False
-        """Whether the last look found no room for records."""
+        """Whether the last check found no room for records."""
         self.is_held = True
         """Whether the reserve is as large as it should be."""
         self.is_looking = False
-        """Whether a look is under way in the thread."""
+        """Whether a check is running in the thread."""
 
     def begin(self) -> None:
-        """Hold the reserve from now on, and look. To be called when the directory is this broker's."""
+        """Hold the reserve from now on, and check the room. Call it when the directory is this broker's."""
         if not self._filesystem.keeps_reserves:
             return
         self._is_ours = True
@@ -86,22 +92,22 @@ class Room:
             if self._filesystem.exists(self._reserve_file):
                 self._held_bytes = self._filesystem.file_size(self._reserve_file)
         except OSError as error:
-            logger.debug("%s cannot be looked at: %s", self._reserve_file, error)
+            logger.debug("%s cannot be read: %s", self._reserve_file, error)
         RESERVES.add(self._path, self.release)
         self.look()
 
     def end(self) -> None:
-        """The directory is somebody else's from now on; the reserve stays for the next start."""
+        """Stop holding the reserve, because the directory is not this broker's any more; the file stays for the next start."""
         self._is_ours = False
         RESERVES.discard(self._path)
 
     def look(self, log_count: int = 0) -> None:
-        """See how much room there is, and what that means. Blocks."""
+        """Check how much room there is, and act on it. Blocks."""
         self.measure(log_count)
         self.judge()
 
     def measure(self, log_count: int) -> None:
-        """See how much room there is, and make up for what the reserve of so many logs lacks. Blocks.
+        """Measure how much room there is, and fill up the reserve for `log_count` logs. Blocks.
 
         Nothing is made in a directory that is not this broker's, such as the empty one where a disk is not mounted.
         """
@@ -111,14 +117,14 @@ class Room:
             size, free = self._filesystem.volume_space(self._path)
             self._hold(min(RESERVE_BYTES_MIN + LOG_BYTES * log_count, RESERVE_BYTES_MAX, size // VOLUME_SHARE), free)
             size, free = self._filesystem.volume_space(self._path)
-        except OSError as error:  # the disk says so itself to whoever needs it
-            logger.debug("%s: how much room is left cannot be told: %s", self._path, error)
+        except OSError as error:  # the operation that needs the disk gets the error itself
+            logger.debug("%s: the room that is left is unknown: %s", self._path, error)
             return
         before = self._measured
         self._measured = free, 0 if before is None else before[0] - free
 
     def judge(self) -> None:
-        """Say whether there is room for records, by what was measured last."""
+        """Decide whether there is room for records, by the last measurement."""
         if self._measured is None:
             return
         free, used = self._measured
@@ -126,7 +132,7 @@ class Room:
             self.is_full = True
             self._room_from = max(ROOM_BYTES, 2 * free)
             logger.error(
-                "log directory %s: %d bytes are left on its volume, which is full: appends are refused until %d are free; "
+                "Log directory %s: its volume is full, with %d bytes left: appends are refused until %d are free; "
                 "delete topics or records, or make room",
                 self._path,
                 free,
@@ -134,10 +140,10 @@ class Room:
             )
         elif self.is_full and free >= self._room_from:
             self.is_full = False
-            logger.info("log directory %s: %d bytes are free on its volume: records are taken again", self._path, free)
+            logger.info("Log directory %s: %d bytes are free on its volume: records are taken again", self._path, free)
 
     def release(self) -> bool:
-        """Give the reserve's room back, for what must be written. Returns whether there was any."""
+        """Release the reserve, for files that must be written. Returns whether there was any."""
         with self._lock:
             if not self._held_bytes:
                 return False
@@ -152,7 +158,7 @@ class Room:
             return True
 
     def refusal(self) -> KafkaError:
-        """What an append is refused with."""
+        """Return the error with which an append is refused."""
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"the volume of log directory {self._path} is full: no records can be taken until topics or records are deleted",
@@ -165,7 +171,7 @@ class Room:
             lacking = wanted - self._held_bytes
             is_enough = lacking + FULL_BYTES <= free
             if lacking > 0 and (is_enough or not self._held_bytes):
-                size = self._held_bytes + (lacking if is_enough else free // 2)  # half of what is left is better than nothing
+                size = self._held_bytes + (lacking if is_enough else free // 2)  # half of the free bytes is better than nothing
                 try:
                     self._filesystem.allocate(self._reserve_file, size)
                     self._held_bytes = size
@@ -174,10 +180,10 @@ class Room:
                         raise
             is_held = self._held_bytes >= wanted
             if is_held and not self.is_held:
-                logger.info("log directory %s has its reserve of %d bytes again", self._path, self._held_bytes)
+                logger.info("Log directory %s has its reserve of %d bytes again", self._path, self._held_bytes)
             elif self.is_held and not is_held:
                 logger.warning(
-                    "log directory %s: there is no room for a reserve of %d bytes, only for %d",
+                    "Log directory %s: there is no room for a reserve of %d bytes, only for %d",
                     self._path,
                     wanted,
                     self._held_bytes,

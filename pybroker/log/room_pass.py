@@ -1,4 +1,4 @@
-"""Which log directories have room for records: the pass that sees it, and the choice for a new log. See `room`."""
+"""The pass that checks which log directories have room for records, and the choice of the directory for a new log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> None:
-    """See in the directory's thread how much room there is, then let its logs take records or not, and call `seen`."""
+    """Check in the directory's thread how much room there is, then let its logs take records or not, and call `seen`."""
     room = directory.room
 
     def done(error: OSError | None) -> None:
@@ -33,7 +33,7 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Calla
 
 
 def directory_for_new(directories: Sequence[LogDirectory], log_count: Callable[[LogDirectory], int]) -> LogDirectory:
-    """Where a new log is made: where there are the fewest. Raises KafkaError(KAFKA_STORAGE_ERROR) without one that has room."""
+    """Return the directory for a new log: that with the fewest. Raises KafkaError(KAFKA_STORAGE_ERROR) if none has room."""
     usable = [directory for directory in directories if not directory.is_offline]
     if not usable:
         raise directories[0].error()

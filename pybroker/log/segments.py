@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Segments:
-    """Never empty once a log is loaded. Each segment is told where the next one begins."""
+    """The segments of a log, never empty once the log is loaded. Each segment knows where the next one begins."""
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -37,16 +37,16 @@ class Segments:
 
     @property
     def base_offsets(self) -> list[Offset]:
-        """Ascending; to read."""
+        """The base offsets in ascending order, for reading only."""
         return self._base_offsets
 
     @property
     def size(self) -> int:
-        """Bytes of data in all of them."""
+        """The bytes of data in all segments."""
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Put a segment in its place, where there is none yet."""
+        """Put a segment in its place, which must be free."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         assert self._base_offsets[index : index + 1] != [segment.base_offset], segment
         self._segments.insert(index, segment)
@@ -67,9 +67,9 @@ class Segments:
             self.active = self._segments[-1]
 
     def floor_index(self, offset: Offset) -> int:
-        """Index of the last segment that begins at or before `offset`; -1 when all begin later."""
+        """Return the index of the last segment that begins at or before `offset`; -1 if all begin later."""
         return bisect_right(self._base_offsets, offset) - 1
 
     def starting_with(self, offset: Offset) -> Sequence[LogSegment]:
-        """The segment that holds `offset` and all later ones."""
+        """Return the segment that holds `offset` and all later ones."""
         return self._segments[max(self.floor_index(offset), 0) :]

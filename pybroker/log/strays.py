@@ -1,12 +1,14 @@
-"""Names of partitions' directories, and how one is given up: renamed to be removed later, or to be kept as a stray.
+"""Names of partitions' directories, and how a directory is given up: renamed to be removed later, or to be kept as a
+stray.
 
     <topic>-<partition>                              a partition's log
-    <topic>-<partition>.<32 hex digits>-future       on its way from another directory: see `directory_moves`
+    <topic>-<partition>.<32 hex digits>-future       a log that is being moved from another directory
+    (`directory_moves`)
     <topic>-<partition>.<32 hex digits>-delete       deleted; removed after `file.delete.delay.ms`
-    <topic>-<partition>.<32 hex digits>-stray        belongs to no partition that is known; never removed while it has records
+    <topic>-<partition>.<32 hex digits>-stray        belongs to no known partition; never removed while it has records
 
-A name has at most 255 bytes. Where topic, partition and the rest do not fit, the topic is cut, never the partition, and a stray
-has the whole name in a file of its own, `partition.name`.
+A name has at most 255 bytes. If topic, partition and the rest do not fit, the topic is cut, never the partition, and
+a stray has the whole name in a file of its own, `partition.name`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _DELETED_DIRECTORY: Final = re.compile(r".*\.[0-9a-f]{32}" + DELETE_SUFFIX)
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """Whose log a directory of that name holds; None when it is no partition's."""
+    """Return the partition whose log a directory of that name holds; None if it is no partition's."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
     if match is None or match[1] == CLUSTER_METADATA_TOPIC:
         return None
@@ -51,18 +53,18 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def partition_of_future(name: str) -> TopicPartition | None:
-    """Whose future log a directory of that name holds."""
+    """Return the partition whose future log a directory of that name holds."""
     match = _FUTURE_DIRECTORY.fullmatch(name)
     return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
 def is_deleted(name: str) -> bool:
-    """Whether a directory of that name waits for its removal."""
+    """Return whether a directory of that name waits for its removal."""
     return _DELETED_DIRECTORY.fullmatch(name) is not None
 
 
 def name_away(tp: TopicPartition, suffix: str) -> str:
-    """A new name for the partition's directory that ends in `suffix`."""
+    """Return a new name for the partition's directory that ends in `suffix`."""
     ending = f"-{tp.partition}.{uuid.uuid4().hex}{suffix}"
     return tp.topic[: NAME_BYTES_MAX - len(ending)] + ending
 
@@ -85,7 +87,7 @@ def delete_later(directory: LogDirectory, path: str, tp: TopicPartition, due_ms:
 
 
 def remover(filesystem: Filesystem, path: str) -> Callable[[], None]:
-    """What removes a directory."""
+    """Return the function that removes a directory."""
     return lambda: filesystem.remove_tree(path)
 
 
@@ -101,7 +103,9 @@ def set_aside(directory: LogDirectory, path: str, tp: TopicPartition, *, reason:
 
 
 def has_records(filesystem: Filesystem, path: str) -> bool:
-    """Whether any data file in the partition's directory has a byte: also of a rewrite or deletion under way, or a kept one."""
+    """Return whether any data file in the partition's directory has a byte, also one of a rewrite or deletion, or a kept
+    one.
+    """
     return any(
         (DATA_SUFFIX in entry.name or entry.name.endswith(KEPT_SUFFIX))
         and entry.is_file()

@@ -5,7 +5,7 @@
     relative offset  4      last offset of the batch that has this timestamp, minus the segment's base offset
 
 Both columns grow. The entry with the segment's largest timestamp is added when the segment is rolled or closed, so the last
-entry tells for retention how young the segment is.
+entry gives retention the age of the segment.
 
 Source: org.apache.kafka.storage.internals.log.TimeIndex.
 """
@@ -27,7 +27,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class TimestampOffset(NamedTuple):
-    """A largest timestamp so far, in ms, and the last offset of the batch it is in."""
+    """The largest timestamp so far, in ms, and the last offset of the batch that has it."""
 
     timestamp: int
     offset: Offset
@@ -58,7 +58,7 @@ class TimeIndex(EntryFile):
                 raise CorruptIndexError(f"{self.path}: entries from {first} to {last}")
 
     def entry(self, slot: int) -> TimestampOffset:
-        """One entry, with its offset made absolute."""
+        """Return one entry, with its offset made absolute."""
         timestamp, relative = self.fields(slot)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
@@ -66,21 +66,21 @@ class TimeIndex(EntryFile):
         return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: Offset) -> None:
-        """Add an entry if it has news: a larger timestamp than the last one."""
+        """Add an entry if its timestamp is larger than the last one."""
         if timestamp > self.last_entry.timestamp:
             self.append_entry(ENTRY.pack(timestamp, offset - self.base_offset))
             self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry with a timestamp <= `timestamp`; everything up to its offset is older or equal.
+        """Return the last entry with a timestamp <= `timestamp`, or the segment's start.
 
-        Or the segment's start.
+        Everything up to its offset is older or equal.
         """
         timestamp, relative = self.floor_fields(timestamp) or (NO_TIMESTAMP, 0)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def truncate_to(self, offset: Offset) -> int:
-        """Drop the entries at or above `offset`. Returns how many stay."""
+        """Drop the entries at or above `offset`. Returns how many are left."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -93,6 +93,6 @@ class TimeIndex(EntryFile):
         return self.count
 
     def reset(self) -> None:
-        """Drop everything, on disk too."""
+        """Drop everything, also on disk."""
         self.clear_entries()
         self.last_entry = TimestampOffset(NO_TIMESTAMP, self.base_offset)

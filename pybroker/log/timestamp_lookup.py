@@ -1,7 +1,7 @@
-"""Finding offsets by time, for ListOffsets.
+"""Finds offsets by time, for ListOffsets.
 
-The time index of a segment tells up to which offset everything is older than the target; from there the batch headers are walked
-to the first batch whose max timestamp is not older, and in that batch the records.
+The time index of a segment gives the offset up to which everything is older than the target; from there the batch
+headers are scanned to the first batch whose max timestamp is not older, and in that batch the records.
 
 Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
 """
@@ -27,13 +27,13 @@ EARLIEST_TIMESTAMP: Final = -2
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
-    """See `Log.offset_for_timestamp`."""
+    """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
     log.check_usable()
     try:
         for segment in log.segments.starting_with(log.log_start_offset):
             if segment.largest_timestamp_ms >= timestamp:
                 found = _find_in(log, segment, timestamp)
-                if found is not None:  # else what is young enough lies below the log start offset
+                if found is not None:  # otherwise the records that are young enough lie below the log start offset
                     return found
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
@@ -53,7 +53,7 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset
 
 
 def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
-    """See `Log.offset_of_max_timestamp`."""
+    """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
     log.check_usable()
     try:
         segment = max(log.segments, key=lambda segment: segment.max_timestamp.timestamp)
@@ -73,7 +73,7 @@ def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
 
 
 def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
-    """The records of a batch. Raises CorruptDataError when it is damaged."""
+    """Yield the records of a batch. Raises CorruptDataError if it is damaged."""
     batch = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
     if not batch.is_valid:
         raise CorruptDataError(position, f"the batch at offset {batch.base_offset} has a wrong checksum")
@@ -81,7 +81,7 @@ def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[
 
 
 def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[Offset]:
-    """See `Log.legacy_offsets_before`."""
+    """Find offsets for ListOffsets v0; this is `Log.legacy_offsets_before`."""
     log.check_usable()
     try:
         times = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]

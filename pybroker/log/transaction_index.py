@@ -8,7 +8,7 @@
     last stable offset  8      below it nothing was undecided when the marker was written
 
 Entries are in order of their last offset. A read-committed reader of [a, b) needs those with last >= a and first < b, and may
-stop at an entry whose last stable offset is >= b: whatever is noted later began at or after that.
+stop at an entry whose last stable offset is >= b: transactions that are noted later began at or after that.
 
 Source: org.apache.kafka.storage.internals.log.{TransactionIndex, AbortedTxn}.
 """
@@ -42,9 +42,10 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """One segment's aborted transactions. They are few: kept in memory once looked at.
+    """One segment's aborted transactions. They are few, and are kept in memory after the first use.
 
-    An entry is written at once. Where there is no descriptor to write with, it is written with the next one, or by `write`.
+    An entry is written at once. If there is no descriptor to write with, it is written with the next entry, or by
+    `write`.
     """
 
     __slots__ = ("_entries", "_filesystem", "_written", "base_offset", "path")
@@ -54,11 +55,11 @@ class TransactionIndex:
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
-        self._written = 0  # of `_entries`, in the file
+        self._written = 0  # how many of `_entries` are in the file
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All of them.
+        """Return all entries.
 
         Raises CorruptIndexError for an entry of another version or of an earlier segment; a torn tail is dropped.
         """
@@ -75,7 +76,7 @@ class TransactionIndex:
         return self._entries
 
     def load(self) -> None:
-        """Have the entries in memory. Raises OSError, CorruptIndexError."""
+        """Load the entries into memory. Raises OSError, CorruptIndexError."""
         _ = self.entries
 
     def append(self, entry: AbortedTransaction) -> None:
@@ -91,7 +92,7 @@ class TransactionIndex:
                 raise
 
     def write(self) -> None:
-        """Bring what is not in the file yet into it, not yet durable. Raises OSError."""
+        """Write the missing entries to the file, without making them durable. Raises OSError."""
         entries, written = self._entries, self._written
         if entries is None or len(entries) == written:
             return
@@ -104,7 +105,7 @@ class TransactionIndex:
         self._written = len(entries)
 
     def collect(self, fetch_offset: Offset, upper_offset: Offset) -> tuple[list[AbortedTransaction], bool]:
-        """Those that touch [fetch_offset, upper_offset), and whether later segments need not be asked."""
+        """Return the transactions that touch [fetch_offset, upper_offset), and whether later segments cannot have more."""
         found: list[AbortedTransaction] = []
         for entry in self.entries:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_offset:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: Log, offset: Offset) -> bool:
-    """See `Log.truncate_to`."""
+    """Drop every record at or above `offset`; this is `Log.truncate_to`."""
     log.check_usable()
     if offset >= log.log_end_offset:
         log.guarded(lambda: finish(log) if log.is_unfinished else log.epochs.truncate_from_end(log.log_end_offset))
@@ -40,12 +40,12 @@ def _truncate_to(log: Log, offset: Offset) -> None:
         _end_at(log, offset)
         finish(log)
     except OSError:
-        log.segments.active.release()  # the short ways to append are for a log with an open file: others finish it first
+        log.segments.active.release()  # the fast path of appends needs an open file; the others finish the truncation first
         raise
 
 
 def _drop_segments(log: Log, segments: Sequence[LogSegment], now_ms: int) -> None:
-    """Take the last segments out, the youngest first, so that the log ends where its last one does whenever that fails."""
+    """Take out the last segments, the youngest first, so that the log ends with its last segment whenever a step fails."""
     for segment in reversed(segments):
         try:
             delete_segments(log, [segment], now_ms)
@@ -74,12 +74,13 @@ def finish(log: Log) -> None:
 
 
 def truncate_fully_and_start_at(log: Log, offset: Offset) -> None:
-    """See `Log.truncate_fully_and_start_at`."""
+    """Drop everything and start at `offset`; this is `Log.truncate_fully_and_start_at`."""
     log.check_usable()
 
     def work() -> None:
         now_ms = log.services.clock.time_ms()
-        # Made before the others go, under a name that no start takes for a segment's: from there on nothing is opened.
+        # Made before the others are removed, under a name that no start takes for a segment's: from there on nothing
+        # is opened.
         segment = LogSegment.create(log.filesystem, log.path, offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
         _drop_segments(log, list(log.segments), now_ms)
         segment.change_suffix("")
@@ -94,7 +95,7 @@ def truncate_fully_and_start_at(log: Log, offset: Offset) -> None:
 
 
 def increment_log_start_offset(log: Log, offset: Offset, *, high_watermark: Offset) -> bool:
-    """See `Log.increment_log_start_offset`."""
+    """Let the log begin at `offset`; this is `Log.increment_log_start_offset`."""
     log.check_usable()
     if offset > high_watermark:
         raise KafkaError(

@@ -227,7 +227,7 @@ def test_files_of_other_names_are_left_alone(tmp_path: Path, name: str, *, clean
 def test_a_directory_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     started(Disk(tmp_path)).stop()
     (tmp_path / "meta.properties").write_bytes(b"\xff\x00")
-    with pytest.raises(KafkaError, match=r"has no version: it cannot be told whose it is\. Repair the file"):
+    with pytest.raises(KafkaError, match=r"has no version: its owner is unknown\. Repair the file"):
         started(Disk(tmp_path))
 
 

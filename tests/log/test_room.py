@@ -182,7 +182,7 @@ def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(scene: Volume
     with pytest.raises(KafkaError):
         scene.append()
     scene.logs.stop()
-    assert "is not stopped cleanly, as it is full: the next start recovers its 1 logs" in caplog.text
+    assert "is full and does not stop cleanly: the next start recovers its 1 logs" in caplog.text
 
 
 def test_deleting_goes_on_where_only_room_is_missing(scene: VolumeScene, tmp_path: Path) -> None:

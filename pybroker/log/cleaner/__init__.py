@@ -1,10 +1,11 @@
-"""Compaction: of each key of a compacted topic the last record stays, older ones go, and tombstones when their time has come.
+"""Compaction: the last record of each key of a compacted topic stays, older ones are removed, and tombstones after their
+time.
 
-    cleanable     which part of a log may be cleaned, and how much it asks for it
+    cleanable     which part of a log may be cleaned, and how urgent that is
     key_offsets   the last offset of each key in the part that was not cleaned yet
-    transactions  whose records and markers may go
-    rewrite       segments written anew without what may go
-    replace       the new segments in the place of the old ones
+    transactions  the transactions whose records and markers may be removed
+    rewrite       writes segments again without the removed records
+    replace       puts the new segments in the place of the old ones
     cleaner       which log is next, and how fast
 
 Offsets never change, so readers and committed offsets stay right.

@@ -1,11 +1,11 @@
-"""Which part of a log may be cleaned, and how much it asks for it.
+"""Finds which part of a log may be cleaned, and how urgent that is.
 
     | clean                | cleanable                     | not yet                                            |
     log start       first dirty offset           first uncleanable offset                        log end offset
 
-Only whole segments are cleaned. Not yet: the active segment, what a transaction has not decided or is not replicated, what is
-younger than `min.compaction.lag.ms`, and what is not on the disk: a loss of power may take the newer value of a key, and then the
-older one must be there.
+Only whole segments are cleaned. Not yet cleanable are the active segment, records of open transactions or that are
+not replicated, records younger than `min.compaction.lag.ms`, and records that are not on the disk: a power failure
+may take the newer value of a key, and then the older value must be there.
 
 Source: LogCleanerManager.cleanableOffsets, LogToClean; KIP-58, KIP-354.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Cleanable(NamedTuple):
-    """A compacted log as the cleaner sees it. Offsets are of segments' starts but for `first_dirty_offset`."""
+    """A compacted log as the cleaner sees it. All offsets except `first_dirty_offset` are those of segments' starts."""
 
     log: Log
     first_dirty_offset: Offset
@@ -35,20 +35,20 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of what may be cleaned in all but the part that may not yet; 0 to 1."""
+        """The share of the cleanable part in the clean and the cleanable part; 0 to 1."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` asks for cleaning."""
+        """Whether `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` requires cleaning."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, now_ms: int) -> Cleanable:
-    """What there is to clean; `first_dirty_offset` is where the last cleaning ended. Raises OSError."""
+    """Return what there is to clean; `first_dirty_offset` is where the last cleaning ended. Raises OSError."""
     if not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
         first_dirty_offset = log.log_start_offset
     unstable = log.producers.first_unstable_offset

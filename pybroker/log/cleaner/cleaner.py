@@ -1,8 +1,9 @@
-"""Which log is cleaned next, and how fast: one at a time, on the loop, in small pieces with pauses.
+"""Decides which log is cleaned next, and how fast: one at a time, on the loop, in small pieces with pauses.
 
-The dirtiest log that is due comes first. What it costs is bounded by `log.cleaner.dedupe.buffer.size` (memory for keys; a log
-that has more is cleaned in several passes) and `log.cleaner.io.max.bytes.per.second`. Where each log's cleaning has come to is
-kept in `cleaner-offset-checkpoint`, which only spares work. A log that holds damaged batches is left alone until the next start.
+The dirtiest log that is due comes first. The cost is bounded by `log.cleaner.dedupe.buffer.size` (memory for keys; a
+log with more keys is cleaned in several passes) and `log.cleaner.io.max.bytes.per.second`.
+`cleaner-offset-checkpoint` keeps how far each log is cleaned, which only saves work. A log that holds damaged batches
+is not cleaned until the next start.
 
 Source: LogCleaner, LogCleanerManager of Kafka.
 """
@@ -37,17 +38,17 @@ logger = logging.getLogger(__name__)
 
 TURN_COST: Final = 1 << 18
 STEP_COST: Final = 1024
-"""What a batch costs beside its bytes, in bytes that could be copied in that time."""
+"""The cost of a batch in addition to its bytes, in bytes that could be copied in that time."""
 PAUSE_S: Final = 0.002
 BACKOFF_S_MIN: Final = 0.05
 
 
 class LogCleaner:
-    """The broker's one cleaner. Belongs to the loop.
+    """The broker's only cleaner. Belongs to the loop.
 
-    `later(delay_s, work)` runs something on the loop after a while. Attributes for metrics: `max_dirty_percent` of the logs that
-    are compacted, as of the last look; of the last cleaning `recopy_percent` (bytes that stayed), `clean_time_s` and
-    `buffer_utilization_percent`; `last_run_ms` when the cleaner last looked (monotonic).
+    `later(delay_s, work)` runs work on the loop after a delay. Attributes for metrics: `max_dirty_percent` of the
+    compacted logs, as of the last look; of the last cleaning `recopy_percent` (bytes that stayed), `clean_time_s` and
+    `buffer_utilization_percent`; `last_run_ms`, when the cleaner last looked (monotonic).
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class LogCleaner:
 
     @property
     def uncleanable_count(self) -> int:
-        """Logs that hold damaged batches."""
+        """The number of logs that hold damaged batches."""
         return len(self._uncleanable)
 
     def start(self) -> None:
-        """Read where the last run came to, and begin to look for work."""
+        """Read how far the last run came, and begin to look for work."""
         for tp, log in ((log.topic_partition, log) for log in self._logs.all_logs()):
             directory = log.log_directory
             if directory.is_offline:
@@ -91,8 +92,8 @@ class LogCleaner:
             except OSError as error:
                 directory.fail(error)
                 continue
-            # Beyond the log's end is what a crash has cut off: what is written there from now on was never cleaned. The entry
-            # stays for as long as the log: by it a recovery knows that offsets may be missing.
+            # A crash has cut off what was beyond the log's end; records that are written there from now on were never
+            # cleaned. The entry stays for as long as the log: by it a recovery knows that offsets may be missing.
             if found is not None and found.offset <= log.log_end_offset:
                 self._first_dirty[tp] = (log.topic_id, found.offset)
             elif found is not None:
@@ -102,7 +103,7 @@ class LogCleaner:
         self._later(self._backoff_s, self.look)
 
     def stop(self) -> None:
-        """No step after this. A start removes what was not finished."""
+        """Run no step after this. The next start removes what was not finished."""
         self._is_stopped = True
 
     @property
@@ -170,7 +171,7 @@ class LogCleaner:
                 return
             try:
                 step = next(self._steps, None)
-            except Exception as error:  # whatever it is, other logs must go on being compacted
+            except Exception as error:  # whatever the error is, other logs must still be compacted
                 self._give_up(log, error)
                 return
             if step is None:
@@ -192,7 +193,7 @@ class LogCleaner:
 
     def _give_up(self, log: Log, error: Exception) -> None:
         if isinstance(error, SegmentsChangedError):
-            logger.info("Compaction begins anew: %s", error)
+            logger.info("Compaction begins again: %s", error)
         elif isinstance(error, OSError):
             if self._logs.get(log.topic_partition) is log:
                 log.log_directory.fail(error)
@@ -202,13 +203,13 @@ class LogCleaner:
         self._discard_target()
 
     def _discard_target(self) -> None:
-        """Remove what was written, if it is not the log's by now. A broken disk is left as it is: the next start settles it."""
+        """Remove what was written, unless the log uses it by now. A broken disk is left as it is: the next start settles it."""
         (log, target), self._target = self._target or (None, None), None
         if log is None or target is None or not _is_usable(log) or self._logs.get(log.topic_partition) is not log:
             self._finish(is_cleaned=False)
             return
         if log.replacement is not None and log.replacement.is_serving:
-            self._finish(is_cleaned=False)  # the next look goes on with it
+            self._finish(is_cleaned=False)  # the next look continues with it
             return
         log.replacement = None
 
@@ -229,8 +230,8 @@ class LogCleaner:
         self._later(0 if is_cleaned else self._backoff_s, self.look)
 
     def _clean(self, one: Cleanable) -> Iterator[Step]:
-        """The steps of cleaning one log."""
-        # Not before there is something to clean: a start does without.
+        """Yield the steps of cleaning one log."""
+        # Import these only when there is something to clean: a start does without them.
         from pybroker.log.cleaner.key_offsets import KeyOffsets  # noqa: PLC0415
         from pybroker.log.cleaner.rewrite import Totals, groups, new_target, note_keys, rewrite  # noqa: PLC0415
         from pybroker.log.cleaner.transactions import CleanedTransactions  # noqa: PLC0415
@@ -238,10 +239,11 @@ class LogCleaner:
         log, now_ms, began_ms = one.log, self._clock.time_ms(), self._clock.monotonic_ms()
         truncations = log.truncations
         keys, totals = KeyOffsets(self._config().log_cleaner_dedupe_buffer_size), Totals()
-        yield lambda: drop_unfinished(log)  # beside it, a start would take what is complete for unfinished too
-        # So that no recovery reads what was cleaned: it would take a gap for a loss, and miss producers that have no batch left.
+        yield lambda: drop_unfinished(log)  # beside an unfinished segment, a start would take a complete one for unfinished too
+        # No recovery must read what was cleaned: it would take a gap for a loss, and miss producers that have no
+        # batch left.
         yield self._logs.checkpoint_work(log.log_directory)
-        if log.topic_partition not in self._first_dirty:  # then a start knows of gaps also where a person removed that checkpoint
+        if log.topic_partition not in self._first_dirty:  # so that a start knows of gaps even if a person removed that checkpoint
             self._first_dirty[log.topic_partition] = (log.topic_id, log.log_start_offset)
             yield self._checkpoint_work(log.log_directory)
         yield from note_keys(one, keys, CleanedTransactions())
@@ -269,13 +271,13 @@ class LogCleaner:
         )
 
     def _checkpoint_all(self) -> None:
-        """Logs are gone, or were moved: what the checkpoints say of them goes, too."""
+        """Write the checkpoints without the logs that were deleted or moved."""
         for directory in self._logs.directories:
             if not directory.is_offline:
                 directory.run_in_thread(self._checkpoint_work(directory), directory.note_failure)
 
     def _checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
-        """What writes where the logs of a directory have come to."""
+        """Return the function that writes how far the logs of a directory are cleaned."""
         offsets = {
             tp: StoredOffset(topic_id, Offset(offset))
             for tp, (topic_id, offset) in self._first_dirty.items()

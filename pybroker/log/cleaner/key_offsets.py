@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
 
 ENTRY_BYTES: Final = 176
-"""What a key takes beside its own bytes: two objects, and its slot in a table that may just have grown."""
+"""The cost of a key in addition to its own bytes: two objects, and its slot in a table that may just have grown."""
 
 
 class KeyOffsets:
-    """Filled with batches in the order of their offsets. It holds the keys themselves: two keys are never taken for one.
+    """The last offsets, filled with batches in the order of their offsets. It holds the keys themselves, so two keys
+    never collide.
 
     Attributes:
-        latest_offset: the records up to here are in it; -1 for none.
+        latest_offset: the records up to this offset are in it; -1 for none.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "latest_offset", "offsets")
@@ -31,12 +32,12 @@ class KeyOffsets:
 
     @property
     def is_full(self) -> bool:
-        """Whether no batch should be added any more. The last one may have gone beyond the bound with its own keys."""
+        """Whether no batch may be added any more. The last batch may have exceeded the bound with its own keys."""
         return self._bytes >= self._bytes_max
 
     @property
     def utilization(self) -> float:
-        """How much of the memory is in use; 1 is all."""
+        """The used share of the memory; 1 is all."""
         return self._bytes / self._bytes_max if self._bytes_max else 1.0
 
     def add(self, batch: BatchView) -> None:

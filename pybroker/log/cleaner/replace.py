@@ -1,20 +1,24 @@
-"""A new segment in the place of those that it was made of, so that whatever ends it, the next start has the one or the other.
+"""Puts a new segment in the place of its sources, so that whatever interrupts it, the next start has either the old or
+the new.
 
-    .cleaned   being written; a start removes it, and with it every `.swap` that is not named before it
-    .swap      complete and durable; a start puts it in the place of whatever lies in its range of offsets
+    .cleaned   being written; a start removes it, and with it every `.swap` whose name does not sort before it
+    .swap      complete and durable; a start puts it in the place of all segments in its range of offsets
     .deleted   an old segment; readers that have a slice of it may finish
 
-A loss of power may keep any of the names that were changed since the directory was last made durable. So it is made durable
-between the steps, and each of them is sound for any part of the next:
+A power failure may keep any of the names that were changed since the directory was last made durable. So it is made
+durable between the steps, and each of them is sound for any part of the next:
 
-    1. the new segment, durable, gets the name `.swap`, its data last                 a start drops it, or does all that follows
-    2. it serves readers under that name, and the old ones are named `.deleted`       a start removes those that are left
+    1. the new segment, durable, gets the name `.swap`, its data last                 a start drops it, or does all
+       that follows
+    2. it serves readers under that name, and the old ones are named `.deleted`       a start removes those that are
+       left
     3. it gets its name                                                               a start renames what is left
 
-From step 2 on the new segment is the only complete one, and no failure removes it. A failure of the disk leaves the rest to the
-next start. After one that passes (out of descriptors) the steps are done again from where they ended.
+From step 2 on the new segment is the only complete one, and no failure removes it. A failure of the disk leaves the
+rest to the next start. After a temporary failure (out of descriptors) the steps continue where they ended.
 
-The old segments may be gone when the new one is ready, by retention or since the log was shortened: then the new one is dropped.
+The old segments may be deleted when the new one is ready, by retention or because the log was shortened: then the new
+one is dropped.
 
 Source: UnifiedLog.replaceSegments, which has step 1 to 3 without anything between them.
 """
@@ -35,17 +39,19 @@ if TYPE_CHECKING:
 
 
 class SegmentsChangedError(Exception):
-    """What was read for a new segment is no longer what the log has."""
+    """The segments that were read for a new segment are no longer those of the log."""
 
 
 def replace(
     log: Log, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int, now_ms: int
 ) -> Iterator[Callable[[], None]]:
-    """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`. What it gives is to be run in a thread.
+    """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`. Yields work to run in a thread.
 
-    `truncations` is the log's of when its keys were first looked at: what was dropped since may have had the newer versions.
+    `truncations` is the log's number when its keys were first read: records that were dropped since then may have had
+    the newer values.
 
-    Raises SegmentsChangedError and OSError. After them `log.replacement` is what is to be gone on with, or `new` to be discarded.
+    Raises SegmentsChangedError and OSError. After them `log.replacement` is to be continued, or `new` to be
+    discarded.
     """
     log.filesystem.set_modified_ms(new.path, olds[-1].modified_ms)
     yield _sync_all(log, new)
@@ -61,14 +67,16 @@ def replace(
 
 
 def _sync_all(log: Log, new: LogSegment) -> Callable[[], None]:
-    """What makes the new segment durable, and the leader epochs: the batch that shows where one began may be what goes."""
+    """Return what makes the new segment durable, and the leader epochs: the batch that shows where an epoch began may be
+    removed.
+    """
     if log.epochs.is_behind:
         log.epochs.write()
     sync_segment, filesystem, epochs_path = new.sync_work(), log.filesystem, log.epochs.path
 
     def sync() -> None:
         sync_segment()
-        with contextlib.suppress(FileNotFoundError):  # there are none, or the log was deleted meanwhile
+        with contextlib.suppress(FileNotFoundError):  # there are no epochs, or the log was deleted meanwhile
             filesystem.sync_path(epochs_path)
 
     return sync
@@ -89,7 +97,7 @@ def discard(log: Log, new: LogSegment) -> None:
 
 
 class Replacement:
-    """A complete segment that is about to take, or takes, the place of others: `Log.replacement`. Belongs to the loop."""
+    """A complete segment that takes, or is about to take, the place of others: `Log.replacement`. Belongs to the loop."""
 
     __slots__ = ("_due_ms", "_log", "_new", "_olds", "is_serving")
 
@@ -112,7 +120,7 @@ class Replacement:
         self.is_serving = True
 
     def finish(self) -> Iterator[Callable[[], None]]:
-        """Give all files the names that they should have. After OSError it may be called again."""
+        """Give all files their final names. After OSError it may be called again."""
         log = self._log
         self._delete_olds()
         yield self.sync_directory
@@ -123,16 +131,16 @@ class Replacement:
             log.replacement = None
 
     def settle(self) -> None:
-        """Segments of the log are about to be deleted: come to an end now, one way or the other. Raises OSError."""
+        """End the replacement now, in either way, because segments of the log are about to be deleted. Raises OSError."""
         if self.is_serving:
             self._delete_olds()
             self._new.change_suffix("")
         else:
-            self._new.change_data_suffix(CLEANED_SUFFIX)  # it is as if it had never been complete
+            self._new.change_data_suffix(CLEANED_SUFFIX)  # as if the segment had never been complete
         self._log.replacement = None
 
     def _delete_olds(self) -> None:
-        """Name them `.deleted`, the oldest first."""
+        """Rename the old segments to `.deleted`, the oldest first."""
         log, olds = self._log, self._olds
         while olds:
             log.log_directory.remove_later(self._due_ms, olds[0].mark_deleted())

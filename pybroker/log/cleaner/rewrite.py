@@ -1,9 +1,9 @@
-"""Reading segments batch by batch, and writing them anew without what may go.
+"""Reads segments batch by batch, and writes them again without the records that may be removed.
 
-Everything is done in steps, so that the loop's other work comes between: a step gives the bytes that it read and wrote, or what
-must be run in a thread before the next one. A batch from which nothing goes is copied as it is; one that loses records keeps its
-offsets, producer and codec; one that loses all of them stays, empty, while it is the last that its producer wrote, and when it is
-the last of what is cleaned: it says where that ends.
+Everything is done in steps, so that the loop does other work in between: a step yields the bytes that it read and
+wrote, or what must run in a thread before the next step. A batch that loses nothing is copied as it is. A batch that
+loses records keeps its offsets, producer and codec. A batch that loses all records stays, empty, while it is the last
+that its producer wrote, and if it is the last of the cleaned part: it marks where that ends.
 
 Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords.filterTo; KIP-534.
 """
@@ -54,7 +54,7 @@ NOTHING: Final = (b"", 0, -1, 0)
 
 @dataclass(slots=True)
 class Totals:
-    """What a cleaning did."""
+    """The result of a cleaning."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -63,7 +63,7 @@ class Totals:
 
 
 def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransactions) -> Iterator[Step]:
-    """Fill `keys` from the part that is not clean, until that ends or they are full. Raises CorruptRecordError, OSError."""
+    """Fill `keys` from the part that is not clean, until it ends or they are full. Raises CorruptRecordError, OSError."""
     log = one.log
     for segment, end in _with_ends(log, one.first_dirty_offset, one.first_uncleanable_offset):
         transactions.add_aborted(log.aborted_transactions(segment.base_offset, end))
@@ -118,12 +118,12 @@ def rewrite(
 
 
 def new_target(log: Log, base_offset: Offset, now_ms: int) -> LogSegment:
-    """The empty segment that a group is written to, under names that no start takes for a segment's. Raises OSError."""
+    """Return an empty segment for a group, under names that no start takes for a segment's. Raises OSError."""
     return LogSegment.create(log.filesystem, log.path, base_offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
 
 
 def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offset]]]:
-    """The segments below `end_offset`, each with its end offset, in groups that fit one segment."""
+    """Yield the segments below `end_offset`, each with its end offset, in groups that fit one segment."""
     group: list[tuple[LogSegment, Offset]] = []
     size = 0
     for segment, end in _with_ends(log, log.segments[0].base_offset, end_offset):
@@ -138,7 +138,7 @@ def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offs
 
 
 def _with_ends(log: Log, start_offset: Offset, end_offset: Offset) -> list[tuple[LogSegment, Offset]]:
-    """The segments that have offsets in [start, end), each with its end offset; never the active one."""
+    """Return the segments that have offsets in [start, end), each with its end offset; never the active one."""
     return [
         (segment, following.base_offset)
         for segment, following in itertools.pairwise(log.segments)
@@ -147,7 +147,7 @@ def _with_ends(log: Log, start_offset: Offset, end_offset: Offset) -> list[tuple
 
 
 def _batches(segment: LogSegment) -> Iterator[BatchView | Step]:
-    """The segment's batches, whole and checked, and between them what must be run in a thread before going on."""
+    """Yield the segment's batches, whole and checked, and between them the work that must run in a thread before continuing."""
     file, size, position = segment.file, segment.size, 0
     length = CHUNK
     while position < size:
@@ -175,7 +175,7 @@ def _batches(segment: LogSegment) -> Iterator[BatchView | Step]:
 def _retained(
     log: Log, batch: BatchView, keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int
 ) -> memoryview | bytearray | None:
-    """What stays of a batch, maybe the batch itself; None for nothing."""
+    """Return what stays of a batch, maybe the batch itself; None for nothing."""
     horizon_ms = batch.delete_horizon_ms
     is_past_horizon = horizon_ms is not None and horizon_ms <= now_ms
     marks_nothing = False
@@ -228,7 +228,7 @@ def _retained(
 
 
 def _is_last_of_producer(log: Log, batch: BatchView) -> bool:
-    """Whether a start that reads the log needs this batch to know where its producer is."""
+    """Return whether a start that reads the log needs this batch to know the state of its producer."""
     entry = log.producers.producers.get(batch.producer_id) if batch.has_producer_id else None
     if entry is None:
         return False
@@ -238,7 +238,7 @@ def _is_last_of_producer(log: Log, batch: BatchView) -> bool:
 
 
 def _emptied(batch: BatchView) -> bytearray:
-    """The header alone: codec and delete horizon say nothing any more."""
+    """Return the header alone, without codec and delete horizon, which have no meaning any more."""
     header = assemble_batch(
         b"",
         base_offset=batch.base_offset,

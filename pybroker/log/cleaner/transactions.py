@@ -1,9 +1,11 @@
-"""Whose records and markers compaction may drop: those of aborted transactions, and markers whose transaction has no record left.
+"""Decides which transactions' records and markers compaction may drop: records of aborted transactions, and markers
+without records.
 
 Idea
-    The aborted transactions are known from the transaction indexes before their records come by. What is in one is dropped, and
-    is no newer version of its key. A marker may go once a whole pass has met none of its transaction's records before it; that
-    it may is noted in its batch first (`delete_horizon_ms`), so that readers who are behind still find it for a while.
+    The aborted transactions are known from the transaction indexes before their records are read. A record of one is
+    dropped, and is no newer version of its key. A marker may be dropped after a whole pass has met none of its
+    transaction's records before it; that is noted in its batch first (`delete_horizon_ms`), so that slow readers
+    still find the marker for a while.
 
 Source: CleanedTransactionMetadata of Kafka; KIP-98, KIP-534.
 """
@@ -24,30 +26,30 @@ if TYPE_CHECKING:
 
 
 class CleanedTransactions:
-    """Told of all batches of one pass in the order of their offsets.
+    """The transactions of one pass, which reports all batches in the order of their offsets.
 
-    `index`, if set, gets the aborted transactions of which something is still there.
+    `index`, if set, gets the aborted transactions of which something is left.
     """
 
     __slots__ = ("_aborted", "_committed", "_known", "_seen", "_waiting", "index")
 
     def __init__(self) -> None:
         self.index: TransactionIndex | None = None
-        self._waiting: list[tuple[int, int, AbortedTransaction]] = []  # by first offset; not begun yet
+        self._waiting: list[tuple[int, int, AbortedTransaction]] = []  # by first offset; their first batch has not been read yet
         self._known: set[AbortedTransaction] = set()
         self._aborted: dict[int, AbortedTransaction] = {}  # producer id -> the one that is open here
         self._seen: set[int] = set()  # producers whose open aborted transaction has had a batch
         self._committed: set[int] = set()  # producers with records of a transaction that will be committed
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Make aborted transactions known, before their first batch comes by; each may be named again."""
+        """Add aborted transactions, before their first batch is read; a transaction may be added again."""
         for one in transactions:
             if one not in self._known:
                 self._known.add(one)
                 heapq.heappush(self._waiting, (one.first_offset, one.producer_id, one))
 
     def on_batch(self, batch: BatchView) -> bool:
-        """Take a batch of records. Returns whether it belongs to an aborted transaction."""
+        """Handle a batch of records. Returns whether it belongs to an aborted transaction."""
         self._begin(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -58,7 +60,9 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, batch: BatchView) -> bool:
-        """Take a control batch. Returns whether it may go: nothing of its transaction came by. Raises CorruptRecordError."""
+        """Handle a control batch. Returns whether it may be dropped: its transaction has no records. Raises
+        CorruptRecordError.
+        """
         self._begin(batch.last_offset)
         record = next(batch.records(), None)
         if record is None:  # emptied by an earlier pass
