@@ -1,8 +1,8 @@
 # cython: annotation_typing=False, boundscheck=False, wraparound=False
-"""The tail of a segment in Python; `_tail_native` is this very text, compiled with the types of `_tail_native.pxd`.
+"""The tail of a segment in Python; `_tail_native` is this same text, compiled with the types of `_tail_native.pxd`.
 
-So every rule stands once, and both builds go by it. After a change here the extension has to be built again. A number here has
-64 bits there.
+So every rule is written once, and both builds follow it. After a change here the extension must be built again. A
+number of Python has 64 bits in the extension.
 """
 
 __all__ = ["SegmentTail"]
@@ -13,18 +13,20 @@ NO_TIMESTAMP = -1
 
 
 class SegmentTail:
-    """What an append to a segment goes by and moves.
+    """The state of a segment that an append reads and changes.
 
     Attributes:
         size: bytes of data.
         jitter_ms: how much earlier than `segment.ms` this segment rolls, so that not all partitions roll at once.
         created_ms: when the segment was made, which counts for batches without a timestamp.
         index_interval: bytes of data after which a batch gets an index entry.
-        bytes_since_entry: bytes of the batches since the one that has the last index entry.
-        first_timestamp: the largest of the first batch in ms, -1 without any; true while there is data and `is_first_known`.
-        max_timestamp, offset_of_max_timestamp: the largest of all batches in ms, -1 without any, and the last offset of the batch
-            that has it; true while `is_max_known`.
-        recent, older: position and size of the batches that were just written, by their base offsets, and of those before.
+        bytes_since_entry: bytes of the batches since the batch that has the last index entry.
+        first_timestamp: the largest of the first batch in ms, -1 if there is none; valid while there is data and
+        `is_first_known`.
+        max_timestamp, offset_of_max_timestamp: the largest of all batches in ms, -1 if there is none, and the last
+        offset of the batch that has it; valid while `is_max_known`.
+        recent, older: position and size of the batches that were just written, by their base offsets, and of those
+        before.
     """
 
     __slots__ = (
@@ -68,15 +70,17 @@ class SegmentTail:
         segment_ms: int,
         is_index_full: bool,
     ) -> bool:
-        """Whether the batches to append, of `size` bytes, belong into a new segment. `is_first_known` must be true.
+        """Return whether the batches to append, of `size` bytes, belong into a new segment. `is_first_known` must be
+        true.
 
-        `segment_bytes` and `segment_ms` are the topic's settings of today; without room in an index no batch may follow.
+        `segment_bytes` and `segment_ms` are the topic's present settings; without room in an index no batch may
+        follow.
         """
         if self.size > segment_bytes - size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX or is_index_full:
             return True
         if self.size == 0:
             return False
-        # How much later than the first batch the new one is, by their timestamps where they have any.
+        # How much later than the first batch the new batch is, by their timestamps if they have any.
         if self.first_timestamp >= 0:
             age_ms = max(max_timestamp, NO_TIMESTAMP) - self.first_timestamp
         else:
@@ -84,7 +88,7 @@ class SegmentTail:
         return age_ms > segment_ms - self.jitter_ms
 
     def note(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
-        """Note batches that the index has not been told of. Returns whether they get an index entry, which is theirs then."""
+        """Note batches that the index does not know yet. Returns whether they get an index entry."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = offset_of_max_timestamp
@@ -93,7 +97,7 @@ class SegmentTail:
         return is_entry_due
 
     def lengthen(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
-        """Note batches that were written at the end. Returns what `note` does."""
+        """Note batches that were written at the end. Returns the result of `note`."""
         if self.size == 0:
             self.first_timestamp = max_timestamp
             self.is_first_known = True
@@ -101,7 +105,7 @@ class SegmentTail:
         return self.note(size, max_timestamp, offset_of_max_timestamp)
 
     def remember(self, base_offset: int, position: int, size: int) -> None:
-        """Keep in mind where a batch was just written: readers at the end of the log ask for exactly this offset.
+        """Remember where a batch was just written: readers at the end of the log ask for exactly this offset.
 
         At least `RECENT_BATCHES` are kept, at most twice that.
         """
@@ -111,7 +115,7 @@ class SegmentTail:
         self.recent[base_offset] = (position, size)
 
     def forget(self) -> None:
-        """Forget where batches were written: they may not be there any more, or nobody asks for them."""
+        """Forget where batches were written: they may not be there any more, or no reader asks for them."""
         self.recent = {}
         self.older = {}
 
@@ -127,9 +131,9 @@ class SegmentTail:
         segment_ms: int,
         is_index_full: bool,
     ) -> bool:
-        """Write one batch that begins nothing: it needs no new segment and no index entry. `file` is written to by its `append`.
+        """Write one batch that needs no new segment and no index entry, with the `append` of `file`.
 
-        Returns False, and has done nothing, for any other batch. Raises OSError.
+        Returns False, without having done anything, for any other batch. Raises OSError.
         """
         size = len(data)
         position = self.size

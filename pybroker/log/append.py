@@ -1,9 +1,11 @@
-"""Appending to a log: check, give offsets, roll if needed, check the producers, write, note.
+"""Appends to a log: checks the records, assigns offsets, rolls if needed, checks the producers, writes, and notes the
+batch.
 
-Cost: 16 us for a 16 kB batch of a producer that compresses nothing, on the loop; of that the system's write is 6.
+Cost: 16 us for a 16 kB batch of a producer that compresses nothing, on the loop; the system's write takes 6 us of
+them.
 
-A batch that a producer repeats is answered with what its first append did. An append that fails before the write changes nothing
-but the leader epochs, which may then begin at an offset that the next batch will have.
+A batch that a producer repeats gets the result of its first append. An append that fails before the write changes
+nothing but the leader epochs, which may then begin at an offset that the next batch will have.
 
 Source: UnifiedLog.append; KIP-98.
 """
@@ -32,10 +34,10 @@ if TYPE_CHECKING:
     from pybroker.log.segment import LogSegment
 
 Accepted = tuple[int, int, ProducerId, ProducerEpoch, int]
-"""What `kernels.accept_batch` says: last offset delta, max timestamp, producer id, producer epoch, base sequence."""
+"""The result of `kernels.accept_batch`: last offset delta, max timestamp, producer id, producer epoch, base sequence."""
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
-_CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than what is decided by it
+_CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than the decision by it
 
 
 def append_as_leader(
@@ -47,7 +49,7 @@ def append_as_leader(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     request_version: int | None = None,
 ) -> LogAppendInfo:
-    """See `Log.append_as_leader`."""
+    """Check records, assign their offsets and write them; this is `Log.append_as_leader`."""
     if log.is_closed or log.log_directory.failure is not None:
         log.check_usable()
     if log.is_unfinished:
@@ -88,7 +90,7 @@ def append_as_leader(
 
 
 def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
-    """See `Log.append_as_follower`."""
+    """Write batches as the leader has them; this is `Log.append_as_follower`."""
     log.check_usable()
     if log.is_unfinished:
         log.finish_truncation()
@@ -96,13 +98,13 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     if batches and batches[0].base_offset < log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"replicated records begin at {batches[0].base_offset}, {log.topic_partition} ends at {log.log_end_offset}",
+            f"replicated records begin at {batches[0].base_offset}, but {log.topic_partition} ends at {log.log_end_offset}",
         )
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
 def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch: LeaderEpoch, now_ms: int) -> LogAppendInfo:
-    """Write a client's batch that `accept_batch` gave the log end offset. Raises what `append_as_leader` does."""
+    """Write a client's batch to which `accept_batch` has given the log end offset. Raises the errors of `append_as_leader`."""
     last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
     continued = None
     if producer_id >= 0:
@@ -190,7 +192,9 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
 
 
 def _totals(batches: Sequence[BatchView]) -> tuple[Offset, Offset, int, Offset, int]:
-    """First and last offset, largest timestamp and the last offset of the batch that has it, number of records."""
+    """Return first and last offset, largest timestamp and the last offset of the batch that has it, and the number of
+    records.
+    """
     first = batches[0]
     first_offset, max_timestamp, record_count = first.base_offset, first.max_timestamp, first.record_count
     last_offset = offset_of_max_timestamp = first_offset + first.last_offset_delta
@@ -204,7 +208,7 @@ def _totals(batches: Sequence[BatchView]) -> tuple[Offset, Offset, int, Offset, 
 
 
 def _roll(log: Log, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
-    """A new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit none."""
+    """Return a new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit no segment."""
     config = log.config
     if size > config.segment_bytes:
         raise KafkaError(
@@ -215,7 +219,9 @@ def _roll(log: Log, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
 
 
 def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendOrigin) -> BatchMetadata | None:
-    """The first append of what a client repeats; None for what is new and in order. Raises KafkaError for the rest."""
+    """Return the first append of a batch that a client repeats; None for a new batch in order. Raises KafkaError for the
+    rest.
+    """
     from_client = origin is AppendOrigin.CLIENT
     if from_client:
         for batch in batches:
@@ -247,9 +253,9 @@ def _answer_duplicate(log: Log, original: BatchMetadata, record_count: int) -> L
 
 
 def producer_batch(batch: BatchView) -> ProducerBatch | None:
-    """What the producers' rules look at; None for a marker that compaction has emptied.
+    """Return the fields that the producers' rules use; None for a marker that compaction has emptied.
 
-    A marker must have its record in the buffer; of other batches only the header is looked at.
+    A marker must have its record in the buffer; of other batches only the header is used.
     """
     marker, coordinator_epoch, timestamp = None, -1, batch.max_timestamp
     if batch.is_control:

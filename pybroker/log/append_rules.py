@@ -1,4 +1,4 @@
-"""What must hold for records before they enter a log: the topic's rules for what a producer sends, and sound batches from a
+"""The rules for records before they enter a log: the topic's rules for producers' records, and sound batches from a
 leader.
 
 Source: UnifiedLog.analyzeAndValidateRecords.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AppendRules:
-    """The rules of one log, derived anew when its configuration is replaced: `current` are those of `config`."""
+    """The rules of one log, derived again when its configuration is replaced: `current` are those of `config`."""
 
     __slots__ = ("config", "current")
 
@@ -28,14 +28,14 @@ class AppendRules:
         self.current = ValidationRules.of(config)
 
     def rules(self, config: TopicConfig) -> ValidationRules:
-        """What producers must keep to; the same object until `config` is another one."""
+        """Return the rules for producers; the same object until `config` is another object."""
         if config is not self.config:
             self.config, self.current = config, ValidationRules.of(config)
         return self.current
 
 
 class NoRoomRules(AppendRules):
-    """In place of the rules while the log's volume is full. Its `config` is no log's, so `rules` is always asked."""
+    """The rules while the log's volume is full. Their `config` is no log's, so `rules` is always called."""
 
     __slots__ = ("_room",)
 
@@ -44,17 +44,17 @@ class NoRoomRules(AppendRules):
         self._room = room
 
     def rules(self, config: TopicConfig) -> ValidationRules:  # noqa: ARG002
-        """Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Raise KafkaError(KAFKA_STORAGE_ERROR)."""
         raise self._room.refusal()
 
 
 def rules_of(config: TopicConfig, room: Room) -> AppendRules:
-    """The rules of a log's appends, by whether its volume has room."""
+    """Return the rules of a log's appends, depending on whether its volume has room."""
     return NoRoomRules(config, room) if room.is_full else AppendRules(config)
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:
-    """The whole batches that a leader sent, with their checksums tried; a partial one at the end is left out.
+    """Return the whole batches that a leader sent, with checked checksums; a partial batch at the end is left out.
 
     Raises CorruptRecordError.
     """

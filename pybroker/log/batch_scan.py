@@ -1,14 +1,14 @@
-"""Walking the batch headers of a data file without reading the records between them.
+"""Reads the batch headers of a data file without reading the records between them.
 
-A read of the file brings a window of 4 kB, so that small batches cost one system call together and large ones little more than
-their header. The layout of a header is in `records.batch`.
+Each read of the file fetches a window of 4 kB, so that small batches share one system call, and large batches cost
+little more than their header. The layout of a header is in `records.batch`.
 
-What is noticed, and what is not
-    Of each header: magic, size, and that offsets grow from batch to batch and stay within what the segment may hold. The base
-    offset lies outside of the checksum, so a damaged one shows only by its neighbours: a batch that does not follow the one
-    before without a gap must still end before the next one begins. Checksums are looked at only where an offset is not found
-    between two batches, because a damaged size of a batch in offsets looks the same as a gap that compaction left. What else is
-    wrong with a batch is for the reader to see, by the checksum; Kafka leaves it to the reader, too.
+What is checked, and what is not
+    Of each header: magic, size, and that offsets grow from batch to batch and stay within the segment's range. The
+    checksum does not cover the base offset, so a damaged one shows only by its neighbours: a batch after a gap must
+    still end before the next batch begins. Checksums are checked only where an offset is not found between two
+    batches, because a damaged size of a batch in offsets looks the same as a gap that compaction left. The reader
+    detects all other damage by the checksum; Kafka leaves it to the reader, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CorruptDataError(Exception):
 
 
 def read_bytes(file: SegmentFile, length: int, position: int) -> bytes:
-    """Exactly `length` bytes. Raises CorruptDataError when the file has become shorter than it was; OSError."""
+    """Read exactly `length` bytes. Raises CorruptDataError if the file has become shorter than it was; OSError."""
     try:
         return file.pread(length, position)
     except FileTooShortError as error:
@@ -49,9 +49,11 @@ def read_bytes(file: SegmentFile, length: int, position: int) -> bytes:
 def scan(
     file: SegmentFile, position: int, end: int, *, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END
 ) -> Iterator[tuple[int, BatchView]]:
-    """Positions and headers of the batches from `position`, where one must begin, to `end`. The views hold no records.
+    """Yield positions and headers of the batches from `position`, where a batch must begin, to `end`. The views hold no
+    records.
 
-    Their offsets must lie in [base_offset, end_offset) and grow. Raises CorruptDataError where there is none; OSError.
+    Their offsets must lie in [base_offset, end_offset) and grow. Raises CorruptDataError where there is no such
+    batch; OSError.
     """
     window, window_start = memoryview(b""), position
     while position < end:
@@ -69,7 +71,7 @@ def scan(
 
 
 def check(batch: BatchView, position: int, end: int, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END) -> None:
-    """Whether this can be a batch with offsets in [base_offset, end_offset) that ends at or before `end`.
+    """Check that this can be a batch with offsets in [base_offset, end_offset) that ends at or before `end`.
 
     Raises CorruptDataError.
     """
@@ -98,11 +100,12 @@ def find(
     base_offset: Offset = FIRST_OFFSET,
     end_offset: Offset = OFFSET_END,
 ) -> tuple[int, int] | None:
-    """Position and size of the first batch from `position` on that ends at or after `offset`; None when there is none.
+    """Return position and size of the first batch from `position` on that ends at or after `offset`; None if there is
+    none.
 
-    `first_last_offset` is where the index says that the batch at `position` ends; -1 when it says nothing, and that batch begins
-    at or after `base_offset`. No batch may reach `end_offset`. The hot path of every fetch: the same as a search through `scan`,
-    without its objects. Raises CorruptDataError, also when the index is wrong; OSError.
+    `first_last_offset` is where the batch at `position` ends by the index; -1 if the index has no entry for it, and
+    that batch begins at or after `base_offset`. No batch may reach `end_offset`. This is the hot path of every fetch:
+    a search through `scan` without its objects. Raises CorruptDataError, also if the index is wrong; OSError.
     """
     unpack = HEADER.unpack_from
     window, window_start, previous = b"", position, -1
@@ -133,9 +136,9 @@ def find(
 
 
 def _check_order(file: SegmentFile, position: int, following: int, end: int, *, last: int) -> None:
-    """Whether the batch at `position`, up to offset `last`, ends before the one at `following` begins.
+    """Check that the batch at `position`, up to offset `last`, ends before the batch at `following` begins.
 
-    Compaction leaves gaps before batches, but a gap is also what a damaged base offset looks like.
+    Compaction leaves gaps before batches, but a damaged base offset looks like a gap too.
 
     Raises CorruptDataError, OSError.
     """
@@ -146,7 +149,7 @@ def _check_order(file: SegmentFile, position: int, following: int, end: int, *, 
 
 
 def _check_valid(file: SegmentFile, position: int, following: int) -> None:
-    """Whether the batch in [position, following) has its checksum, as its size in offsets is doubted.
+    """Check the checksum of the batch in [position, following), because its size in offsets is doubted.
 
     Raises CorruptDataError, OSError.
     """

@@ -74,7 +74,7 @@ class ProducerState:
         ] = {}  # first offset -> last offset, of ended ones whose marker is above the high watermark
         self.map_end_offset = FIRST_OFFSET  # the state covers the log below this
         self.last_snapshot_offset = FIRST_OFFSET
-        self.durable_snapshot_offset = NO_OFFSET  # of the snapshot that a clean stop has made durable
+        self.durable_snapshot_offset = NO_OFFSET  # that of the snapshot that a clean stop has made durable
         self.snapshots: set[Offset] = set()
 
     # --- the rules ---

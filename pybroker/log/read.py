@@ -1,7 +1,7 @@
-"""Reading from a log: from an offset to a slice of one segment's file.
+"""Reads from a log: from an offset to a slice of one segment's file.
 
-Cost: a reader at the end of the log asks for a batch that was just written, whose place is remembered: no look into a file. Any
-other offset costs a binary search in the index and usually one read of 4 kB with the headers around it.
+Cost: a reader at the end of the log asks for a batch that was just written, whose position is remembered, so no file
+is read. Any other offset costs a binary search in the index and usually one read of 4 kB with the headers around it.
 
 Source: UnifiedLog.read, LocalLog.read, LogSegment.read; KIP-74.
 """
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
-    """See `Log.read`."""
+    """Return a slice from the batch that holds `offset`; this is `Log.read`."""
     log.check_usable()
     end_offset = log.log_end_offset
     if not log.log_start_offset <= offset <= end_offset:
@@ -66,7 +66,7 @@ def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_
 
 
 def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
-    """Segment, position and size of the batch that holds `offset` or follows it."""
+    """Return segment, position and size of the batch that holds `offset` or follows it."""
     segments = log.segments
     if segments.active.base_offset <= offset:
         found = segments.active.find_batch(offset, log.log_end_offset)
@@ -82,12 +82,12 @@ def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
 
 
 def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
-    """Say it, once, where a segment ends before the next one begins though nothing is ever compacted."""
+    """Log once that a segment ends before the next one begins, although the topic is never compacted."""
     if "compact" in log.config.cleanup_policy or segment.is_gap_told:
         return
     segment.is_gap_told = True
     logger.warning(
-        "%s: the offsets %d to %d are in no file: %s ends before the next segment begins. Readers go on behind them. "
+        "%s: the offsets %d to %d are in no file: %s ends before the next segment begins. Readers continue after them. "
         "If the topic was never compacted, these records are lost",
         log.topic_partition,
         offset,
@@ -97,9 +97,9 @@ def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
 
 
 def _position_of_upper(log: Log, segment: LogSegment, upper_offset: Offset, behind_first: int) -> int:
-    """Where in `segment` the batches that are not to be seen yet begin; its end when they are in a later one.
+    """Return where in `segment` the batches that must not be visible yet begin; its end if they are in a later segment.
 
-    If that cannot be told for damage, where that begins, behind the first batch.
+    If damage hides that, return where the damage begins, after the first batch.
     """
     segments = log.segments
     next_index = segments.floor_index(segment.base_offset) + 1
@@ -113,7 +113,7 @@ def _position_of_upper(log: Log, segment: LogSegment, upper_offset: Offset, behi
 
 
 def offset_behind_damage(log: Log, offset: Offset) -> Offset | None:
-    """See `Log.offset_behind_damage`."""
+    """Return where reading can continue after damage; this is `Log.offset_behind_damage`."""
     segment = log.segments[max(log.segments.floor_index(offset), 0)]
     try:
         behind = segment.behind_damage(offset)
@@ -123,7 +123,7 @@ def offset_behind_damage(log: Log, offset: Offset) -> Offset | None:
 
 
 def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
-    """See `Log.offset_metadata`."""
+    """Return where an offset is; this is `Log.offset_metadata`."""
     log.check_usable()
     if offset == log.log_end_offset:
         return log.end_offset_metadata
@@ -132,14 +132,14 @@ def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
     try:
         found = _find(log, offset)
     except CorruptDataError:
-        return LogOffsetMetadata(offset)  # whoever reads there is told
+        return LogOffsetMetadata(offset)  # a read there raises the error
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
 
 
 def aborted_transactions(log: Log, fetch_offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
-    """See `Log.aborted_transactions`."""
+    """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
     log.check_usable()
     found: list[AbortedTransaction] = []
     try:

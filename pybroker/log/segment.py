@@ -1,7 +1,9 @@
-"""One segment of a log: a data file with its offset, time and transaction index, all named after the segment's base offset.
+"""One segment of a log: a data file with its offset, time and transaction index, all named after the segment's base
+offset.
 
-The data file is opened at the first need and the indexes are loaded at the first lookup, so a broker with thousands of segments
-starts without touching most of them. An index that is missing or contradicts the data is rebuilt from the data when that is seen.
+The data file is opened when it is first needed and the indexes are loaded at the first lookup, so a broker with
+thousands of segments starts without touching most of them. An index that is missing or contradicts the data is
+rebuilt from the data when that is noticed.
 
 Source: org.apache.kafka.storage.internals.log.{LogSegment, LogFileUtils}.
 """
@@ -31,17 +33,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_REFERENCES_OF_ONE: Final = 2  # what `sys.getrefcount` says of an object that one variable refers to
+_REFERENCES_OF_ONE: Final = 2  # the `sys.getrefcount` of an object that one variable refers to
 
 
 class LogSegment(SegmentFiles):
     """Data and indexes from `base_offset` on.
 
     Attributes:
-        tail: what appends go by and move, and nothing else does but what changes the data: its size, when to roll, when an index
-            entry is due, the largest timestamp, the places of the batches just written.
-        end_offset: where the next segment begins, so no batch here may reach it; without one, as far as a segment can go.
-        damage: what cannot be read, in order; empty until a reader has met some.
+        tail: the state that appends read and change, and that otherwise only changes with the data: its size, when to
+        roll, when an index entry is due, the largest timestamp, the positions of the batches just written.
+        end_offset: where the next segment begins, so no batch here may reach it; without a next segment, a segment's
+        limit.
+        damage: the ranges that cannot be read, in order; empty until a reader has met damage.
     """
 
     __slots__ = (
@@ -73,12 +76,12 @@ class LogSegment(SegmentFiles):
         self.tail = SegmentTail(base_offset, config.index_interval_bytes, jitter_ms)
         self.end_offset = OFFSET_END
         self.damage: tuple[Damage, ...] = ()
-        self.is_gap_told = False  # that offsets are missing behind this segment
+        self.is_gap_told = False  # whether it was logged that offsets are missing after this segment
         self._file: SegmentFile | None = None
-        self._shown = 0  # bytes that readers who have an earlier object of the file may look at
+        self._shown = 0  # bytes that readers with an earlier object of the file may read
         self._is_active = False
         self._is_loaded = True
-        self._is_rebuild_due = False  # a rebuild was begun and did not come to its end
+        self._is_rebuild_due = False  # a rebuild was begun and did not finish
 
     @classmethod
     def create(
@@ -92,7 +95,8 @@ class LogSegment(SegmentFiles):
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> LogSegment:
-        """A new, empty, active segment. What has its name must be empty, but for leftovers with `suffix`, which are emptied.
+        """Create a new, empty, active segment. Files of its name must be empty, except leftovers with `suffix`, which
+        are emptied.
 
         Raises OSError, after which there are no new files.
         """
@@ -107,7 +111,7 @@ class LogSegment(SegmentFiles):
                     made.append(path)
                 (filesystem.create_new if kind == DATA_SUFFIX and not suffix else filesystem.create_empty)(path)
         except OSError:
-            for path in made:  # an empty segment in the middle of a log that goes on without it would end that log at a start
+            for path in made:  # an empty segment that is left in the middle of a log would end that log at a start
                 with contextlib.suppress(OSError):
                     filesystem.remove(path)
             raise
@@ -118,7 +122,7 @@ class LogSegment(SegmentFiles):
     def open(
         cls, filesystem: Filesystem, directory: str, base_offset: Offset, config: TopicConfig, *, suffix: str = ""
     ) -> LogSegment:
-        """An existing segment. Its indexes are looked at later."""
+        """Open an existing segment. Its indexes are checked later."""
         segment = cls(filesystem, directory, base_offset, config, suffix=suffix)
         tail = segment.tail
         tail.size = filesystem.file_size(segment.path)
@@ -131,7 +135,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def file(self) -> SegmentFile:
-        """The open data file. It may be let go of when others are opened; who needs it for longer keeps what this gives."""
+        """The open data file. It may be closed when other files are opened; code that needs it for longer keeps this object."""
         file = self._file
         if file is None:
             file = self._file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active, shown=self._shown)
@@ -139,7 +143,7 @@ class LogSegment(SegmentFiles):
         return file
 
     def let_go(self) -> None:
-        """Close the data file as soon as no reader has it; the next need opens it again."""
+        """Close the data file as soon as no reader has it; it is opened again when it is needed."""
         file, self._file = self._file, None
         OPEN_FILES.forget(self)
         if file is not None and (file.mapped or sys.getrefcount(file) > _REFERENCES_OF_ONE):
@@ -147,11 +151,11 @@ class LogSegment(SegmentFiles):
 
     @property
     def modified_ms(self) -> int:
-        """When the data file was last written."""
+        """The time at which the data file was last written."""
         return self.filesystem.modified_ms(self.path)
 
     def reset_indexes(self) -> None:
-        """Empty offset and time index, to note every batch again."""
+        """Empty offset and time index, so that every batch can be noted again."""
         self.offset_index.reset()
         self.time_index.reset()
         self.damage = ()
@@ -160,25 +164,25 @@ class LogSegment(SegmentFiles):
         self._is_loaded = True
 
     def note_batch(self, last_offset: Offset, max_timestamp: int, position: int, size: int) -> None:
-        """Tell the indexes of a batch in the data file, in order."""
+        """Add a batch of the data file to the indexes, in order."""
         if self.tail.note(size, max_timestamp, last_offset):
             self._add_entry(last_offset, position)
 
     def _add_entry(self, last_offset: Offset, position: int) -> None:
-        """Tell the indexes of the batch that was noted last."""
+        """Add the batch that was noted last to the indexes."""
         tail = self.tail
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
 
     def write_noted(self, data: WriteBuffer) -> None:
-        """Write batches at the end that `note_batch` was told of. Raises OSError."""
+        """Write batches at the end that were passed to `note_batch`. Raises OSError."""
         self.file.append(data)
         self.tail.size += len(data)
 
     # --- append ---
 
     def activate(self) -> None:
-        """Take an opened segment as the one to append to."""
+        """Make an opened segment the one to append to."""
         self.load_indexes()
         self._is_active = True
         if (file := self._file) is not None:
@@ -203,7 +207,8 @@ class LogSegment(SegmentFiles):
     ) -> bool:
         """Write one batch and remember it, as `append` and `remember` do, if it needs no new segment and no index entry.
 
-        Returns False, and has done nothing, if it does, or if the segment has to look at its files first. Raises OSError.
+        Returns False, without having done anything, if it does, or if the segment must read its files first. Raises
+        OSError.
         """
         file, offset_index, time_index = self._file, self.offset_index, self.time_index
         return file is not None and self.tail.append(
@@ -219,11 +224,11 @@ class LogSegment(SegmentFiles):
         )
 
     def remember(self, base_offset: Offset, position: int, size: int) -> None:
-        """Keep in mind where a batch was just written; see `SegmentTail.remember`."""
+        """Remember where a batch was just written; this is `SegmentTail.remember`."""
         self.tail.remember(base_offset, position, size)
 
     def should_roll(self, config: TopicConfig, data_size: int, max_timestamp: int, last_offset: Offset, now_ms: int) -> bool:
-        """Whether the batches to append belong into a new segment; the rule is in `SegmentTail.should_roll`."""
+        """Return whether the batches to append belong into a new segment; the rule is in `SegmentTail.should_roll`."""
         tail = self.tail
         if not tail.is_first_known and tail.size:
             self._read_first_timestamp()
@@ -238,7 +243,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def size(self) -> int:
-        """Bytes of data."""
+        """The bytes of data."""
         return self.tail.size
 
     @property
@@ -253,7 +258,7 @@ class LogSegment(SegmentFiles):
         self.tail.is_first_known = True
 
     def deactivate(self) -> None:
-        """The segment is complete: a newer one takes the appends."""
+        """Complete the segment, because a newer one takes the appends."""
         self.write_last_timestamp()
         self._is_active = False
         self.tail.forget()
@@ -261,7 +266,7 @@ class LogSegment(SegmentFiles):
             file.is_growing = False
 
     def write_last_timestamp(self) -> None:
-        """Bring both indexes into their files, with the segment's largest timestamp as the last entry."""
+        """Write both indexes to their files, with the segment's largest timestamp as the last entry."""
         tail = self.tail
         if tail.is_max_known and self._is_loaded:
             self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
@@ -312,16 +317,16 @@ class LogSegment(SegmentFiles):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """For retention: of the records, or of the file where they have none."""
+        """The age for retention: by the records, or by the file if they have no timestamps."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     # --- truncate, close, delete ---
 
     def truncate_to(self, offset: Offset, now_ms: int) -> int:
-        """Drop the batches that reach `offset` or beyond. Returns the bytes dropped; `activate` is to follow.
+        """Drop the batches that reach `offset` or beyond. Returns the bytes dropped; `activate` must follow.
 
-        After OSError it has all of its data, and the same call does the rest.
+        After OSError the segment has all of its data, and the same call does the rest.
         """
         self.load_indexes()
         found = self.find_batch(offset)
@@ -349,7 +354,7 @@ class LogSegment(SegmentFiles):
         return dropped
 
     def sync_work(self, *, is_data_only: bool = False) -> Callable[[], None]:
-        """What to run in a thread to make the segment durable; it needs nothing of this object meanwhile.
+        """Return what to run in a thread to make the segment durable; it needs nothing of this object meanwhile.
 
         A data file that is not open is opened by the thread: many segments may wait for theirs.
         """
@@ -375,18 +380,22 @@ class LogSegment(SegmentFiles):
         return sync
 
     def close(self) -> None:
-        """Write the indexes and let go of the files; slices that are being sent keep theirs."""
+        """Write the indexes and release the files; slices that are being sent keep theirs."""
         if self._is_loaded:
             self.write_last_timestamp()
         self.release()
 
     def release(self) -> None:
-        """Let go of the descriptor, the map and what was read of the indexes; they come back at the next need."""
+        """Release the descriptor, the map and the parts of the indexes that were read; they are loaded again when they
+        are needed.
+        """
         self.let_go()
         super().release()
 
     def set_data_aside(self, path: str | None) -> None:
-        """Give the data another name, or none, and remove the indexes: they go first, as one without data speaks of a loss."""
+        """Rename the data, or delete it, and remove the indexes: they go first, because an index without data signals a
+        loss.
+        """
         for index in (self.offset_index, self.time_index, self.transaction_index):
             self.filesystem.remove(index.path)
         if path is None:

@@ -1,11 +1,13 @@
-"""The names of a segment's files, and how they change: `<base offset>`, a kind, and what the file is about to be.
+"""The names of a segment's files, and how they change: `<base offset>`, a kind, and the file's next step.
 
-    .log .index .timeindex .txnindex    the kinds: data, offset index, time index, transaction index (which need not be there)
+    .log .index .timeindex .txnindex    the kinds: data, offset index, time index, transaction index (which may be
+    missing)
     (nothing)                           the segment's own
-    .cleaned .swap                      a segment that compaction makes: see `cleaner/replace`
+    .cleaned .swap                      a segment that compaction makes, as `cleaner/replace` describes
     .deleted                            to be removed when readers have had their time
 
-Several files cannot be renamed at once. So the data decides what a segment is; `leftovers` settles the rest at the next start.
+Several files cannot be renamed at once. So the data decides what a segment is; `leftovers` settles the rest at the
+next start.
 
 Source: LogFileUtils, LogSegment.changeFileSuffixes.
 """
@@ -38,7 +40,7 @@ class SegmentFiles:
     """The files of one segment.
 
     Attributes:
-        suffix: what the data file's name has behind `.log`.
+        suffix: the part of the data file's name after `.log`.
     """
 
     __slots__ = ("_stem", "filesystem", "offset_index", "suffix", "time_index", "transaction_index")
@@ -59,23 +61,23 @@ class SegmentFiles:
 
     @property
     def path(self) -> str:
-        """Of the data file."""
+        """The path of the data file."""
         return self._stem + DATA_SUFFIX + self.suffix
 
     @property
     def paths(self) -> list[str]:
-        """Of the data file, the offset, the time and the transaction index."""
+        """The paths of the data file, the offset, the time and the transaction index."""
         return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]
 
     def release(self) -> None:
-        """Let go of what was read of the indexes; it comes back at the next need."""
+        """Release the parts of the indexes that were read; they are read again when they are needed."""
         self.offset_index.release()
         self.time_index.release()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files; the data last to `.swap`, which a start takes for complete, else first.
+        """Rename the files; the data is last for `.swap`, which a start takes for complete, and otherwise first.
 
-        After OSError some files have the new suffix, the paths say which; the same call goes on there.
+        After OSError some files have the new suffix, as their paths show; the same call continues there.
         """
         self.release()
         if suffix != SWAP_SUFFIX:
@@ -93,7 +95,7 @@ class SegmentFiles:
         self.change_data_suffix(suffix)
 
     def change_data_suffix(self, suffix: str) -> None:
-        """Rename the data file alone, if it is not named so yet."""
+        """Rename the data file alone, unless it has that name."""
         if self.suffix != suffix:
             self.release()
             self.filesystem.rename(self.path, self._stem + DATA_SUFFIX + suffix)
@@ -102,14 +104,14 @@ class SegmentFiles:
     def mark_deleted(self) -> Callable[[], None]:
         """Rename the files so that no start finds them. Returns the work of removing them, for later.
 
-        After OSError the segment is deleted if `suffix` says so, and else as it was.
+        After OSError the segment is deleted if `suffix` is that of deleted files, and otherwise unchanged.
         """
         self.change_suffix(DELETED_SUFFIX)
         filesystem, (data, *indexes, transaction_index) = self.filesystem, self.paths
 
         def remove() -> None:
             if filesystem.exists(transaction_index):
-                # Before the data: beside data that is not deleted, a start gives it its name back.
+                # Before the data: if the data is not deleted, a start renames this index back.
                 filesystem.remove(transaction_index)
                 filesystem.sync_directory(data.rpartition("/")[0])
             for path in (data, *indexes):

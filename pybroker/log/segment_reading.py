@@ -1,7 +1,8 @@
-"""Finding batches in a segment: by its indexes where they can be believed, past damage where there is some.
+"""Finds batches in a segment: by its indexes if they can be trusted, and past damage if there is any.
 
-An index that contradicts the data is made anew from the headers of the data. When the headers themselves are damaged, that walk
-tells what cannot be read (`LogSegment.damage`): offsets in there are refused, the intact batches before and behind are found.
+An index that contradicts the data is rebuilt from the headers of the data. If the headers themselves are damaged,
+that walk finds the ranges that cannot be read (`LogSegment.damage`): their offsets are refused, and the intact
+batches before and after them are found.
 
 Source: LogSegment.{sanityCheck, recover, translateOffset, readNextOffset}.
 """
@@ -42,7 +43,7 @@ def load_indexes(self: LogSegment) -> None:
         self.time_index.load()
         _check_last_timestamp(self)
     except (CorruptIndexError, CorruptDataError, FileNotFoundError) as error:
-        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         claimed = _last_offset_of_indexes(self)
         self.rebuild_indexes()
         _note_missing_end(self, claimed)
@@ -50,7 +51,7 @@ def load_indexes(self: LogSegment) -> None:
 
 
 def _check_last_timestamp(self: LogSegment) -> None:
-    """Retention goes by the last entry of the time index: it must be true. Raises CorruptIndexError, CorruptDataError."""
+    """Check the last entry of the time index, on which retention relies. Raises CorruptIndexError, CorruptDataError."""
     if not self.time_index.count:
         return
     timestamp, offset = self.time_index.last_entry
@@ -60,13 +61,13 @@ def _check_last_timestamp(self: LogSegment) -> None:
     if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
         raise CorruptIndexError(f"{self.time_index.path}: {timestamp} at offset {offset} is not in the data")
     if not was_open:
-        self.let_go()  # a look at the age of a segment is no reason to keep it open
+        self.let_go()  # checking the age of a segment is no reason to keep it open
 
 
 def rebuild_indexes(self: LogSegment) -> None:
-    """Make offset and time index from the headers of the data; what cannot be read is named in the log, and in `damage`.
+    """Rebuild offset and time index from the headers of the data; unreadable ranges are logged, and noted in `damage`.
 
-    Raises OSError, after which the next look at an index tries again.
+    Raises OSError, after which the next use of an index tries again.
     """
     tail = self.tail
     before, self._is_rebuild_due = (tail.is_max_known, tail.max_timestamp, tail.offset_of_max_timestamp), True
@@ -86,7 +87,9 @@ def rebuild_indexes(self: LogSegment) -> None:
 
 
 def position_of(self: LogSegment, offset: Offset) -> int:
-    """A position at or before the batch that holds `offset`, from the index alone; none is before damage that ends below it."""
+    """Return a position at or before the batch that holds `offset`, from the index alone; never before damage that ends
+    below it.
+    """
 
     def look() -> int:
         position = self.offset_index.lookup(offset)[1]
@@ -96,17 +99,19 @@ def position_of(self: LogSegment, offset: Offset) -> int:
 
 
 def older_until(self: LogSegment, timestamp: int) -> int:
-    """An offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base offset."""
+    """Return an offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base
+    offset.
+    """
     return from_index(self, lambda: self.time_index.lookup(timestamp - 1).offset)
 
 
 def from_index(self: LogSegment, look: Callable[[], int]) -> int:
-    """What `look` finds. The indexes are loaded first, and rebuilt when one is found shorter than it was."""
+    """Return the result of `look`. The indexes are loaded first, and rebuilt if one is shorter than it was."""
     self.load_indexes()
     try:
         return look()
     except CorruptIndexError as error:
-        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         self.rebuild_indexes()
         return look()
 
@@ -115,7 +120,7 @@ def _add_damage(self: LogSegment, damage: Damage) -> None:
     self.damage = (*self.damage, damage)
     self.tail.forget()
     logger.error(
-        "%s is damaged: the offsets from %d %s cannot be read, for what lies in the %d bytes at byte %d (%s); "
+        "%s is damaged: the offsets from %d %s cannot be read, because of the %d bytes at byte %d (%s); "
         "readers of them get CORRUPT_MESSAGE",
         self.path,
         damage.first_offset,
@@ -127,7 +132,7 @@ def _add_damage(self: LogSegment, damage: Damage) -> None:
 
 
 def _last_offset_of_indexes(self: LogSegment) -> Offset:
-    """The last offset that the files of the indexes know, as far as it can be one of this segment's; -1 for none."""
+    """Return the last offset in the files of the indexes, if it can be one of this segment's; -1 for none."""
     known = NO_OFFSET
     for index in (self.offset_index, self.time_index):
         with contextlib.suppress(FileNotFoundError, CorruptIndexError):
@@ -140,9 +145,9 @@ def _last_offset_of_indexes(self: LogSegment) -> Offset:
 
 
 def _note_missing_end(self: LogSegment, claimed: int) -> None:
-    """`claimed` is an offset that the indexes knew: data that ends before it has lost its end."""
+    """Note that data which ends before `claimed`, an offset that the indexes had, has lost its end."""
     if self.end_offset == OFFSET_END or (self.damage and self.damage[-1].end == self.size):
-        return  # the end of the log is looked at by recovery
+        return  # recovery checks the end of the log
     next_offset, _ = self.read_end()
     if claimed >= next_offset:
         _add_damage(
@@ -161,10 +166,11 @@ def _note_missing_end(self: LogSegment, claimed: int) -> None:
 
 
 def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END) -> tuple[int, int] | None:
-    """Position and size of the batch that holds `offset`, or of the first one after it; None when the segment ends before.
+    """Return position and size of the batch that holds `offset`, or of the first after it; None if the segment ends
+    before.
 
-    No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where the data is
-    damaged; OSError.
+    No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where
+    the data is damaged; OSError.
     """
     tail = self.tail
     recent = tail.recent.get(offset) or tail.older.get(offset)
@@ -178,7 +184,7 @@ def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END
     except (CorruptDataError, CorruptIndexError) as error:
         if self.damage and isinstance(error, CorruptDataError):
             raise
-        logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+        logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         self.rebuild_indexes()
         return _find(self, offset, end_offset)
 
@@ -209,7 +215,7 @@ def _find(self: LogSegment, offset: Offset, end_offset: Offset) -> tuple[int, in
 
 
 def _close_damage(self: LogSegment) -> None:
-    """Damage at the end of the active segment ends where the first batch begins that was appended behind it."""
+    """End the damage at the end of the active segment where the first batch begins that was appended after it."""
     last = self.damage[-1]
     if last.end_offset == OFFSET_END and self.size > last.end:
         _, batch = next(batch_scan.scan(self.file, last.end, self.size, base_offset=last.first_offset))
@@ -217,14 +223,14 @@ def _close_damage(self: LogSegment) -> None:
 
 
 def scan(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
-    """Positions and headers of batches from a batch's start on. Raises CorruptDataError, OSError."""
+    """Yield positions and headers of batches from a batch's start on. Raises CorruptDataError, OSError."""
     base_offset = max((one.end_offset for one in self.damage if one.end <= position), default=self.base_offset)
     end_offset = min(self.end_offset, self.base_offset + SEGMENT_OFFSETS_MAX)
     return batch_scan.scan(self.file, position, self.size, base_offset=base_offset, end_offset=end_offset)
 
 
 def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
-    """As `scan`, but what is damaged is left out; it is named in the log. Raises OSError."""
+    """Yield the same as `scan`, but leave out damage, which is logged. Raises OSError."""
     resumed = -1
     while True:
         try:
@@ -233,7 +239,7 @@ def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
             if not self.damage:
                 self.rebuild_indexes()
             position = min((one.end for one in self.damage if one.end >= error.position), default=self.size)
-            if position <= resumed:  # it is no damage that a second look has found
+            if position <= resumed:  # a second scan has not found the damage
                 return
             resumed = position
         else:
@@ -241,12 +247,12 @@ def intact(self: LogSegment, position: int) -> Iterator[tuple[int, BatchView]]:
 
 
 def intact_size(self: LogSegment, position: int) -> int:
-    """Where the damage begins that follows the batch at `position`, as far as it is known; without any, where the data ends."""
+    """Return where the known damage after the batch at `position` begins; without damage, where the data ends."""
     return min((one.position for one in self.damage if one.position > position), default=self.size)
 
 
 def behind_damage(self: LogSegment, offset: Offset) -> Offset | None:
-    """Where the damage ends that `offset` lies in or before; None when a second look finds none. Raises OSError."""
+    """Return where the damage ends that holds or follows `offset`; None if a second scan finds none. Raises OSError."""
     for is_second_look in (False, True):
         if is_second_look:
             self.rebuild_indexes()
@@ -257,7 +263,8 @@ def behind_damage(self: LogSegment, offset: Offset) -> Offset | None:
 
 
 def read_end(self: LogSegment) -> tuple[Offset, int]:
-    """The offset after the last intact batch (the base offset without one), and the position where that batch ends.
+    """Return the offset after the last intact batch (the base offset if there is none), and the position where that
+    batch ends.
 
     Reads headers from the last entry of the index on. Raises OSError.
     """

@@ -1,1 +1,10 @@
-"""Partitions and what is asked of them: appends, reads, and the operations that wait."""
+"""Replicas of partitions on this broker: appends, reads, and the operations that wait.
+
+replica_manager      the partitions of this broker, and the way of every append and fetch to them
+partition            one replica: its leader, its high watermark, reading and writing within that
+fetch_data           what handlers and replicas pass to each other
+fetch_session        incremental fetch sessions
+delayed_fetch, delayed_produce    the operations that wait in purgatory
+reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract
+refusals             one log line for all partitions that are offline for the same reason
+"""

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Reading what is usual in a fetch; `_reading_python` has the contract.
+"""Reads the usual partitions of a fetch; `_reading_python` has the contract.
 
-The offsets in memory are those of this package's own objects: what a fetch wants, what it gets, and partitions. A log is asked by
-the names of its attributes.
+The offsets in memory are those of this package's own objects: the wanted partitions of a fetch, its results, and
+partitions. The attributes of a log are read by their names.
 """
 
 from cpython.object cimport PyObject
@@ -60,7 +60,7 @@ cdef object zero_topic_id = ZERO_TOPIC_ID
 
 
 cdef object _slots_only(object blank):
-    """An object to make copies of; refuses what `pb_clone` could not copy."""
+    """Return an object to make copies of; refuse an object that `pb_clone` could not copy."""
     if not pb_is_slots_only(blank):
         raise TypeError(f"{type(blank).__name__} has more than slots")
     return blank
@@ -83,15 +83,15 @@ cdef object pair(object cls, object first, object second):
 
 
 cdef Py_ssize_t slot(object cls, str name) except -1:
-    """Where the objects of a class have an attribute."""
+    """Return where the objects of a class have an attribute."""
     cdef Py_ssize_t where = pb_slot(cls.__dict__[name])
     if where < 0:
-        raise TypeError(f"{name} is no slot of {cls.__name__}")
+        raise TypeError(f"{name} is not a slot of {cls.__name__}")
     return where
 
 
 cdef inline object at(object owner, Py_ssize_t where):
-    """The attribute of an object whose class is known: what a lookup by its name finds, for a tenth of the cost."""
+    """Return the attribute of an object whose class is known, for a tenth of the cost of a lookup by name."""
     cdef PyObject *value = (<PyObject **>(<char *><PyObject *>owner + where))[0]
     if value == NULL:
         raise AttributeError("an attribute that was never set")

@@ -1,7 +1,9 @@
-"""What the partitions of a fetch want, and the shortest way to read them; in Python, and the contract of the native part.
+"""What the partitions of a fetch want, and the shortest way to read them: in Python, and the contract of the native
+part.
 
-Usual is a partition that this broker leads, read by a client at its end or at a batch that was written lately. The native part
-reads it; here nothing is, as the general way is as quick in Python. Nothing here returns an error: the general way does.
+A partition is usual if this broker leads it and a client reads it at its end or at a batch that was written lately.
+The native part reads usual partitions; this part reads none, because the general way is as quick in Python. No
+function here returns an error: the general way does.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ __all__ = ["read_at_once", "read_usual", "wanted_partitions"]
 
 
 def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], str | None] | None) -> list[FetchPartition]:
-    """Return what the topics of a request ask for. `names` finds a topic's name by its id; None where topics are named."""
+    """Return the partitions that the topics of a request want. `names` finds a topic's name by its id; None if topics
+    are named.
+    """
     found: list[FetchPartition] = []
     for topic in topics:
         topic_id = ZERO_TOPIC_ID if names is None else TopicId(topic.topic_id)
@@ -63,8 +67,9 @@ def read_at_once(  # noqa: PLR0917  (as above)
     bytes_left: int,  # noqa: ARG001
     bytes_needed: int,  # noqa: ARG001
 ) -> FetchResults | None:
-    """Read all that the topics of a request ask for, within `bytes_left`, for a client without a session.
+    """Read all partitions that a request wants, within `bytes_left`, for a client without a session.
 
-    None unless all of it is usual, no partition is named twice and there are `bytes_needed`; then nothing was done.
+    Returns None, without having done anything, unless all are usual, none is named twice and there are
+    `bytes_needed`.
     """
     return None

@@ -1,17 +1,23 @@
 """A fetch that found too little to read and waits for more.
 
-It is complete when one of these holds for one of its partitions, or the last but one for all of them together:
+The fetch completes as soon as one of cases A to F or H holds for one of its partitions, or case G holds for all of
+them together:
 
-    Case A: this broker no longer leads the partition, and the request may read from the leader only. Case B: this broker no
-    longer has a replica of it. Case C: this broker no longer knows it: the topic was deleted. Case D: its log directory failed.
-    Case E: the leader epoch that the request named is now fenced. Case F: the fetch offset does not lie in the segment where
-    reading ends: the log has rolled, so there is all that a segment still had
-            to give, or was truncated to before it.
-    Case G: the bytes that became available in all partitions, each counted up to its own limit, reach the request's minimum.
-    Case H: the log was truncated so that its epochs no longer agree with the fetcher's: it must truncate too.
+    Case A: this broker no longer leads the partition, and the request may read from the leader only.
+    Case B: this broker no longer has a replica of it.
+    Case C: this broker no longer knows it: the topic was deleted.
+    Case D: its log directory failed.
+    Case E: the leader epoch that the request named is now fenced.
+    Case F: the fetch offset is not in the segment where reading ends: the log has rolled, so the rest of a segment is
+            available, or the log was truncated to before the offset.
+    Case G: the bytes that became available in all partitions, each counted up to its own limit, reach the request's
+    minimum.
+    Case H: the log was truncated so that its epochs no longer agree with the fetcher's: the fetcher must truncate
+    too.
 
-Then, as when its time comes, all partitions are read anew and whatever is there is answered: errors too, so the cases need no
-answers of their own. Deciding reads nothing: it compares offsets and file positions that are at hand.
+Then, or when its time is over, all partitions are read again and the response has whatever is there: errors too, so
+the cases need no responses of their own. Deciding reads nothing: it compares offsets and file positions that are in
+memory.
 
 Source: kafka.server.DelayedFetch.
 """
@@ -30,7 +36,9 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits under each of its partitions. Keeps where the fetch offsets lie in the logs, but no records."""
+    """A fetch that waits under each of its partitions. It keeps the positions of the fetch offsets in the logs, but no
+    records.
+    """
 
     __slots__ = ("_on_complete", "_params", "_replicas", "_waiting")
 
@@ -44,7 +52,7 @@ class DelayedFetch(DelayedOperation):
         self._on_complete = on_complete
 
     def try_complete(self) -> bool:
-        """See the module's cases."""
+        """Complete the fetch if one of the module's cases holds."""
         try:
             is_due = self._is_due()
         except KafkaError:
@@ -63,8 +71,8 @@ class DelayedFetch(DelayedOperation):
                 return True  # Case A, E
             end = partition.end_metadata(isolation)
             if start is not None and start.offset != end.offset:
-                # Equal offsets may lie in different segments when the log has just rolled: that is no Case F. Nor is an offset
-                # that the high watermark or an open transaction still hides.
+                # Equal offsets may lie in different segments if the log has just rolled: that is not case F. Nor is
+                # an offset that the high watermark or an open transaction still hides.
                 if start.offset > end.offset:
                     if start.offset > partition.log.log_end_offset:
                         return True  # Case F
@@ -77,11 +85,11 @@ class DelayedFetch(DelayedOperation):
         return bytes_available >= params.min_bytes  # Case G
 
     def on_complete(self) -> None:
-        """Read what is there by now, and answer."""
+        """Read what is there by now, and send it."""
         self._on_complete(self._replicas.read(self._params, [wanted for wanted, _ in self._waiting]))
 
     def on_expiration(self) -> None:
-        """Count it."""
+        """Count the expired fetch."""
         if self._params.is_from_follower:
             self._replicas.follower_fetch_expirations += 1
         else:

@@ -1,16 +1,20 @@
-"""A produce request that waits until its records are replicated (acks=all), or durable where the topic wants that (acks 1 too).
+"""A produce request that waits until its records are replicated (acks=all), or durable if the topic requires it (acks 1
+too).
 
 It is complete when each of its partitions is settled:
 
-    Case A: this broker no longer has the replica, or its directory failed, perhaps by the very fsync that was waited for: that
-            error is the partition's response.
+    Case A: this broker no longer has the replica, or its directory failed, perhaps in the fsync that the request
+    waited for:
+            that error is the partition's response.
     Case B: this broker no longer leads the partition: NOT_LEADER_OR_FOLLOWER.
-    Case C: acks=all, and the high watermark, which does not pass what has to be durable first, has passed the last record:
+    Case C: acks=all, and the high watermark, which does not pass records that must become durable first, has passed
+    the last
+            record:
         C.1: but by now fewer replicas are in sync than the topic requires: NOT_ENOUGH_REPLICAS_AFTER_APPEND;
         C.2: success.
-    Case D: acks=1, and the last record lies below what waits for the disk: success.
+    Case D: acks=1, and the last record lies below the records that wait for the disk: success.
 
-When its time comes first, the unsettled partitions are answered REQUEST_TIMED_OUT; their records stay in the log.
+If its time is over first, the unsettled partitions get REQUEST_TIMED_OUT; their records stay in the log.
 
 Source: kafka.server.DelayedProduce.
 """
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DelayedProduce(DelayedOperation):
-    """Waits under each of its partitions. `unsettled` has the offset that each must be settled up to (exclusive)."""
+    """A produce request that waits under its partitions. `unsettled` has the offset (exclusive) that each must reach."""
 
     __slots__ = ("_acks", "_on_complete", "_replicas", "_results", "_unsettled")
 
@@ -50,7 +54,7 @@ class DelayedProduce(DelayedOperation):
         self._on_complete = on_complete
 
     def try_complete(self) -> bool:
-        """Settle what can be settled; see the module's cases."""
+        """Settle the partitions for which one of the module's cases holds."""
         for topic_partition, required_offset in list(self._unsettled.items()):
             partition = self._replicas.partition(topic_partition)
             code: ErrorCode | None
@@ -66,7 +70,7 @@ class DelayedProduce(DelayedOperation):
         return not self._unsettled and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer, the unsettled with REQUEST_TIMED_OUT."""
+        """Send the results, with REQUEST_TIMED_OUT for unsettled partitions."""
         for topic_partition in self._unsettled:
             timed_out = self._results[topic_partition]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
             self._results[topic_partition] = timed_out

@@ -1,7 +1,7 @@
-"""What passes between the fetch and produce handlers and the replicas: plain data, cheap to make.
+"""The data that the fetch and produce handlers and the replicas pass to each other: plain, and cheap to make.
 
-One object per partition and request is the budget here, so these are mutable slotted dataclasses; treat them as immutable all
-the same: an answer that says "nothing new" is shared between requests.
+The budget is one object per partition and request, so these are mutable slotted dataclasses. Treat them as immutable
+nevertheless: a result without records or changes is shared between requests.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ HARD_LIMIT_VERSION_MAX: Final = 2
 """Up to this Fetch version a partition's limit cuts even its first message; there is no limit on the response (KIP-74)."""
 
 UNLIMITED_RESPONSE_BYTES: Final = 2_000_000_000
-"""What "no limit" means for those: a response's size prefix ends at 2 GiB - 1, and the rest of it needs room too."""
+"""The limit of the response in these versions: a response's size prefix ends at 2 GiB - 1, and the rest of it needs room
+too.
+"""
 
 
 class FetchIsolation(IntEnum):
-    """Up to where a fetch may read."""
+    """The offset up to which a fetch may read."""
 
     LOG_END = 0  # followers
     HIGH_WATERMARK = 1  # read_uncommitted
     TXN_COMMITTED = 2  # read_committed
 
 
-_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = FetchIsolation  # looking up a member costs more than what is decided by it
+_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = FetchIsolation  # looking up a member costs more than the decision by it
 
 
 class ClientMetadata(NamedTuple):
-    """Who fetches, for choosing a replica near it (KIP-392); from Fetch v11."""
+    """The client that fetches, to choose a replica near it (KIP-392); from Fetch v11."""
 
     rack_id: str
     client_id: str
@@ -52,7 +54,7 @@ class ClientMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class FetchParams:
-    """What a fetch request asks for as a whole. See `fetch_params` for the limits' rules."""
+    """The parameters of a whole fetch request. `fetch_params` has the rules of the limits."""
 
     replica_id: int
     max_wait_ms: int
@@ -69,7 +71,7 @@ class FetchParams:
 
     @property
     def fetch_only_leader(self) -> bool:
-        """Whether a follower must refuse: to other brokers, and to clients that know nothing of reading from followers."""
+        """Whether a follower must refuse: to other brokers, and to clients that cannot read from followers."""
         return self.replica_id >= 0 or self.client is None
 
 
@@ -84,10 +86,11 @@ def fetch_params(
     broker_fetch_max_bytes: int,
     client: ClientMetadata | None = None,
 ) -> FetchParams:
-    """The request's wishes within the broker's limits.
+    """Return the request's parameters within the broker's limits.
 
-    From version 3 the response is limited by the smaller of the request's `max_bytes` and the broker's `fetch.max.bytes`.
-    Before, it is not limited at all. `min_bytes` is never more than that limit, or the fetch could only time out.
+    From version 3 the response is limited by the smaller of the request's `max_bytes` and the broker's
+    `fetch.max.bytes`. Before version 3 it is not limited at all. `min_bytes` is never more than that limit, or the
+    fetch could only time out.
     """
     hard = version <= HARD_LIMIT_VERSION_MAX
     limit = UNLIMITED_RESPONSE_BYTES if hard else max(0, min(max_bytes, broker_fetch_max_bytes))
@@ -99,7 +102,7 @@ SessionKey = tuple[str | TopicId | None, int]
 
 
 def session_key(topic: str | None, topic_id: TopicId, partition: int) -> SessionKey:
-    """What names a partition within a fetch session: the topic's id where the request uses ids, else its name."""
+    """Return the partition's key within a fetch session: the topic's id if the request uses ids, otherwise its name."""
     return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
 
 
@@ -107,11 +110,11 @@ class FetchPartition:
     """One partition of a fetch request. Immutable.
 
     Attributes:
-        topic: None when the request names a topic id that this broker does not know: answer UNKNOWN_TOPIC_ID, do not read.
+        topic: None if the request names an unknown topic id: the response is UNKNOWN_TOPIC_ID, without reading.
         topic_id: ZERO_TOPIC_ID before version 13.
         log_start_offset: the follower's; -1 from a client.
         max_bytes: the partition's own limit.
-        current_leader_epoch, last_fetched_epoch: -1 when unknown.
+        current_leader_epoch, last_fetched_epoch: -1 if unknown.
     """
 
     __slots__ = (
@@ -150,7 +153,7 @@ class FetchPartition:
 
     @property
     def session_key(self) -> SessionKey:
-        """What names the partition within a fetch session."""
+        """The partition's key within a fetch session."""
         return session_key(self.topic, self.topic_id, self.partition)
 
     def __repr__(self) -> str:
@@ -159,10 +162,11 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchPartitionData:
-    """The answer for one partition. `records` is owned by whoever gets the answer; None when there are none.
+    """The result for one partition. `records` is owned by the code that gets the result; None if there are none.
 
-    `fetch_offset_metadata` is where in the log the fetch offset lies, for a fetch that has to wait; no part of the answer.
-    `cut_batch_size` is the size of the first batch where `records` end inside it (before Fetch v3); 0 where they do not.
+    `fetch_offset_metadata` is the position of the fetch offset in the log, for a fetch that must wait; the response
+    does not have it. `cut_batch_size` is the size of the first batch if `records` end inside it (before Fetch v3),
+    otherwise 0.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -181,9 +185,9 @@ FetchResults = list[tuple[FetchPartition, FetchPartitionData]]
 
 
 class PartitionProduceResult(NamedTuple):
-    """The answer for one partition of a produce request.
+    """The result for one partition of a produce request.
 
-    `log_append_time_ms` is -1 for CreateTime topics; `record_errors` says which records of a refused batch were at fault.
+    `log_append_time_ms` is -1 for CreateTime topics; `record_errors` names the invalid records of a refused batch.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -197,4 +201,4 @@ class PartitionProduceResult(NamedTuple):
 ProduceResults = dict[TopicPartition, PartitionProduceResult]
 
 Unsettled = dict[TopicPartition, Offset]
-"""The offset that each partition must be replicated up to, or durable, (exclusive) before its result is true."""
+"""The offset (exclusive) that each partition must reach, replicated or durable, before its result is valid."""

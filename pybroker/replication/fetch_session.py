@@ -1,24 +1,26 @@
-"""Incremental fetch sessions: a fetcher names its many partitions once, then only what changes, and is told only what changed.
+"""Incremental fetch sessions: a fetcher names its many partitions once, then only changes, and gets only changes.
 
-How it goes
-    A full request (epoch 0) names all partitions; its answer names all too and carries the id of a new session, if there was
-    room for one. Requests with that id and the next epoch (1, 2, ... 2147483647, 1) name only partitions that are new, have
-    another offset or limit, or are forgotten; the rest is taken from the session. Their answers leave out partitions with
-    nothing to say. Epoch -1 ends the session.
+How it works
+    A full request (epoch 0) names all partitions; its response names all of them too and carries the id of a new
+    session, if there was room for one. Requests with that id and the next epoch (1, 2, ... 2147483647, 1) name only
+    partitions that are new, have another offset or limit, or are forgotten; the rest is taken from the session. Their
+    responses leave out partitions in which nothing changed. Epoch -1 ends the session.
 
-Who is first
-    The session keeps an order. A partition that was answered with records goes to the end, so that under a limit on the
-    response all get their turn although the fetcher does not repeat them.
+Which partition is first
+    The session keeps an order. A partition whose response had records moves to the end, so that under a limit on the
+    response every partition gets its turn although the fetcher does not repeat them.
 
-Who gets a session
-    There are `max.incremental.fetch.session.cache.slots`. When all are taken, the session that was used longest ago makes room
-    for a new one if that was more than two minutes ago (`EVICTION_MS`). Else the least valuable one does, if the new one is
-    worth as much: a follower's is worth more than a client's, then more partitions are worth more. For a client's new session
-    only those can go that were older than two minutes when they were last used; for a follower's, any of a client's too. Who
-    gets no session makes a full request each time.
+Which fetcher gets a session
+    There are `max.incremental.fetch.session.cache.slots`. If all are taken, the session that was used longest ago
+    makes room for a new one if that was more than two minutes ago (`EVICTION_MS`). Otherwise the least valuable
+    session does, if the new one is worth as much: a follower's is worth more than a client's, then more partitions
+    are worth more. A client's new session can only replace sessions that were older than two minutes when they were
+    last used; a follower's can replace any of a client's too. A fetcher without a session makes a full request each
+    time.
 
 Cost
-    An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to compare.
+    An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to
+    compare.
 
 Source: KIP-227, KIP-516; kafka.server.FetchSession.
 """
@@ -54,20 +56,20 @@ EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
 
-_NO_ERROR: Final = ErrorCode.NONE  # looking up an enum's member costs more than the answer
+_NO_ERROR: Final = ErrorCode.NONE  # looking up an enum's member costs more than the comparison
 
 TopicNames = Callable[["TopicId"], str | None]
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch that a session expects after `epoch`."""
+    """Return the epoch that a session expects after `epoch`."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 class CachedPartition(FetchPartition):
-    """A partition of a session: what was asked last, and what was last answered (`answered_...`)."""
+    """A partition of a session: the fields of its last request, and of its last response (`answered_...`)."""
 
     __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key")
 
@@ -87,7 +89,7 @@ class CachedPartition(FetchPartition):
         self.answered_log_start_offset: Offset = NO_OFFSET if before is None else before.answered_log_start_offset
 
     def take_answer(self, data: FetchPartitionData) -> bool:
-        """Remember what is answered. Returns whether it must be sent: anything but "the same as last time, and no records"."""
+        """Remember the response. Returns whether it must be sent: anything but "the same as last time, and no records"."""
         must_send = (
             (data.records is not None and data.records.size > 0)
             or data.diverging_epoch is not None
@@ -100,13 +102,13 @@ class CachedPartition(FetchPartition):
             self.answered_log_start_offset = data.log_start_offset
             must_send = True
         if data.error_code:
-            self.answered_high_watermark = NO_OFFSET  # so that the end of the error is sent too
+            self.answered_high_watermark = NO_OFFSET  # so that a response is sent when the error ends
             must_send = True
         return must_send
 
 
 EvictableKey = tuple[bool, int, int]
-"""A session's worth: is it a follower's, its partitions, its id."""
+"""A session's worth: whether it is a follower's, its number of partitions, its id."""
 
 
 class FetchSession:
@@ -144,11 +146,11 @@ class FetchSession:
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.unresolved = {key for key, partition in partitions.items() if partition.topic is None}
-        self.evictable_key: EvictableKey | None = None  # as the cache has it
+        self.evictable_key: EvictableKey | None = None  # the key under which the cache has the session
         self.was_old = False
 
     def update(self, asked: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
-        """Take over what an incremental request says."""
+        """Apply the changes of an incremental request."""
         partitions = self.partitions
         for wanted in asked:
             key = wanted.session_key
@@ -162,7 +164,7 @@ class FetchSession:
             self.unresolved.discard(key)
 
     def resolve(self, topic_names: TopicNames) -> None:
-        """Look up topics that were not known by their ids before."""
+        """Look up topics whose ids were unknown before."""
         for key in list(self.unresolved):
             partition = self.partitions[key]
             topic = topic_names(partition.topic_id) if partition.topic is None else partition.topic
@@ -172,7 +174,7 @@ class FetchSession:
 
 
 class FetchAnswer(NamedTuple):
-    """What a fetch response says: for the whole, and for the partitions that it names."""
+    """The content of a fetch response: for the whole, and for the partitions that it names."""
 
     error_code: ErrorCode
     session_id: int
@@ -180,7 +182,7 @@ class FetchAnswer(NamedTuple):
 
 
 class FetchContext(abc.ABC):
-    """One fetch request in terms of sessions: which partitions to read, and then what to answer."""
+    """One fetch request in terms of sessions: the partitions to read, and then the response."""
 
     __slots__ = ("partitions",)
 
@@ -189,11 +191,11 @@ class FetchContext(abc.ABC):
 
     @abc.abstractmethod
     def answer(self, results: FetchResults) -> FetchAnswer:
-        """Called once, with an answer for each of `partitions`: for these very objects, in any order."""
+        """Return the response. Called once, with a result for each of `partitions`: for these very objects, in any order."""
 
 
 class ErrorContext(FetchContext):
-    """The session is not what the request thinks: nothing to read."""
+    """A request that does not fit its session: there is nothing to read."""
 
     __slots__ = ("_error_code",)
 
@@ -202,23 +204,23 @@ class ErrorContext(FetchContext):
         self._error_code = error_code
 
     def answer(self, results: FetchResults) -> FetchAnswer:
-        """The error, without a session."""
+        """Return the error, without a session."""
         del results
         return FetchAnswer(self._error_code, NO_SESSION_ID, [])
 
 
 class SessionlessContext(FetchContext):
-    """All partitions of the request, and nothing remembered."""
+    """All partitions of the request, without a session."""
 
     __slots__ = ()
 
     def answer(self, results: FetchResults) -> FetchAnswer:
-        """Everything."""
+        """Return all results."""
         return new_tuple(FetchAnswer, (_NO_ERROR, NO_SESSION_ID, results))
 
 
 class FullContext(FetchContext):
-    """All partitions of the request, of which a new session is made with the answer."""
+    """All partitions of the request, from which the response makes a new session."""
 
     __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
 
@@ -231,13 +233,13 @@ class FullContext(FetchContext):
         self._uses_topic_ids = uses_topic_ids
 
     def answer(self, results: FetchResults) -> FetchAnswer:
-        """Everything, and the new session's id if there was room for one."""
+        """Return all results, and the new session's id if there was room for one."""
         session_id = self._cache.create(results, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
         return FetchAnswer(ErrorCode.NONE, session_id, results)
 
 
 class IncrementalContext(FetchContext):
-    """All partitions of the session, of which only those with news are answered."""
+    """All partitions of the session, of which only changed ones are in the response."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -247,11 +249,16 @@ class IncrementalContext(FetchContext):
         self._epoch = session.epoch
 
     def answer(self, results: FetchResults) -> FetchAnswer:
-        """What has changed since the last answer; INVALID_FETCH_SESSION_EPOCH when another request went on with the session."""
+        """Return the changes since the last response; INVALID_FETCH_SESSION_EPOCH if another request has advanced the
+        session.
+        """
         session = self._session
         if session.epoch != self._epoch:
             logger.info(
-                "fetch session %d is at epoch %d, not %d: a repeated request?", session.session_id, session.epoch, self._epoch
+                "Fetch session %d is at epoch %d, not %d: a request is refused, maybe a repeated one",
+                session.session_id,
+                session.epoch,
+                self._epoch,
             )
             return FetchAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
         changed: FetchResults = []
@@ -286,7 +293,7 @@ class FetchSessionCache:
     def __init__(self, clock: Clock, slots_max: int) -> None:
         self._clock = clock
         self._slots_max = slots_max
-        self._sessions: dict[int, FetchSession] = {}  # by id, the one used longest ago first
+        self._sessions: dict[int, FetchSession] = {}  # by id, the session used longest ago first
         self._evictable_by_all: list[EvictableKey] = []  # sorted, the least valuable first
         self._evictable_by_privileged: list[EvictableKey] = []
         self.evictions = 0
@@ -296,7 +303,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session, without using it."""
+        """Return the session, without using it."""
         return self._sessions.get(session_id)
 
     def context(
@@ -310,7 +317,9 @@ class FetchSessionCache:
         forgotten: Iterable[SessionKey],
         topic_names: TopicNames,
     ) -> FetchContext:
-        """What the request is about. Before version 7 it is of session 0 and epoch -1. `topic_names` maps known topic ids."""
+        """Return the request's context. Before version 7, session id 0 and epoch -1 apply. `topic_names` maps known
+        topic ids.
+        """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID and (old := self._sessions.get(session_id)) is not None:
                 self._remove(old)
@@ -335,7 +344,7 @@ class FetchSessionCache:
         return IncrementalContext(session)
 
     def create(self, results: FetchResults, *, is_privileged: bool, uses_topic_ids: bool) -> int:
-        """Make a session of partitions as they are being answered. Returns its id, or NO_SESSION_ID when there is no room."""
+        """Make a session of the partitions of a response. Returns its id, or NO_SESSION_ID if there is no room."""
         now_ms = self._clock.monotonic_ms()
         if len(self._sessions) >= self._slots_max and not self._evict((is_privileged, len(results), 0), now_ms):
             return NO_SESSION_ID
@@ -353,7 +362,7 @@ class FetchSessionCache:
         return session_id
 
     def _evict(self, key: EvictableKey, now_ms: int) -> bool:
-        """Make room for a session worth `key`. See the module's text."""
+        """Make room for a session worth `key`, by the module's rules."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
@@ -369,7 +378,7 @@ class FetchSessionCache:
         return True
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
-        """The session is used now: it becomes the youngest, and its worth is that of its present partitions."""
+        """Use the session now: it becomes the youngest, and its worth is that of its present partitions."""
         self._sessions.pop(session.session_id, None)
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms

@@ -1,17 +1,17 @@
-"""One replica of a partition on this broker: who leads it, how far it is replicated, and reading and writing within that.
+"""One replica of a partition on this broker: its leader, how far it is replicated, and reading and writing within that.
 
 High watermark
-    Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the
-    in-sync replicas: this broker's own, and what each follower's fetches have told (a fetch from offset n says that all before
-    n is there). With no other replica in sync it moves with the log end on every append. It never goes back, and stands still
-    while fewer replicas are in sync than `min.insync.replicas`, and before records that have to be durable first
-    (`flush.messages`; see `log.flush`). It is kept with its place in the log, so that a waiting fetch can count the bytes before
-    it without reading.
+    Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of
+    the in-sync replicas: this broker's own, and those that the followers' fetches have shown (a fetch from offset n
+    means that the follower has everything before n). With no other replica in sync it moves with the log end on every
+    append. It never moves back, and does not move while fewer replicas are in sync than `min.insync.replicas`, or
+    past records that must become durable first (`flush.messages`, in `log.flush`). It is kept with its position in
+    the log, so that a waiting fetch can count the bytes before it without reading.
 
 Errors
-    Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the request's
-    epoch is older or newer than ours), NOT_ENOUGH_REPLICAS, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and what the log finds
-    wrong with records.
+    Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the
+    request's epoch is older or newer than ours), NOT_ENOUGH_REPLICAS, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and
+    the log's errors for invalid records.
 
 Source: kafka.cluster.Partition; KIP-101, KIP-320, KIP-595.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ACKS_ALL: Final = -1
 
-_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
+_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than the decision by it
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
@@ -72,7 +72,7 @@ class Partition:
         image: PartitionImage,
         high_watermark: Offset = FIRST_OFFSET,
     ) -> None:
-        """`high_watermark` is the one of the last checkpoint; it only matters while other replicas are in sync."""
+        """Attach `log`; `high_watermark` is that of the last checkpoint, and only matters while other replicas are in sync."""
         self.topic_partition = topic_partition
         self.log = log
         self.broker_id = broker_id
@@ -90,7 +90,7 @@ class Partition:
         self.replicas = image.replicas
         self.isr = image.isr
         self.is_leader = image.leader == self.broker_id
-        self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # nobody to wait for, and min_isr is 1
+        self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # no replica to wait for, and min_isr is 1
         if self.is_leader and not is_same_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.lead(image.leader_epoch, self.leader_epoch_start_offset)
@@ -98,23 +98,23 @@ class Partition:
         self._follower_end_offsets = {replica: self._follower_end_offsets.get(replica) for replica in followers}
 
     def apply_image(self, image: PartitionImage) -> bool:
-        """Take over what the cluster decided. Returns whether the leader, its epoch or the high watermark changed."""
+        """Apply the cluster's decision. Returns whether the leader, its epoch or the high watermark changed."""
         before = (self.leader_id, self.leader_epoch, self.high_watermark)
         if image.leader_epoch != self.leader_epoch:
-            self._follower_end_offsets = {}  # what followers told the leader of an older epoch proves nothing
+            self._follower_end_offsets = {}  # fetches from the leader of an older epoch prove nothing
         self._set_state(image, is_same_leader=self.is_leader and image.leader_epoch == self.leader_epoch)
         self._advance_high_watermark()
         return before != (self.leader_id, self.leader_epoch, self.high_watermark)
 
     def replace_log(self, log: Log) -> None:
-        """Go on with `log`, which has the same records in other files."""
+        """Continue with `log`, which has the same records in other files."""
         self.log = log
         self.high_watermark_metadata = log.offset_metadata(self.high_watermark)
         self._nothing_new = None
         if self.is_leader:
             log.lead(self.leader_epoch, max(self.leader_epoch_start_offset, log.log_start_offset))
         log.producers.on_high_watermark(self.high_watermark)
-        self._advance_high_watermark()  # what waited for the old log's disk is durable in the new one
+        self._advance_high_watermark()  # records that waited for the old log's disk are durable in the new log
 
     @property
     def topic_id(self) -> TopicId:
@@ -128,7 +128,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Before this offset every transaction is decided: the first open one's start, at most the high watermark."""
+        """The offset before which every transaction has ended: the start of the first open one, at most the high watermark."""
         unstable = self.log.producers.first_unstable_offset
         high_watermark = self.high_watermark_metadata.offset
         if unstable is None or unstable >= high_watermark:
@@ -137,13 +137,13 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """In-sync replicas that acks=all needs: the topic's setting, but never more than there are replicas."""
+        """The in-sync replicas that acks=all needs: the topic's setting, but never more than there are replicas."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def refusal(self, current_leader_epoch: LeaderEpoch, *, require_leader: bool) -> ErrorCode | None:
-        """Why a request with this idea of the leader's epoch (-1: none) is not for this replica, or None if it is.
+        """Return why a request with this leader epoch (-1: unknown) is not for this replica, or None if it is.
 
-        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+        The error is FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
         if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             is_older = current_leader_epoch < self.leader_epoch
@@ -153,7 +153,7 @@ class Partition:
         return None
 
     def end_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
-        """Where reading ends for `isolation`, with its place in the log."""
+        """Return where reading ends for `isolation`, with its position in the log."""
         if isolation is _LOG_END:
             return self._settled_end
         high_watermark = self.high_watermark_metadata
@@ -173,9 +173,9 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         request_version: int | None = None,
     ) -> LogAppendInfo:
-        """Append what a client or coordinator sent. `records` is borrowed, and patched in place where it is writable.
+        """Append records of a client or coordinator. `records` is borrowed, and patched in place if it is writable.
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), and what the log raises; see its
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), and the errors of the log's
         `append_as_leader`.
         """
         if not self.is_leader:
@@ -198,7 +198,7 @@ class Partition:
         return info
 
     def check_replicated(self, required_offset: Offset) -> ErrorCode | None:
-        """Whether every in-sync replica has all before `required_offset`: NONE or the error to answer; None when not yet."""
+        """Check whether every in-sync replica has all before `required_offset`: NONE, an error, or None for not yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark_metadata.offset < required_offset:
@@ -206,20 +206,20 @@ class Partition:
         return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def check_settled(self, required_offset: Offset) -> ErrorCode | None:
-        """Whether the leader alone may tell of all before `required_offset`: NONE, or the error to answer; None when not yet."""
+        """Check whether the leader alone may acknowledge all before `required_offset`: NONE, an error, or None for not yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if self.log.settled_end_offset >= required_offset else None
 
     def on_settled(self) -> bool:
-        """What had to be durable is. Returns whether that moved the high watermark."""
+        """Note that the unsettled records have become durable. Returns whether that moved the high watermark."""
         before = self.high_watermark
         self._advance_high_watermark()
         return self.high_watermark != before
 
     @property
     def _settled_end(self) -> LogOffsetMetadata:
-        """Where that ends what may be told to anybody, with its place in the log."""
+        """Return the end of the records that any client may see, with its position in the log."""
         log = self.log
         if log.unsettled_upto <= log.recovery_point:
             return log.end_offset_metadata
@@ -248,7 +248,7 @@ class Partition:
             self.log.producers.on_high_watermark(target.offset)
 
     def update_follower(self, replica_id: int, end_offset: LogOffsetMetadata) -> bool:
-        """A follower fetched from `end_offset`. Returns whether that moved the high watermark."""
+        """Note that a follower fetched from `end_offset`. Returns whether that moved the high watermark."""
         before = self.high_watermark
         self._follower_end_offsets[replica_id] = end_offset
         self._advance_high_watermark()
@@ -259,10 +259,11 @@ class Partition:
     def fetch_records(
         self, params: FetchParams, wanted: FetchPartition, *, bytes_max: int, min_one_batch: bool
     ) -> FetchPartitionData:
-        """Read from `wanted.fetch_offset`, at most `bytes_max` bytes, but with `min_one_batch` never less than one whole batch.
+        """Read from `wanted.fetch_offset`, at most `bytes_max` bytes, but with `min_one_batch` never less than one whole
+        batch.
 
-        Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and else left out.
-        Raises what the module's text lists.
+        Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and otherwise
+        left out. Raises the errors that the module lists.
         """
         if not self.is_leader or wanted.current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             refusal = self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)
@@ -273,7 +274,7 @@ class Partition:
         if isolation is _LOG_END:
             if params.replica_id not in self._follower_end_offsets:
                 raise KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is no replica of {self.topic_partition}"
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is not a replica of {self.topic_partition}"
                 )
             end = self._settled_end
         end_offset = end.offset if isolation is not _TXN_COMMITTED else self.last_stable_offset
@@ -298,7 +299,9 @@ class Partition:
         return answer
 
     def read_on(self, offset: Offset, bytes_max: int) -> FileRecords | None:
-        """What follows below the high watermark, at least a batch, for a client to whom what is before says nothing."""
+        """Return what follows below the high watermark, at least a batch, for a client to which the batches before have
+        no records.
+        """
         high_watermark = self.high_watermark
         if not self.log.log_start_offset <= offset < high_watermark:
             return None
@@ -313,7 +316,7 @@ class Partition:
         return answer
 
     def _nothing(self, end: LogOffsetMetadata) -> FetchPartitionData:
-        """The answer to a fetch from the very end: the most frequent one of all, so it is made once and shared."""
+        """Return the result of a fetch from the very end: the most frequent result of all, so it is made once and shared."""
         answer = self._nothing_new
         if (
             answer is None
@@ -327,6 +330,6 @@ class Partition:
         return answer
 
     def is_diverging(self, wanted: FetchPartition) -> bool:
-        """Whether the fetcher's log and ours part before its fetch offset, or nothing is known of its last epoch. KIP-595."""
+        """Return whether the fetcher's log and ours diverge before its fetch offset, or its last epoch is unknown (KIP-595)."""
         last = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         return last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset

@@ -1,7 +1,7 @@
-"""Reading the partitions of a fetch one after the other, natively where that was built and a partition is usual.
+"""Reads the partitions of a fetch one after the other, natively if that was built and a partition is usual.
 
-`pybroker/native.py` chooses; the contract of what is native is in `_reading_python.py`. Call those functions through this module
-(`reading.read_at_once(...)`), so that the tests can run on both.
+`pybroker/native.py` chooses; the contract of the native functions is in `_reading_python.py`. Call them through this
+module (`reading.read_at_once(...)`), so that the tests can run on both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_partitions(
     wanted_partitions: Sequence[FetchPartition],
     read_one: Callable[[FetchParams, FetchPartition, int, bool], FetchPartitionData],
 ) -> FetchResults:
-    """Read one partition after the other within the limits of `params`; `read_one` knows every case."""
+    """Read one partition after the other within the limits of `params`; `read_one` handles every case."""
     bytes_left, isolation = params.max_bytes, params.isolation
     min_one_batch = not params.hard_max_bytes_limit
     results: FetchResults = []

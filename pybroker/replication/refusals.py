@@ -1,4 +1,4 @@
-"""Partitions whose logs a start could not have, told in a line for each reason: a directory that is missing has many."""
+"""Partitions whose logs a start could not open, logged in one line per reason, because a missing directory has many."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAMES_MAX: Final = 10
-"""Partitions that a line names."""
+"""The number of partitions that a line names."""
 
 
 class Refusals:
-    """What was refused so far. `tell` it once."""
+    """The refusals so far. Call `tell` once."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, list[TopicPartition]] = {}
 
     def add(self, topic_partition: TopicPartition, reason: str) -> None:
-        """The partition is offline; `reason` is for people."""
+        """Add an offline partition; `reason` is for people."""
         self._by_reason.setdefault(reason, []).append(topic_partition)
 
     def tell(self) -> None:
-        """Write the lines."""
+        """Log the lines."""
         for reason, partitions in self._by_reason.items():
             names = ", ".join(map(str, partitions[:NAMES_MAX]))
             more = ", ..." if len(partitions) > NAMES_MAX else ""

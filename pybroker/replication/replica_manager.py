@@ -1,16 +1,18 @@
-"""The partitions that this broker has, and the three things asked of them: to follow the cluster's image, to append, to fetch.
+"""The partitions of this broker, and their three operations: following the cluster's image, appending, fetching.
 
 How a fetch is limited (KIP-74)
-    Partitions are read in the request's order, each up to the smaller of its own limit and what is left of the request's. The
-    first one that has anything gives at least one whole batch, whatever the limits; a later one whose first batch does not fit
-    gives nothing. So the records of a response never exceed max(the request's limit, that first batch). Versions 0 to 2 know no
-    limit on the request and no such promise: a first batch that does not fit its partition's limit is cut there.
+    Partitions are read in the request's order, each up to the smaller of its own limit and the rest of the request's.
+    The first partition that has any records yields at least one whole batch, whatever the limits; a later one whose
+    first batch does not fit yields nothing. So the records of a response never exceed max(the request's limit, that
+    first batch). Versions 0 to 2 have no limit on the request and no such promise: a first batch that does not fit
+    its partition's limit is cut there.
 
 Waiting
-    What cannot be answered at once waits in one of two purgatories, under its partitions. Whatever moves a log's end, a high
-    watermark or a replica's role tells both (`wake`), which costs two lookups when nobody waits.
+    A request that cannot be completed at once waits in one of two purgatories, under its partitions. Everything that
+    moves a log's end, a high watermark or a replica's role calls `wake` for both, which costs two lookups if no
+    request waits.
 
-Answers are given by calling back exactly once, often before the call returns.
+Each request calls back exactly once, often before the call returns.
 
 Source: kafka.server.ReplicaManager; KIP-74, KIP-392, KIP-516.
 """
@@ -57,11 +59,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
-_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than what is decided by it
+_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than the decision by it
 
 SETTLED: Final = NO_OFFSET
 REFUSED: Final = Offset(-2)
-"""In place of an offset that an append has to reach before its result is true: it is true already; nothing was appended."""
+"""Used instead of the offset that an append must reach before its result is valid: nothing was appended, so the result
+is final.
+"""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
@@ -74,11 +78,11 @@ _NOTHING_KNOWN: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors of a produce that are answered without the partition's log start offset."""
+"""Errors of a produce request whose responses do not have the partition's log start offset."""
 
 
 class ReplicaManager:
-    """Belongs to the loop. Owns the partitions; the log manager owns their logs."""
+    """The partitions of this broker, and their appends and fetches. Belongs to the loop. The log manager owns the logs."""
 
     __slots__ = (
         "_broker_id",
@@ -110,9 +114,9 @@ class ReplicaManager:
         produce_purgatory: Purgatory,
         later: Callable[[Callable[[], None]], object] = lambda work: work(),
     ) -> None:
-        """`later` runs something after others have had their turn.
+        """Prepare the manager; `later` runs a function after other work had its turn.
 
-        `image` is what the cluster looks like before the first `apply_image`; its topics get their partitions by `start`.
+        `image` is the cluster before the first `apply_image`; `start` makes the partitions of its topics.
         """
         self._broker_id = broker_id
         self._config = config
@@ -132,9 +136,10 @@ class ReplicaManager:
     # The cluster's image
 
     def start(self, image: ClusterImage | None = None) -> None:
-        """Make the partitions that the image gives this broker. One whose log cannot be had is offline; the others go on.
+        """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the
+        others work.
 
-        `image` is in place of the one that the manager was made with.
+        `image` replaces the image that the manager was made with.
         """
         self._image = self._image if image is None else image
         high_watermarks = self._log_manager.read_high_watermarks()
@@ -149,14 +154,15 @@ class ReplicaManager:
                     refusals.add(topic_partition, error.message)
                     self._offline.add(topic_partition)
                 except OSError:
-                    logger.exception("the log of %s cannot be opened; the partition is offline", topic_partition)
+                    logger.exception("The log of %s cannot be opened; the partition is offline", topic_partition)
                     self._offline.add(topic_partition)
         refusals.tell()
 
     def apply_image(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change: by its return the logs of new topics exist and those of removed ones are gone.
+        """Apply a change: on return the logs of new topics exist and those of removed topics are deleted.
 
-        Raises OSError or KafkaError when a log cannot be made. What was made by then is kept until the change is taken back.
+        Raises OSError or KafkaError if a log cannot be made. Logs that were made before that are kept until the
+        change is taken back.
         """
         self._image = new
         for topic in delta.removed:
@@ -188,7 +194,7 @@ class ReplicaManager:
         self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image, high_watermark)
 
     def _follow(self, topic_partition: TopicPartition, log: Log) -> None:
-        """Be told when what had to be durable is."""
+        """Subscribe to the log's `on_settled`, which is called when its records have become durable."""
 
         def on_settled() -> None:
             partition = self._partitions.get(topic_partition)
@@ -223,8 +229,8 @@ class ReplicaManager:
             try:
                 self.moves.cancel(topic_partition)
                 self._log_manager.delete(topic_partition, topic_id)
-            except KafkaError:  # the disk; the partition is gone all the same; its files are strays at the next start
-                logger.exception("the log of %s cannot be removed", topic_partition)
+            except KafkaError:  # an error of the disk; the partition is deleted, and its files are strays at the next start
+                logger.exception("The log of %s cannot be removed; its files are strays at the next start", topic_partition)
         self.wake(topic_partition)
 
     def _on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
@@ -235,13 +241,13 @@ class ReplicaManager:
             self.wake(topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
-        """The log's directory failed: KAFKA_STORAGE_ERROR from now on, for those who wait too."""
+        """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
         if self._partitions.pop(topic_partition, None) is not None:
             self._offline.add(topic_partition)
             self.wake(topic_partition)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Take over the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
+        """Apply the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
         self._config = config
         resolved = {topic: TopicConfig.resolve(config, image.configs) for topic, image in self._image.topics.items()}
         for topic_partition, partition in self._partitions.items():
@@ -251,18 +257,18 @@ class ReplicaManager:
 
     @property
     def log_directories(self) -> Sequence[LogDirectory]:
-        """This broker's data directories, those that failed too."""
+        """This broker's data directories, including those that failed."""
         return self._log_manager.directories
 
     # Looking up
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The replica, or why there is none: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
+        """Return the replica, or an error: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
         found = self._partitions.get(topic_partition)
         return self._absence(topic_partition) if found is None else found
 
     def _absence(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Why there is no replica."""
+        """Return why there is no replica."""
         if topic_partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         topic = self._image.topics.get(topic_partition.topic)
@@ -271,7 +277,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def partition_or_raise(self, topic_partition: TopicPartition) -> Partition:
-        """The replica. Raises KafkaError with the code of `partition`."""
+        """Return the replica. Raises KafkaError with the code of `partition`."""
         found = self.partition(topic_partition)
         if isinstance(found, ErrorCode):
             raise KafkaError(found)
@@ -284,16 +290,16 @@ class ReplicaManager:
 
     @property
     def offline_count(self) -> int:
-        """Replicas whose log directory failed."""
+        """The number of replicas whose log directory failed."""
         return len(self._offline)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
-        """Below it records are replicated as they should; 0 for a partition that is not here."""
+        """Return the offset below which records are replicated as they must be; 0 for a partition that is not here."""
         partition = self._partitions.get(topic_partition)
         return FIRST_OFFSET if partition is None else partition.high_watermark
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """What the checkpoint of high watermarks keeps."""
+        """Return the high watermarks for their checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self._partitions.items()}
 
     # Producing
@@ -309,11 +315,13 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
     ) -> None:
-        """Append to the leaders here; the response waits, at most `timeout_ms`, until the records are replicated (acks -1), and
-        until they are durable where they have to be (acks -1 and 1).
+        """Append to the leaders on this broker; the response waits until the records are replicated and durable as
+        `acks` requires.
 
-        `request_version` is the Produce request's, which decides what the records may be; None for the broker's own. The memory
-        of `entries` is borrowed until this returns, which may be before the answer, and may be patched in place.
+        It waits at most `timeout_ms`: for replication with acks -1, and for durability with acks -1 and 1 if the
+        topic requires it. `request_version` is the Produce request's, which determines the allowed records; None for
+        the broker's own. The memory of `entries` is borrowed until this returns, which may be before the response,
+        and may be patched in place.
         """
         results, unsettled = self.append(
             acks, entries, request_version=request_version, origin=origin, is_internal_allowed=is_internal_allowed
@@ -332,9 +340,10 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
     ) -> tuple[ProduceResults, Unsettled]:
-        """The first half of `append_records`: append, and return the answer and what of it is not settled yet.
+        """Append, and return the results and the partitions that are not settled yet: the first half of
+        `append_records`.
 
-        If there is any such, the response must wait: give both to `await_settled`.
+        If any partition is not settled, the response must wait: pass both to `await_settled`.
         """
         if not -1 <= acks <= 1:
             return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, {}
@@ -363,9 +372,10 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
     ) -> tuple[PartitionProduceResult, Offset]:
-        """Append to one partition, with acks from -1 to 1, and count it. `wake` is to follow unless it is REFUSED.
+        """Append to one partition, with acks from -1 to 1, and count it. `wake` must follow unless the offset is
+        REFUSED.
 
-        Returns the result, and the offset to reach (exclusive) before it is true, or SETTLED or REFUSED.
+        Returns the result, and the offset to reach (exclusive) before it is valid, or SETTLED or REFUSED.
         """
         topic = topic_partition[0]
         partition = self._partitions.get(topic_partition)
@@ -397,13 +407,15 @@ class ReplicaManager:
         unsettled: Unsettled,
         on_complete: Callable[[ProduceResults], None],
     ) -> None:
-        """The second half: answer when all that is unsettled is as `acks` wants it, at most `timeout_ms` from now."""
+        """Complete when all that is unsettled is as `acks` requires, at most `timeout_ms` from now: the second half of
+        `append_records`.
+        """
         self.produce_purgatory.try_complete_else_watch(
             DelayedProduce(self, acks, results, unsettled, on_complete), list(unsettled), timeout_ms
         )
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
-        """Why nothing can be appended to a partition that is not here or that nobody but the broker writes."""
+        """Return why nothing can be appended to a partition that is not here or that only the broker writes."""
         code = self._absence(topic_partition)
         if topic_partition.topic in INTERNAL_TOPICS and not is_internal_allowed:
             return code if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -415,14 +427,14 @@ class ReplicaManager:
             counters.produce_message_conversions += record_count
 
     def failed_append(self, partition: Partition, records: memoryview, error: Exception) -> PartitionProduceResult:
-        """Count an append that failed, and say how."""
+        """Count an append that failed, and return its result."""
         if isinstance(error, KafkaError):
             code, message = error.code, error.message if error.message != error.code.message else None
         elif isinstance(error, OSError):
-            logger.error("append to %s failed", partition.topic_partition, exc_info=error)
+            logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, None
         else:
-            logger.error("append to %s failed", partition.topic_partition, exc_info=error)
+            logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
         for counters in self._metrics.of_topic(partition.topic_partition.topic):
             counters.produce_requests += 1
@@ -436,7 +448,9 @@ class ReplicaManager:
         )
 
     def wake(self, topic_partition: TopicPartition) -> None:
-        """Look again at what waits for a partition: its log's end, its high watermark or its role may have changed."""
+        """Check again the requests that wait for a partition: its log's end, its high watermark or its role may have
+        changed.
+        """
         if topic_partition in self.produce_purgatory.watchers:
             self.produce_purgatory.check_and_complete(topic_partition)
         if topic_partition in self.fetch_purgatory.watchers:
@@ -445,9 +459,10 @@ class ReplicaManager:
     # Fetching
 
     def read_first(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> tuple[FetchResults, bool]:
-        """Read what is there. Enough it is if the request does not want to wait, has its bytes, or got an answer to act upon.
+        """Read whatever is available. The second value is True if the response can be sent now.
 
-        Such an answer is an error, a diverging epoch or a better replica. If it is not enough, `wait_for_more`.
+        That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the
+        client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`.
         """
         results = self.read(params, partitions)
         if params.isolation is _LOG_END:
@@ -463,13 +478,15 @@ class ReplicaManager:
         return results, bytes_readable >= params.min_bytes
 
     def wait_for_more(self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]) -> None:
-        """Read again when that gives enough or `params.max_wait_ms` are over, and answer. `results` are those of `read_first`."""
+        """Read again when there is enough or `params.max_wait_ms` are over, and call back. `results` are those of
+        `read_first`.
+        """
         operation = DelayedFetch(self, params, results, on_complete)
         keys = [wanted.topic_partition for wanted, _ in results]
         self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
 
     def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
-        """Read what is there, within the limits, without waiting."""
+        """Read whatever is available, within the limits, without waiting."""
         return reading.read_partitions(self._partitions, params, partitions, self._read_one)
 
     def _read_one(self, params: FetchParams, wanted: FetchPartition, bytes_max: int, min_one_batch: bool) -> FetchPartitionData:
@@ -486,16 +503,16 @@ class ReplicaManager:
         except KafkaError as error:
             return FetchPartitionData(error.code)
         except OSError:
-            logger.exception("fetch from %s failed", topic_partition)
+            logger.exception("Fetch from %s failed", topic_partition)
             return FetchPartitionData(ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception:
-            logger.exception("fetch from %s failed", topic_partition)
+            logger.exception("Fetch from %s failed", topic_partition)
             return FetchPartitionData(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _note_follower(self, replica_id: int, results: FetchResults) -> None:
-        """A follower that fetches from an offset has everything before it."""
+        """Note that a follower that fetches from an offset has everything before it."""
         for wanted, data in results:
-            partition = self._partitions.get(wanted.topic_partition)  # gone if the disk failed while another one was read
+            partition = self._partitions.get(wanted.topic_partition)  # missing if the disk failed during another read
             if partition is None or data.error_code or data.fetch_offset_metadata is None:
                 continue
             if partition.update_follower(replica_id, data.fetch_offset_metadata):

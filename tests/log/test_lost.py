@@ -409,7 +409,7 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
     for name in ("00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"):
         (disk.log_path / name).unlink()
     disk.open(was_clean=True).close()
-    assert any("rebuilding the leader epochs" in text for text in warnings(caplog))
+    assert any("Rebuilding the leader epochs" in text for text in warnings(caplog))
     caplog.clear()
     log = disk.open(was_clean=True)
     assert warnings(caplog) == []

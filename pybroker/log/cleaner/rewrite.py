@@ -181,7 +181,7 @@ def _retained(
     marks_nothing = False
     latest_offset = keys.latest_offset
     if batch.is_control:
-        latest_offset = NO_OFFSET  # keys of control records are no keys
+        latest_offset = NO_OFFSET  # control records have no keys of the topic
         marks_nothing = transactions.on_control_batch(batch)
         loses_all = marks_nothing and is_past_horizon
     else:
