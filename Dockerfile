@@ -88,7 +88,7 @@ COPY --from=builder /opt/pybroker /opt/pybroker
 COPY container/healthcheck.py /opt/pybroker/
 COPY container/root/ /
 # The file is named for `pybroker start` too, which a compose file may have as its command.
-ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH PYBROKER_READY_FILE=/tmp/pybroker-ready
+ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH KAFKA_HOME=/opt/kafka PYBROKER_READY_FILE=/tmp/pybroker-ready
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.process, \
                pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service, sqlite3, encodings.ascii" \
@@ -102,7 +102,8 @@ RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/l
       /tmp/kafka-logs /tmp/kraft-combined-logs /etc/confluent/docker \
  && chmod 0777 /etc/confluent/docker/*
 USER 1000:0
-WORKDIR /home/appuser
+# Commands that are written for Kafka's folder name bin/... and config/... in it.
+WORKDIR /opt/kafka
 VOLUME /var/lib/kafka/data
 EXPOSE 9092
 HEALTHCHECK --interval=2s --timeout=3s --start-period=120s --start-interval=250ms --retries=3 \

@@ -3,7 +3,8 @@
     python3 -I -S /opt/pybroker/healthcheck.py
 
 Ready means that coordinators are loaded and the wanted topics exist: then the broker writes the file that PYBROKER_READY_FILE
-names (/tmp/pybroker-ready by default), which holds `HOST PORT` of the listener to ask, and removes it when it stops. The file
+names (/tmp/pybroker-ready by default), which holds `HOST PORT` of the listener to ask, and removes it when it stops. While it is
+not there, a file of the same name with `.reason` at its end has the broker's reason. The ready file
 alone proves nothing of a broker that was killed or hangs, so one ApiVersions v0 goes to that listener and a sound response has
 to come back.
 
@@ -32,7 +33,7 @@ def main() -> str | None:
         with open(path, encoding="ascii") as file:  # noqa: PTH123 (pathlib costs more than the rest of this program)
             words = file.read(1000).split()
     except OSError as error:
-        return f"the broker is not ready yet: {path}: {error.strerror}"
+        return reason_beside(path) or f"the broker is not ready yet: {path}: {error.strerror}"
     except UnicodeDecodeError:
         words = []
     if len(words) != 2 or not words[1].isdigit():
@@ -41,6 +42,15 @@ def main() -> str | None:
         return complaint(ask(words[0], int(words[1])))
     except (OSError, OverflowError) as error:
         return f"{words[0]}:{words[1]}: {error}"
+
+
+def reason_beside(path: str) -> str | None:
+    """What the broker wrote about why it is not ready; None when it wrote nothing."""
+    try:
+        with open(path + ".reason", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (as above)
+            return file.read(1000).strip() or None
+    except OSError:
+        return None
 
 
 def ask(host: str, port: int) -> bytes:

@@ -193,10 +193,15 @@ def test_groups_without_a_broker_are_an_error_with_exit_code_0() -> None:
     )
 
 
-def test_a_name_that_does_not_resolve_is_not_waited_for() -> None:
-    ran = run_command("kafka-topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092")
+def test_a_name_that_does_not_resolve_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "short.properties").write_text("default.api.timeout.ms=200\n")
+    at = ("--bootstrap-server", "no-such-host.invalid:9092", "--command-config", "short.properties")
+    ran = run_command("kafka-topics", "--list", *at, folder=tmp_path)
     assert ran.code == 1
-    assert ran.err.startswith("No resolvable bootstrap urls given in bootstrap.servers: no-such-host.invalid:9092: ")
+    waiting, error = ran.err.splitlines()
+    assert waiting.startswith("WARN no broker is available yet (no-such-host.invalid:9092: ")
+    assert waiting.endswith("; trying for 0.2 s")
+    assert error.startswith("No resolvable bootstrap urls given in bootstrap.servers: no-such-host.invalid:9092: ")
 
 
 @pytest.mark.parametrize(

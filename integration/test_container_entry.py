@@ -125,6 +125,22 @@ def test_pybroker_start_keeps_the_ready_file_that_the_image_names(container: Con
     assert not container.seen("/tmp/pybroker-ready").exists()
 
 
+def test_a_missing_file_of_the_command_is_one_line_that_says_what_to_do(container: Container) -> None:
+    code, output, error = container.run(["kafka-server-start.sh", "/opt/kafka/config/my.properties"])
+    assert (code, output) == (1, "")
+    assert error.startswith("Error: cannot read /opt/kafka/config/my.properties: no such file in this container; mount it there")
+
+
+def test_a_data_directory_outside_of_a_volume_is_not_to_be_given_away(container: Container) -> None:
+    broker = container.broker({"KAFKA_LOG_DIRS": "/data/a,/data/b"})
+    assert broker.ended() == 1
+    line = broker.errors.splitlines()[-1]
+    assert line.startswith(
+        f"Error: log.dirs=/data/a: uid {USER} cannot write to /data/a: Permission denied; / belongs to the image: "
+    )
+    assert "chown" not in line
+
+
 def test_a_second_container_on_the_volume_of_another_is_one_line(container: Container) -> None:
     container.broker().wait_for(READY)
     second = container.broker({"KAFKA_LISTENERS": "PLAINTEXT://:19092"})
@@ -167,10 +183,16 @@ def test_start_scripts_of_other_images(container: Container) -> None:
         (["/opt/bitnami/scripts/kafka/entrypoint.sh", "/opt/bitnami/scripts/kafka/run.sh"], r"\[KafkaServer id=\d+\] started"),
         (["start-kafka.sh"], r"\[KafkaServer id=\d+\] started"),
         (["kafka-server-start.sh", "/tmp/my.properties", "--override", "node.id=5"], r"READY 127\.0\.0\.1:9099"),
+        (["/opt/kafka/bin/kafka-server-start.sh", "/opt/kafka/config/server.properties", "--override", "node.id=7"], READY),
+        (["sh", "-c", "cd $KAFKA_HOME && exec bin/kafka-server-start.sh config/server.properties"], READY),
+        (
+            ["sh", "-c", "kafka-storage.sh format -t x -c config/x && exec kafka-server-start.sh /etc/kafka/server.properties"],
+            READY,
+        ),
         (["sh", "-c", "kafka-storage format -t $(kafka-storage random-uuid) -c x && /etc/kafka/docker/launch"], READY),
     ]
     for number, (command, line) in enumerate(commands):
-        process = container.start(command, {"KAFKA_LOG_DIRS": f"/tmp/{number}"})
+        process = container.start(command, {"KAFKA_LOG_DIRS": f"/tmp/{number}", "KAFKA_HOME": "/opt/kafka"})
         process.wait_for(line)
         process.close()
     code, output, _ = container.run(["kafka-storage.sh", "random-uuid"])

@@ -13,6 +13,8 @@ from types import ModuleType
 import pytest
 
 import pybroker
+from pybroker.broker.lifecycle import NO_ROOM
+from pybroker.broker.ready_file import ReadyFile
 
 ROOT = Path(pybroker.__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -69,6 +71,16 @@ def test_no_broker_is_asked_before_it_says_where(
     if content is not None:
         ready_file.write_text(content)
     assert said in healthcheck.main()
+
+
+def test_the_brokers_own_reason_is_what_the_check_prints(
+    healthcheck: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYBROKER_READY_FILE", str(tmp_path / "ready"))
+    ReadyFile(tmp_path / "ready").forget(NO_ROOM)
+    assert healthcheck.main() == NO_ROOM
+    (tmp_path / "ready.reason").write_text("")
+    assert "not ready yet" in healthcheck.main()
 
 
 def pinned(lock: Path) -> dict[str, str]:

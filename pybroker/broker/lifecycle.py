@@ -2,7 +2,7 @@
 
 `pybroker start` only prints that clients can connect; a container first makes topics and then informs the programs that started
 it. Both keep the file that an image's health check reads, if one is configured. The file does not exist while no log directory
-takes records: a client that waits for a healthy broker wants to send some.
+takes records: a client that waits for a healthy broker wants to send some. In its place the health check finds the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.network.limits import host_and_port
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STARTING: Final = "starting: checking and opening the logs, which takes longer after a crash"
+LOADING: Final = "starting: loading the consumer groups"
+NO_ROOM: Final = "no log directory has room for records: delete topics or records, or enlarge the volume"
+STOPPING: Final = "stopping"
+
 
 class Lifecycle:
     """The lifecycle of `pybroker start`."""
@@ -29,6 +34,7 @@ class Lifecycle:
         """Keep `ready_file`, which exists while the broker is ready."""
         self._ready_file = ready_file
         self._address: tuple[str, int] | None = None  # set when clients can connect and the groups are loaded
+        self._is_stopping = False
         self.has_room = True
         """Whether any log directory takes records, as of the last check."""
 
@@ -41,6 +47,8 @@ class Lifecycle:
         stop.
         """
         if self._ready_file is not None:
+            if self.has_room:
+                self._ready_file.forget(LOADING)
             await groups_loaded()
             self._address = local_address(bound[0])
             if self.has_room:
@@ -55,20 +63,23 @@ class Lifecycle:
 
     def room_changed(self, *, has_room: bool) -> None:
         """Note whether any log directory takes records; called at each check."""
-        if has_room is self.has_room:
+        if has_room is self.has_room or self._is_stopping:
             return
         self.has_room = has_room
         if self._ready_file is not None and not has_room:
             logger.error("No log directory has room for records; the health check fails until one has")
-            self._ready_file.forget()
+            self._ready_file.forget(NO_ROOM)
         elif self._ready_file is not None and self._address is not None:
             self._ready_file.write(*self._address)
+        elif self._ready_file is not None:
+            self._ready_file.forget(STARTING)
 
     def stopping(self) -> None:
         """Note that clients will soon be unable to connect."""
         self._address = None
+        self._is_stopping = True
         if self._ready_file is not None:
-            self._ready_file.forget()
+            self._ready_file.forget(STOPPING)
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:

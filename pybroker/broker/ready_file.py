@@ -1,4 +1,8 @@
-"""The file that an image's health check reads: it exists while the broker is ready, and holds `HOST PORT` of a listener."""
+"""The files that an image's health check reads.
+
+The ready file exists while the broker is ready, and holds `HOST PORT` of a listener. While it does not exist, a second file beside
+it says in one line why the broker is not ready.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "PYBROKER_READY_FILE"
+REASON_SUFFIX: Final = ".reason"
+"""What the second file's name has more than the ready file's."""
 
 
 class ReadyFile:
@@ -19,6 +25,7 @@ class ReadyFile:
     def __init__(self, path: Path) -> None:
         """Name the file. Nothing is read or written yet."""
         self._path = path
+        self._reason = path.with_name(path.name + REASON_SUFFIX)
 
     def write(self, host: str, port: int) -> None:
         """Write the file: the broker is ready."""
@@ -26,15 +33,20 @@ class ReadyFile:
         try:
             fresh.write_text(f"{host} {port}\n")
             fresh.replace(self._path)
+            self._reason.unlink(missing_ok=True)
         except OSError as error:
             self._complain("written", error)
 
-    def forget(self) -> None:
-        """Remove the file, also that of an earlier run, which a restarted container still has."""
+    def forget(self, reason: str) -> None:
+        """Remove the file, also that of an earlier run, which a restarted container still has, and say why in the second file."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
             self._complain("removed", error)
+        try:
+            self._reason.write_text(f"{reason}\n")
+        except OSError as error:  # the ready file has a warning of its own as soon as it cannot be written either
+            logger.debug("%s cannot be written (%s)", self._reason, error.strerror)
 
     def _complain(self, what: str, error: OSError) -> None:
         logger.warning(

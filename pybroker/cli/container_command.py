@@ -51,6 +51,7 @@ def _become(words: tuple[str, ...]) -> None:
 
 
 def _run(file: Path | None, properties: dict[str, str]) -> int:
+    from pybroker.broker.lifecycle import STARTING  # noqa: PLC0415
     from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
     from pybroker.config.load import ConfigFileError  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
@@ -61,7 +62,7 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
     ready_file = ReadyFile(Path(os.environ.get(VARIABLE) or READY_FILE))
     try:
         _set_up_logging()
-        ready_file.forget()
+        ready_file.forget(STARTING)
         entry = read_entry(os.environ, file=file, overrides=properties)
     except (ConfigError, ConfigFileError) as error:
         raise RunError(str(error)) from error

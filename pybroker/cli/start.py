@@ -107,14 +107,14 @@ def _run(
 
 def _lifecycle() -> Lifecycle | None:
     """Return a lifecycle with the ready file of an image's health check, which the image names to whatever command it runs."""
-    from pybroker.broker.lifecycle import Lifecycle  # noqa: PLC0415
+    from pybroker.broker.lifecycle import STARTING, Lifecycle  # noqa: PLC0415
     from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
 
     path = os.environ.get(VARIABLE)
     if not path:
         return None
     ready_file = ReadyFile(Path(path))
-    ready_file.forget()
+    ready_file.forget(STARTING)
     return Lifecycle(ready_file)
 
 

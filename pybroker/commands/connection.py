@@ -77,8 +77,9 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
     """Return a connection to the first server that responds, trying again until `wait_s` is over.
 
     A container's published port takes connections before the broker does, so a connection counts only when the broker has
-    responded to a request. One line on stderr reports that the command waits, and for what. Raises UnreachableError, and
-    CommandError when no name resolves.
+    responded to a request. A name that does not resolve yet is waited for too, because a container's name resolves only once it
+    runs. One line on stderr reports that the command waits, and for what. Raises UnreachableError, and CommandError when no name
+    resolves.
     """
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
@@ -95,9 +96,9 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
             except (OSError, UnreachableError) as error:
                 is_resolved = True
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
-        if not is_resolved:
-            raise CommandError(f"No resolvable bootstrap urls given in bootstrap.servers: {'; '.join(reasons)}")
         left_s = end - time.monotonic()
+        if left_s <= 0 and not is_resolved:
+            raise CommandError(f"No resolvable bootstrap urls given in bootstrap.servers: {'; '.join(reasons)}")
         if left_s <= 0:
             raise UnreachableError("; ".join(reasons))
         if not is_told:

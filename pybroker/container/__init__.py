@@ -6,6 +6,7 @@ several_brokers  signs that there are to be other brokers
 own_hosts        whether a host's name means this container
 access_control   an authorizer and users that are asked for
 topics           the topics that a variable asks for
+files            the properties file that is mounted, or that the command names
 directories      where the data lie, and why they cannot
 entry            all of it together, up to the configuration
 lifecycle        topics before clients, the ready file, the lines that test libraries wait for

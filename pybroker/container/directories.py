@@ -37,7 +37,7 @@ def default_directory(is_mount: Callable[[str], bool] = os.path.ismount) -> str:
     return next((directory for mount, directory in _OTHER_IMAGES if is_mount(mount)), DATA_DIRECTORY)
 
 
-def make_usable(directories: Iterable[str]) -> str | None:
+def make_usable(directories: Iterable[str], is_mount: Callable[[str], bool] = os.path.ismount) -> str | None:
     """Make missing directories. Returns why a directory cannot be used, None when all can."""
     for directory in directories:
         path = Path(directory)
@@ -47,24 +47,34 @@ def make_usable(directories: Iterable[str]) -> str | None:
                 pass
             for entry in sorted(path.iterdir()):
                 if _OPENED.fullmatch(entry.name) and not os.access(entry, os.R_OK | os.W_OK):
-                    return _explanation(directory, entry, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+                    return _explanation(directory, entry, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), is_mount)
         except OSError as error:
-            return _explanation(directory, path, error)
+            return _explanation(directory, path, error, is_mount)
     return None
 
 
-def _explanation(directory: str, path: Path, error: OSError) -> str:
+def _explanation(directory: str, path: Path, error: OSError, is_mount: Callable[[str], bool]) -> str:
     """Return one line about `path`, a part of the log directory, or above it when that does not exist."""
-    user = f"uid {os.getuid()}"
-    line = f"log.dirs={directory}: {user} cannot write to {path}: {error.strerror or error}"
+    uid = os.getuid()
+    line = f"log.dirs={directory}: uid {uid} cannot write to {path}: {error.strerror or error}"
     if error.errno == errno.EROFS:
         return f"{line}; mount a volume there"
     if error.errno not in (errno.EACCES, errno.EPERM):
         return line
     while not os.path.lexists(path):
         path = path.parent
+    if not _is_in_volume(path, is_mount):
+        return (
+            f"{line}; {path} belongs to the image: use a directory in {DATA_DIRECTORY}, which is a volume, "
+            f"or mount a volume at {directory} that uid {uid} can write to"
+        )
     owner = path.stat()
     return (
         f"{line}; {path} belongs to uid {owner.st_uid} (mode {owner.st_mode & 0o7777:03o}):"
-        f' give it to the container\'s user (chown -R {os.getuid()}), or run the container with user: "{owner.st_uid}"'
+        f' give it to the container\'s user (chown -R {uid}), or run the container with user: "{owner.st_uid}"'
     )
+
+
+def _is_in_volume(path: Path, is_mount: Callable[[str], bool]) -> bool:
+    """Return whether the path is outside of the image's own files, whose owners nobody should change."""
+    return any(is_mount(str(part)) for part in (path, *path.parents) if part != part.parent)

@@ -1,36 +1,29 @@
 """Turns a container's environment and files into what is to be started.
 
 Strongest first: the command line, the environment, a properties file that is mounted where another image looks for one, the
-image's own defaults and Kafka's. Only the first file that exists is read.
+image's own defaults and Kafka's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
 from pybroker.container import access_control, refusals, several_brokers
 from pybroker.container.directories import default_directory
+from pybroker.container.files import find_file
 from pybroker.container.own_hosts import is_own_host
 from pybroker.container.topics import wanted_topics
 from pybroker.container.variables import SEPARATOR_VARIABLE, read_variables
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pybroker.config.load import Loaded
     from pybroker.metadata.new_topic import NewTopic
 
-FILES: Final = (
-    "/mnt/shared/config/server.properties",  # apache/kafka
-    "/opt/kafka/config/server.properties",
-    "/opt/kafka/config/kraft/server.properties",
-    "/etc/kafka/server.properties",  # confluentinc
-    "/etc/kafka/kafka.properties",
-    "/bitnami/kafka/config/server.properties",
-    "/opt/bitnami/kafka/config/server.properties",
-)
 DEFAULT: Final = "the image's default"
 
 
@@ -62,11 +55,8 @@ def read_entry(
     Raises ConfigError for an invalid setting, ConfigFileError for a file that cannot be read.
     """
     variables = read_variables(environment)
-    remarks = list(variables.remarks)
-    if file is None:
-        file = next((path for path in (Path(root, name.lstrip("/")) for name in FILES) if path.is_file()), None)
-        if file is not None:
-            remarks.append(f"Properties are read from {file}")
+    file, of_files = find_file(file, root)
+    remarks = [*variables.remarks, *of_files]
     sources = [
         {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
         variables.properties,

@@ -99,6 +99,7 @@ class Controller:
         self.producer_ids = ProducerIds(store)
         self._listeners: list[Listener] = []
         self._listener_failures: list[Exception] = []  # of the commit that is running
+        self._reported = ""  # the message of a failed disk that was logged last
         self._one_change = asyncio.Lock()
         self._uninterrupted = Uninterrupted()
 
@@ -302,11 +303,20 @@ class Controller:
             try:
                 listener(old, self.image, delta)
             except Exception as error:
-                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk's line says why
-                    logger.warning("This broker could not apply a change of the cluster: %s", error.message)
-                else:
-                    logger.exception("This broker could not apply a change of the cluster")
+                self._report(error)
                 self._listener_failures.append(error)
+        if delta.added and not self._listener_failures:
+            self._reported = ""
+
+    def _report(self, error: Exception) -> None:
+        """Log that a listener failed. A client that asks for a topic again and again, for which a disk has no room, causes one
+        line until a topic can be created.
+        """
+        if not isinstance(error, KafkaError) or error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            logger.error("This broker could not apply a change of the cluster", exc_info=error)
+        elif error.message != self._reported:  # the disk's line says why
+            self._reported = error.message
+            logger.warning("This broker could not apply a change of the cluster: %s", error.message)
 
     def _take_over_settings(self) -> None:
         """Resolve the settings in force. If another version wrote values that are invalid here, the previous settings

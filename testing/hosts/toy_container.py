@@ -52,6 +52,7 @@ for name in ld.so.cache alternatives ssl java-17-openjdk java-21-openjdk; do
     [ ! -e "/etc/$name" ] || cp -a "/etc/$name" etc/
 done
 cp -a "$2/." .
+mount -t tmpfs -o mode=0755 tmpfs var/lib/kafka/data
 chown -R "$3" etc/confluent etc/kafka var/lib/kafka usr/sbin
 shift 3
 for path in "$@"; do

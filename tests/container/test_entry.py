@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from pathlib import Path
 
 import pytest
 
+from pybroker.config.load import ConfigFileError
 from pybroker.config.setting import ConfigError
 from pybroker.container.directories import DATA_DIRECTORY, default_directory, make_usable
-from pybroker.container.entry import FILES, read_entry
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pybroker.container.entry import read_entry
+from pybroker.container.files import FILES, SHIPPED, find_file
 
 
 def test_nothing_said(tmp_path: Path) -> None:
@@ -37,6 +38,31 @@ def test_a_file_is_checked_as_the_environment_is(tmp_path: Path) -> None:
     file.write_text("process.roles=controller\n")
     with pytest.raises(ConfigError, match=r"process\.roles=controller: .*f\.properties"):
         read_entry({}, file=file)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_file_that_other_images_ship_means_the_defaults_when_it_is_not_mounted(tmp_path: Path, name: str) -> None:
+    entry = read_entry({"KAFKA_NODE_ID": "6"}, file=Path(name), overrides={"num.partitions": "4"}, root=str(tmp_path))
+    assert (entry.loaded.config.node_id, entry.loaded.config.num_partitions) == (6, 4)
+    line = f"{name} is a file of Kafka's images that is not here; the defaults and the variables apply"
+    assert entry.remarks.count(line) == 1
+
+
+@pytest.mark.parametrize("name", ["config/server.properties", "./config/kraft/server.properties"])
+def test_a_relative_file_is_looked_for_in_kafkas_folder_too(tmp_path: Path, name: str) -> None:
+    (line,) = find_file(Path(name), str(tmp_path))[1]
+    assert line.startswith(name.removeprefix("./"))
+    mounted = tmp_path / "opt" / "kafka" / name
+    mounted.parent.mkdir(parents=True)
+    mounted.write_text("num.partitions=7\n")
+    assert find_file(Path(name), str(tmp_path)) == (tmp_path / "opt/kafka" / name.removeprefix("./"), [])
+
+
+@pytest.mark.parametrize("name", ["/opt/kafka/config/my.properties", "/opt/kafka/config/kraft/controller.properties", "other"])
+def test_any_other_file_that_is_missing_is_an_error_that_says_what_to_do(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigFileError) as caught:
+        read_entry({}, file=Path(name), root=str(tmp_path))
+    assert str(caught.value).startswith(f"cannot read {name}: no such file in this container; mount it there, or ")
 
 
 def test_the_controllers_listener_is_not_opened() -> None:
@@ -117,7 +143,23 @@ def test_what_a_broker_opens_must_be_its_own(tmp_path: Path, monkeypatch: pytest
 def test_who_owns_what_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meta.properties").write_text("")
     monkeypatch.setattr("os.access", lambda path, _mode: path.name != "meta.properties")
-    reason = make_usable([str(tmp_path)])
+    reason = make_usable([str(tmp_path)], lambda path: path == str(tmp_path))
     assert reason is not None
     assert f"cannot write to {tmp_path}/meta.properties: Permission denied" in reason
     assert f"belongs to uid {tmp_path.stat().st_uid} (mode 6" in reason
+
+
+@pytest.mark.parametrize("name", ["", "a", "a/b"])
+def test_what_belongs_to_the_image_is_not_to_be_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    directory = str(tmp_path / name)
+    reason = make_usable([directory], lambda path: path == "/")
+    assert reason is not None
+    assert "chown" not in reason
+    assert reason.endswith(
+        f"; {tmp_path} belongs to the image: use a directory in /var/lib/kafka/data, which is a volume, "
+        f"or mount a volume at {directory} that uid {os.getuid()} can write to"
+    )

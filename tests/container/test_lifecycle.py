@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.lifecycle import LOADING, NO_ROOM, Lifecycle
 from pybroker.broker.ready_file import ReadyFile
 from pybroker.container.lifecycle import ContainerLifecycle
 from pybroker.container.topics import wanted_topics
@@ -50,11 +50,12 @@ async def test_it_is_ready_when_the_groups_are_loaded(tmp_path: Path, capsys: py
     ready = tmp_path / "ready"
     ready.write_text("of an earlier run")
     file = ReadyFile(ready)
-    file.forget()
+    file.forget("starting")
     lifecycle = ContainerLifecycle({}, file)
 
     async def groups_loaded() -> None:
         assert not ready.exists()
+        assert (tmp_path / "ready.reason").read_text() == f"{LOADING}\n"
         assert capsys.readouterr().out == ""
 
     await lifecycle.announce(7, BOUND, groups_loaded)
@@ -100,18 +101,23 @@ async def test_it_is_not_ready_while_there_is_no_room(tmp_path: Path) -> None:
     async def groups_loaded() -> None:
         """At once."""
 
+    reason = tmp_path / "ready.reason"
     lifecycle.room_changed(has_room=False)
     await lifecycle.announce(7, BOUND, groups_loaded)
     assert not ready.exists()
+    assert reason.read_text() == f"{NO_ROOM}\n"
     lifecycle.room_changed(has_room=True)
     assert ready.read_text() == "127.0.0.1 9092\n"
+    assert not reason.exists()
     lifecycle.room_changed(has_room=False)
     assert not ready.exists()
+    assert reason.read_text() == f"{NO_ROOM}\n"
     lifecycle.room_changed(has_room=True)
     lifecycle.stopping()
     lifecycle.room_changed(has_room=False)
     lifecycle.room_changed(has_room=True)
     assert not ready.exists(), "it stops"
+    assert reason.read_text() == "stopping\n"
 
 
 async def test_a_topic_for_which_there_is_no_room_does_not_keep_it_from_starting(

@@ -330,6 +330,29 @@ async def test_topics_that_a_listener_cannot_take_are_taken_back(failure: Except
     assert (await made.create_topics([new("good")]))[0].error is None
 
 
+async def test_a_disk_that_refuses_again_and_again_is_one_line_until_a_topic_can_be_created(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = await controller(MemoryStore())
+    is_full = True
+
+    def listener(_old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        if delta.added and is_full:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    made.subscribe(listener)
+    caplog.set_level("WARNING")
+    for _ in range(3):
+        await made.create_topics([new("t")])
+    assert len(caplog.records) == 1
+    is_full = False
+    await made.create_topics([new("t")])
+    is_full = True
+    await made.create_topics([new("u")])
+    await made.create_topics([new("u")])
+    assert len(caplog.records) == 2
+
+
 async def test_a_deletion_stands_when_a_listener_fails() -> None:
     made = await controller()
     await made.create_topics([new("t")])
