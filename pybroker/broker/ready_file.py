@@ -1,7 +1,7 @@
 """The files that an image's health check reads.
 
-The ready file exists while the broker is ready, and holds `HOST PORT` of a listener. While it does not exist, a second file beside it
-says in one line why the broker is not ready.
+The ready file exists while the broker is ready, and holds `HOST PORT` of a listener. While it does not exist, a second file
+beside it says in one line why the broker is not ready.
 """
 
 from __future__ import annotations
