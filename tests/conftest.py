@@ -1,4 +1,4 @@
-"""Ids that a unit test's broker makes up are the same every time, as member ids decide who is assigned what."""
+"""Ids that a unit test's broker makes up are the same in every run, because member ids decide the assignment of partitions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The native extensions under AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`, or `python -m tests.sanitize`.
 
-A copy of the sources below build/sanitize gets extensions of its own, so that those in use stay as they are, and the unit tests
-that run native code run there, or those that are named. Needs gcc (or what CC names) with its sanitizers, on Linux. The first
-fault ends the run with a report of the stacks; leaks are not looked for, as CPython itself keeps what it made. Every allocation
-of Python's is made by malloc, else the sanitizer would see arenas in place of objects.
+A copy of the sources below build/sanitize gets extensions of its own, so that the extensions in use stay unchanged. The unit
+tests that run native code, or the named tests, run there. The program needs gcc (or what CC names) with its sanitizers, on Linux.
+The first fault ends the run with a report of the stacks. Leaks are not checked, because CPython itself keeps memory. Python makes
+every allocation by malloc; otherwise the sanitizer would see arenas instead of objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 PLACE: Final = ROOT / "build" / "sanitize"
 REPORT: Final = PLACE / "report"
-"""Begins the names of the files with what the sanitizers found, as a worker's own output is lost with it."""
+"""The prefix of the files with the sanitizers' reports, because a worker's own output is lost with the worker."""
 COPIED: Final = (
     "pybroker",
     "testing",
@@ -41,7 +41,7 @@ NATIVE_TESTS: Final = (
 
 
 def build() -> None:
-    """Copy the sources and build their extensions with the sanitizers; what did not change is not built again."""
+    """Copy the sources and build their extensions with the sanitizers; unchanged extensions are not built again."""
     for name in COPIED:
         source, target = ROOT / name, PLACE / name
         if source.is_dir():
@@ -59,7 +59,7 @@ def build() -> None:
 
 
 def environment() -> dict[str, str]:
-    """What a Python needs to load those extensions, and to see what they do to memory."""
+    """Return the variables with which Python loads those extensions and checks their memory."""
     compiler = os.environ.get("CC", "gcc")
     asked = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     return {
@@ -74,7 +74,7 @@ def environment() -> dict[str, str]:
 
 
 def main(asked: list[str]) -> int:
-    """Build, then run the tests that are asked for, or those that run native code. Returns pytest's code."""
+    """Build, run the named tests or those that run native code, and return pytest's exit code."""
     build()
     where = "import pybroker.records._kernels_native as m; print(m.__file__)"
     loaded = subprocess.run(

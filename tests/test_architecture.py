@@ -37,7 +37,7 @@ def test_the_imports_of_native_parts_go_down_only(path: Path) -> None:
 
 
 def made_tuples() -> list[tuple[str, str, int]]:
-    """Module, class and number of values of each tuple that is made without calling its class."""
+    """Return module, class and number of values of each tuple that is made without calling its class."""
     made = []
     for path in sorted(ROOT.rglob("*.py")):
         module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))

@@ -21,7 +21,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package `sums` with a Python twin; a test puts the native part beside it."""
+    """Make a package `sums` with a Python twin; a test puts the native part beside it."""
     folder = tmp_path / "sums"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -36,7 +36,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def chosen() -> str:
-    """What `add` does in a module that chooses."""
+    """Return what `add` does in a module that chooses."""
     twin = importlib.import_module("sums._adder_python")
     namespace = {"add": twin.add}
     is_native = native.choose(twin, namespace)

@@ -38,7 +38,7 @@ def versions(key: int) -> range:
 
 
 async def started(directory: Path, **configs: str) -> Whole:
-    """With a topic "t" of two partitions, the first of which has 5 records."""
+    """Start a broker with a topic "t" of two partitions, the first of which has 5 records."""
     whole = await Whole(directory).start()
     await whole.create("t", 2, **configs)
     await produce(whole, batch_of_values(*[b"v"] * 5))
@@ -122,7 +122,7 @@ async def test_replicas_stay_in_their_directory(tmp_path: Path, version: int) ->
 
 @pytest.mark.parametrize("version", versions(34))
 async def test_replicas_move_between_directories(tmp_path: Path, version: int) -> None:
-    """While it is on the way it is in both, and fetches go on; a waiting one is answered in the new place."""
+    """Assert that a moving replica is in both directories and serves fetches, and that a waiting fetch ends in the new place."""
     folders = [tmp_path / "a", tmp_path / "b"]
     whole = await Whole(tmp_path, log_dirs=tuple(map(str, folders))).start()
     turns: list[Any] = []

@@ -1,4 +1,4 @@
-"""What is served is the registry; who asks is remembered; odd askers are told so."""
+"""ApiVersions lists the registry and remembers the client's software; wrong names, clusters and versions are refused."""
 
 from __future__ import annotations
 

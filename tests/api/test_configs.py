@@ -38,7 +38,7 @@ async def describe(whole: Whole, kind: int, name: str, *keys: str, version: int 
 
 
 async def described(whole: Whole, kind: int, name: str, key: str) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
-    """Value, source and synonyms of one setting."""
+    """Return the value, source and synonyms of a setting."""
     result = await describe(whole, kind, name, key)
     assert result.error_code == 0
     (config,) = result.configs

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe in each version; the behaviour of groups is told by tests/scenarios."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe in each version; tests/scenarios describes the behaviour of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request's forms and the answer's, in every version; the rules are the controller's."""
+"""The forms of the request and the response in every version; the controller has the rules."""
 
 from __future__ import annotations
 

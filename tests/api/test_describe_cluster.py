@@ -1,4 +1,4 @@
-"""The brokers, and whom a broker does not describe."""
+"""The brokers that DescribeCluster returns; other types of endpoints are refused, and a controller out of reach is not named."""
 
 from __future__ import annotations
 

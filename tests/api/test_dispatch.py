@@ -1,4 +1,4 @@
-"""The way of a frame: what is no request, what nobody serves, what a handler raises."""
+"""The way of a frame: frames that are no request, APIs that are not served, and exceptions of handlers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_api_versions_lists_what_is_registered(tmp_path: Path, version: in
 
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
-    frame = bytes.fromhex("0012 7fff 00000007 ffff 00 ff ff")  # key 18, version 32767, and a body that nobody knows
+    frame = bytes.fromhex("0012 7fff 00000007 ffff 00 ff ff")  # key 18, version 32767, and an unknown body
     answer = whole.dispatcher(whole.connection, memoryview(frame))
     assert isinstance(answer, bytes)
     correlation_id, response = decode_response(ApiVersionsResponse, 0, memoryview(answer)[4:])

@@ -1,4 +1,4 @@
-"""`flush.messages`: nobody is told of a record that has to be durable before it is, with a disk whose thread is run by hand."""
+"""`flush.messages`: no client learns of a record before it is durable, on a disk whose thread the test runs by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TopicPartition("t", 0)
 
 
 async def slow_disk(folder: Path, **configs: str) -> tuple[Whole, HeldThread]:
-    """A broker with a topic `t` of two partitions whose disk does what it is asked when the test says so."""
+    """Start a broker with a topic `t` of two partitions, on a disk that works when the test says so."""
     whole = await Whole(folder).start()
     await whole.create("t", 2, **configs)
     return whole, held(whole)
@@ -63,7 +63,7 @@ class Asked:
         self.answer = whole.send(message, version)
 
     async def is_waiting(self) -> bool:
-        await asyncio.sleep(0)  # what was done is told in the loop's next turn
+        await asyncio.sleep(0)  # results are reported in the loop's next turn
         return isinstance(self.answer, asyncio.Future) and not self.answer.done()
 
     async def response(self) -> Any:
@@ -264,7 +264,7 @@ async def test_a_roll_while_records_wait(tmp_path: Path) -> None:
 
 
 async def test_records_of_the_last_run_wait_for_the_disk_too(tmp_path: Path) -> None:
-    """They were never acknowledged; a producer that sends them again is told when they are durable."""
+    """Assert that a producer that sends unacknowledged records again gets its response when they are durable."""
     whole, _ = await slow_disk(tmp_path / "a", flush_messages="1")
     log = whole.replicas.partition_or_raise(T).log
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -287,7 +287,7 @@ async def test_records_of_the_last_run_wait_for_the_disk_too(tmp_path: Path) -> 
 
 
 async def test_committed_offsets_wait_for_the_disk(tmp_path: Path) -> None:
-    """OffsetCommit, whoever asks for what was committed, and what is said of the group."""
+    """Assert it for OffsetCommit, for every request that reads committed offsets, and for descriptions of the group."""
     whole = await broker(tmp_path, log_flush_interval_messages=1)
     assert (await whole.ask(commit_request(offset=4), 8)).topics[0].partitions[0].error_code == ErrorCode.NONE
     disk = held(whole)
@@ -328,7 +328,7 @@ async def test_a_commit_whose_fsync_fails_is_no_commit(tmp_path: Path) -> None:
 
 
 async def test_a_move_that_is_faster_than_the_flush_of_the_old_log_settles_what_waits(tmp_path: Path) -> None:
-    """The copy in the other directory is durable: so is the record, whatever the old disk says later."""
+    """Assert that the record is durable with the copy in the other directory, whatever the old disk reports later."""
     whole, _ = await slow_disk(tmp_path, flush_messages="1")
     partition = whole.replicas.partition(T)
     assert not isinstance(partition, ErrorCode)

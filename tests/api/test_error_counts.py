@@ -1,4 +1,4 @@
-"""Which codes of a response count: as the declaration of its messages has them."""
+"""The error codes of a response that count, as the declarations of its messages define them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_produce_counts_partitions() -> None:
 
 
 def codes_of(message: Any, places: Places) -> list[int]:
-    """The rule, without the loops that are made for a class."""
+    """Return the codes by the rule, without the loops that are generated for a class."""
     codes = [code for name, inner in places.inner for one in getattr(message, name) or () for code in codes_of(one, inner)]
     if places.own and (places.own == ALWAYS or not codes or message.error_code):
         codes.append(message.error_code)

@@ -212,7 +212,7 @@ def versions() -> list[Any]:
 
 
 def codes(message: object) -> Iterator[int]:
-    """All error codes in an answer."""
+    """Yield all error codes of a response."""
     if isinstance(message, list):
         for one in message:
             yield from codes(one)

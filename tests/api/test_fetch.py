@@ -21,7 +21,7 @@ UNLIMITED = 1 << 30
 
 
 async def filled(tmp_path: Path, **configs: str) -> tuple[Whole, bytes]:
-    """Topic t with two partitions; offsets 0 to 3 in two batches in the first, nothing in the second."""
+    """Start a broker with a topic t: the first of its two partitions has offsets 0 to 3 in two batches, the second is empty."""
     whole = await Whole(tmp_path).start()
     topic_id = await whole.create("t", 2, **configs)
     for values in ((b"a", b"b"), (b"c", b"d")):
@@ -38,7 +38,7 @@ def request(
     max_wait_ms: int = 0,
     **fields: Any,
 ) -> FetchRequest:
-    """A fetch from partitions 0, 1, ... at `offsets`."""
+    """Make a fetch from partitions 0, 1, ... at `offsets`."""
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=limit) for index, offset in enumerate(offsets)
     ]
@@ -47,7 +47,7 @@ def request(
 
 
 def answers(response: Any) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
-    """For each partition: error code, offsets and values."""
+    """Return, for each partition, the error code, offsets and values."""
     return [
         (answer.error_code, records.read(answer.records or b"")) for topic in response.responses for answer in topic.partitions
     ]

@@ -1,4 +1,4 @@
-"""Fetch answers, byte for byte, and counts the same with the native loops and with the pure ones."""
+"""Fetch responds with the same bytes and counts the same with the native loops and with the pure loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Twins:
         monkeypatch.setattr("pybroker.replication.fetch_session.secrets.randbelow", lambda _max: next(self._numbers[self._turn]))
 
     async def ask(self, request: FetchRequest, version: int) -> Any:
-        """The one answer, decoded, that both give."""
+        """Return the response, decoded, after asserting that both give the same."""
         frame = b"".join(bytes(part) for part in encode_request(request, version, 77, "test"))  # type: ignore[arg-type]
         answers = []
         for turn, (name, dispatcher) in enumerate(zip(LOOPS, self._dispatchers, strict=True)):
@@ -65,7 +65,7 @@ class Twins:
         return self.whole.read(found[0], request, version)
 
     def counted(self) -> list[dict[str, list[int]]]:
-        """All numbers of the topics, of each twin."""
+        """Return all numbers of the topics, of each twin."""
         return [
             {name: numbers_of(one) for name, one in {**b.metrics.topics, "": b.metrics.all_topics}.items()} for b in self.brokers
         ]

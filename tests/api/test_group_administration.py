@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete in each version; when they succeed is told by tests/scenarios."""
+"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete in each version; tests/scenarios describes when they succeed."""
 
 from __future__ import annotations
 

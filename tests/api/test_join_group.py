@@ -1,4 +1,4 @@
-"""What each version says and is told; the behaviour of groups is told by tests/scenarios."""
+"""The request and the response of each version; tests/scenarios describes the behaviour of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits in each version; who may commit when is told by tests/scenarios/offsets.txt."""
+"""Commits in each version; tests/scenarios/offsets.txt describes which member may commit when."""
 
 from __future__ import annotations
 

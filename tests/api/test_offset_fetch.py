@@ -33,7 +33,7 @@ def request_of(whole: Whole, version: int, group: str, topics: dict[str, list[in
 
 
 async def fetch(whole: Whole, version: int, group: str, topics: dict[str, list[int]] | None) -> tuple[int, list[Any]]:
-    """The group's error, and [partition, offset, metadata, error] of each topic."""
+    """Return the group's error, and [partition, offset, metadata, error] of each topic."""
     response = await whole.ask(request_of(whole, version, group, topics), version)
     group_response = response if version < 8 else response.groups[0]
     if version >= 8:

@@ -1,4 +1,4 @@
-"""Where epochs end: in every version, and of a log that has no record, for which all requests that tell epochs must agree."""
+"""The ends of epochs: in every version, and of a log without records, where all requests that return epochs must agree."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_ends_of_epochs(tmp_path: Path, version: int) -> None:
 
 
 async def fetched(whole: Whole, offset: int, last_fetched_epoch: int) -> tuple[int, int, int]:
-    """The error, and the diverging epoch with its end."""
+    """Return the error, and the diverging epoch with its end."""
     partition = FetchPartition(
         partition=0, fetch_offset=offset, last_fetched_epoch=last_fetched_epoch, partition_max_bytes=1 << 20
     )

@@ -1,4 +1,4 @@
-"""Produce in every version: what is stored, what is answered, what is refused."""
+"""Produce in every version: what is stored, the response, and what is refused."""
 
 from __future__ import annotations
 

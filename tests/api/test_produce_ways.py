@@ -82,7 +82,7 @@ def fetch(name: str) -> FetchRequest:
 
 
 def answer(whole: Whole, request: ProduceRequest, version: int) -> object:
-    """All bytes of the answer, or that the connection is closed."""
+    """Return all bytes of the response, or that the connection is closed."""
     parts = encode_request(request, version, 77, "test")
     frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
     try:

@@ -1,4 +1,4 @@
-"""Answers that are given again: the same bytes but for the correlation id, never about an older image or another address."""
+"""Responses that are sent again: the same bytes except the correlation id, never about an older image or another address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testing.scenes.api.whole import Whole
 
 
 def metadata(whole: Whole, *names: str, version: int = 9, correlation_id: int = 77) -> tuple[int, Any]:
-    """The correlation id and the answer about some topics, none of which shall be created."""
+    """Return the correlation id and the response about some topics, none of which may be created."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
     parts = encode_request(request, version, correlation_id, "test")
     frame = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no late parts

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup in each version; the behaviour of groups is told by tests/scenarios."""
+"""SyncGroup, Heartbeat and LeaveGroup in each version; tests/scenarios describes the behaviour of groups."""
 
 from __future__ import annotations
 

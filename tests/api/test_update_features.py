@@ -1,4 +1,4 @@
-"""Levels of features are changed as Kafka's controller does, are told, and count."""
+"""Levels of features change as in Kafka's controller, are reported, and take effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def update(version: int, feature: str, level: int, kind: int = UPGRADE) -> Featu
 
 
 async def ask(whole: Whole, version: int, *updates: FeatureUpdateKey, validate_only: bool = False) -> tuple[list[int], str]:
-    """The code of each feature, from v2 the one of all; and the first message."""
+    """Return the code of each feature (from v2 on, the code of the request) and the first message."""
     request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
     answer = await whole.ask(request, version)
     if version >= 2 or answer.error_code:

@@ -130,7 +130,7 @@ async def test_ids_and_epochs_are_found_in_batches_where_snapshots_and_checkpoin
 
 
 async def test_logs_without_an_id_get_that_of_their_topic(tmp_path: Path) -> None:
-    """As those of a Kafka before 2.8 that was killed before its first checkpoint: nothing else tells whose they are."""
+    """Adopt such logs of a Kafka before 2.8 that was killed before its first checkpoint: only the name gives their topic."""
     scene = AdoptionScene(tmp_path).fill()
     for name in ("orders-0", "users-0"):
         (scene.folder_of(name) / "partition.metadata").unlink()

@@ -78,7 +78,7 @@ class Node:
         return epoch
 
     async def restart(self, *, was_clean: bool) -> tuple[int, int]:
-        """The epoch of all partitions, and how many commits it took."""
+        """Start again, and return the epoch of all partitions and the number of commits."""
         if was_clean:
             self.logs.stop()
         else:

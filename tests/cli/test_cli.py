@@ -28,7 +28,7 @@ def invoke(*arguments: str, **environment: str) -> Result:
 
 
 class FakeBroker(ModuleType):
-    """In place of pybroker.broker.process: remembers its configuration, and ends as it is told."""
+    """A replacement for pybroker.broker.process that remembers its configuration and ends as the test says."""
 
     def __init__(self) -> None:
         super().__init__("pybroker.broker.process")

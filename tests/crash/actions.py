@@ -1,4 +1,4 @@
-"""What a broker does in a leg of a history, and what it thereby promises."""
+"""The actions of a broker in a leg of a history, and the promises that it makes by them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEYS = tuple(b"key%d" % number for number in range(5))
 CHECKPOINTED_S = 15.0
-"""After so long every periodic checkpoint was written at least once, from beginning to end."""
+"""The time after which every periodic checkpoint was written at least once, from beginning to end."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Producer:
 
 
 class Actions:
-    """One leg. `told` is where it is noted what was done."""
+    """The actions of a leg, which are noted in `told`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Actions:
                 partition.start_min = max(partition.start_min, log.log_start_offset)
 
     def promises(self) -> Promises:
-        """What is promised now, also in the middle of an action."""
+        """Return what is promised now, also in the middle of an action."""
         for topic in self._model.there():
             for partition in topic.partitions.values():
                 log = self._log(topic, partition)
@@ -120,7 +120,7 @@ class Actions:
             partition.leader_epoch = max(partition.leader_epoch, found.leader_epoch)
 
     def _log(self, topic: TopicModel, partition: PartitionModel) -> Log | None:
-        """The partition's log where it works."""
+        """Return the partition's log, unless it is offline."""
         if not self._is_started:
             return None
         found = self._broker.replica_manager.partitions.get(partition.topic_partition)
@@ -129,7 +129,7 @@ class Actions:
         return found.log
 
     def _any(self) -> tuple[TopicModel, PartitionModel, Log] | None:
-        """A partition that can be used."""
+        """Choose a partition that can be used."""
         usable = [
             (topic, partition, log)
             for topic in self._model.there()
@@ -219,7 +219,7 @@ class Actions:
             await self._produce_to(*chosen)
 
     async def _burst(self) -> None:
-        """Several requests, none of which waits for the answer to another."""
+        """Send several requests, none of which waits for the response to another."""
         chosen = self._any()
         if chosen is not None:
             await asyncio.gather(*(self._produce_to(*chosen) for _ in range(self._random.randint(2, 6))))
@@ -266,7 +266,7 @@ class Actions:
                 self._producers[key].sequence += len(batch.records)
         result = await answer
         if result.error_code is ErrorCode.REQUEST_TIMED_OUT:
-            return None  # a slow disk: it is written, and nobody was told
+            return None  # a slow disk: the batch is written, and the client has no response
         if result.error_code is not ErrorCode.NONE:
             self._tolerate(KafkaError(result.error_code), f"an append to {tp} at {before}")
             return None
@@ -335,7 +335,7 @@ class Actions:
         await asyncio.sleep(seconds)
 
     async def _long_rest(self) -> None:
-        """Long enough for all passes."""
+        """Rest long enough for all passes."""
         self._told.append(f"rest {CHECKPOINTED_S} s")
         starts = [
             (topic, partition, log, log.log_start_offset)
@@ -349,7 +349,7 @@ class Actions:
                 partition.start_min = max(partition.start_min, start)
 
     def _require_directories(self) -> None:
-        """A directory is offline where a fault has struck or where it is away, and nowhere else."""
+        """Require that a directory is offline only where a fault has struck or where the directory is away."""
         for directory in self._broker.log_manager.directories:
             is_explained = directory.failure is None or directory.path in self._away or self._has_struck
             require(is_explained, f"{directory.path} goes offline, and nothing has failed: {directory.failure!r}")
@@ -359,7 +359,7 @@ class Actions:
         return self._fault is not None and bool(self._fault.hits)
 
     def _tolerate(self, error: KafkaError | None, what: str) -> None:
-        """An error is as it should be where a disk has failed, and nowhere else."""
+        """Accept an error where a disk has failed, and nowhere else."""
         self._require_directories()
         is_offline = any(one.is_offline for one in self._broker.log_manager.directories)
         require(self._has_struck or is_offline, f"{what}: {error}")

@@ -1,7 +1,7 @@
-"""Whether a broker that was started again keeps what was promised.
+"""The check that a restarted broker keeps the promises of its earlier life.
 
-Raises BrokenPromiseError, which says what is not as promised. The broker is changed by the checks: producers go on, records are
-appended. What follows them must begin from another copy of the disk.
+It raises BrokenPromiseError with the promise that is broken. The checks change the broker: producers continue, and records are
+appended. Whatever follows must begin from another copy of the disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def require(is_kept: bool, what: str) -> None:
 
 
 def send(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> asyncio.Future[PartitionProduceResult]:
-    """Append with acks=all, as a client would; what is given is the answer to come."""
+    """Append with acks=all, as a client does, and return the future response."""
     answer: asyncio.Future[PartitionProduceResult] = asyncio.get_running_loop().create_future()
     broker.replica_manager.append_records(
         TIMEOUT_MS, -1, {tp: memoryview(bytearray(data))}, lambda results: answer.set_result(results[tp])
@@ -48,12 +48,12 @@ def send(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> asyncio.Fu
 
 
 async def produce(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> PartitionProduceResult:
-    """Append, and wait for the answer."""
+    """Append, and wait for the response."""
     return await send(broker, tp, data)
 
 
 def make_batch(records: Iterable[tuple[bytes, bytes | None]], producer: tuple[int, int, int] | None, **options: object) -> bytes:
-    """A batch as a producer sends it; `producer` is id, epoch and base sequence."""
+    """Build a batch as a producer sends it; `producer` is id, epoch and base sequence."""
     if producer is not None:
         options |= {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": producer[2]}
     made = [Record(number, TIMESTAMP, key, value) for number, (key, value) in enumerate(records)]
@@ -61,7 +61,7 @@ def make_batch(records: Iterable[tuple[bytes, bytes | None]], producer: tuple[in
 
 
 async def check(broker: SimulatedBroker, promises: Promises, *, has_lost_power: bool) -> None:
-    """See the module."""
+    """Check that the broker keeps the promises. Raises BrokenPromiseError."""
     for directory in broker.log_manager.directories:
         is_away = directory.path in promises.away
         require(is_away or directory.failure is None, f"{directory.path} is offline: {directory.failure!r}")
@@ -112,7 +112,7 @@ async def _check_partition(
 
 
 def check_log(log: Log, promise: Promise, *, has_lost_power: bool) -> list[Batch]:
-    """Whether the log is a prefix of what was sent; returns what there is of it."""
+    """Check that the log is a prefix of what was sent, and return the batches that it has."""
     tp, sent = promise.topic_partition, promise.sent
     start, end, start_min, start_max = log.log_start_offset, log.log_end_offset, promise.start_min, promise.start_max
     # What was never durable may be lost from the front, when the name of an earlier segment is lost and that of a later one not.
@@ -142,13 +142,13 @@ def check_log(log: Log, promise: Promise, *, has_lost_power: bool) -> list[Batch
 
 
 def _values(records: Mapping[int, tuple[bytes | None, bytes | None]], start: int) -> dict[bytes | None, bytes]:
-    """What a reader from the start ends with."""
+    """Return the values that a reader from the start ends with."""
     state = {key: value for offset, (key, value) in sorted(records.items()) if offset >= start}
     return {key: value for key, value in state.items() if value is not None}
 
 
 def lost_ranges(log: Log, promise: Promise) -> tuple[LostRange, ...]:
-    """What consumers could see and can no more."""
+    """Return the ranges that consumers could see and that are lost."""
     end = log.log_end_offset
     now = tuple(
         LostRange(max(batch.first_offset, end), min(batch.end_offset, promise.visible_end), batch.leader_epoch)
@@ -165,20 +165,20 @@ def _has_hole(kept: list[Batch], end: int) -> bool:
 
 
 def _check_epochs(partition: Partition, promise: Promise, *, has_hole: bool) -> None:
-    """Epochs only grow, and whoever has read what is lost is told so by OffsetForLeaderEpoch (KIP-320)."""
+    """Check that epochs only grow, and that OffsetForLeaderEpoch (KIP-320) shows a loss to clients that read the lost records."""
     tp, epoch = promise.topic_partition, partition.leader_epoch
     require(epoch >= promise.leader_epoch, f"{tp} has leader epoch {epoch} after {promise.leader_epoch}")
     for lost in lost_ranges(partition.log, promise):
         require(epoch > lost.leader_epoch, f"{tp} lost {lost} and goes on with epoch {epoch}")
         if has_hole or lost.end_offset <= partition.log.log_start_offset:
-            continue  # where an epoch began may be what is lost; who reads before the start is told that
+            continue  # the begin of an epoch may be lost; a client that reads before the start gets that error
         answer = partition.log.end_offset_for_epoch(LeaderEpoch(lost.leader_epoch))
         is_told = answer.epoch < lost.leader_epoch or answer.end_offset < lost.end_offset
         require(is_told, f"{tp} lost {lost}, and a consumer that asks is told {answer}")
 
 
 async def _check_producers(broker: SimulatedBroker, partition: Partition, promise: Promise, kept: Iterable[Batch]) -> None:
-    """The last batch of each producer, sent again, is written once, and its next one follows."""
+    """Check that the last batch of each producer, sent again, is written once, and that its next batch follows."""
     tp, log = promise.topic_partition, partition.log
     last = {batch.producer[0]: batch for batch in kept if batch.producer is not None}
     for batch in last.values():
@@ -199,7 +199,7 @@ async def _check_producers(broker: SimulatedBroker, partition: Partition, promis
 
 
 async def _check_append(broker: SimulatedBroker, partition: Partition) -> None:
-    """It can be written to, from the end on."""
+    """Check that the partition can be written to, from the end on."""
     tp, end = partition.topic_partition, partition.log.log_end_offset
     result = await produce(broker, tp, make_batch([(b"k", b"v")], None))
     is_next = (result.error_code, result.base_offset) == (ErrorCode.NONE, end)

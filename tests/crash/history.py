@@ -1,9 +1,9 @@
-"""A broker's life, drawn from a seed, in which after every operation of a disk or of the store the machine may stop.
+"""A broker's life, drawn from a seed, in which the machine may stop after every operation of a disk or of the store.
 
-A history is some legs. In a leg the broker starts, does what the actions say, and is stopped, killed or loses its power. At
-each operation (or a share of them) the disk and the store are copied, with what was promised by then. When the leg is over, a
-broker is started on each copy, once as after a kill and twice as after a loss of power, and must keep the promises. One of the
-copies is where the next leg begins.
+A history consists of legs. In a leg the broker starts, does its actions, and is stopped, is killed or loses its power. At each
+operation, or at a share of them, the disk and the store are copied, with the promises made by then. After the leg, a broker is
+started on each copy, once as after a kill and twice as after a loss of power, and must keep the promises. The next leg begins on
+a copy.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FailedHistoryError(AssertionError):
 
 
 class History:
-    """See the module. `run` raises FailedHistoryError; `checked` counts the starts that were tried."""
+    """A history of a seed. `run` raises FailedHistoryError; `checked` counts the starts that were tried."""
 
     def __init__(self, seed: int, plan: Plan) -> None:
         self.seed = seed
@@ -144,7 +144,7 @@ class History:
             self._note(world, actions, "the end")
         world.disk.faults.clear()
         self._check_points(leg)
-        # After a failed fsync what memory shows is not on the disk, and no later fsync says so: the machine starts anew too.
+        # After a failed fsync what memory shows is not on the disk, and no later fsync says so: the machine starts again too.
         self._choose_next(leg, has_lost_pages=fault is not None and any(hit.startswith("sync ") for hit in fault.hits))
 
     def _watch(self, world: World, actions: Actions) -> None:
@@ -249,7 +249,7 @@ def _config(checkpoint_interval_ms: int) -> BrokerConfig:
 
 
 def _found(process: Process, promises: Promises, *, has_lost_power: bool) -> tuple[Model, dict[tuple[TopicId, int], str]]:
-    """The model of what the broker has after its start, and the directory of each partition."""
+    """Return the model of what the broker has after its start, and the directory of each partition."""
     broker, model = process.broker, Model()
     places: dict[tuple[TopicId, int], str] = {}
     known = set()
@@ -279,7 +279,7 @@ def _found(process: Process, promises: Promises, *, has_lost_power: bool) -> tup
                 if found is not None:
                     partition.leader_epoch = found.leader_epoch
             elif is_there and (topic.topic_id, tp.partition) not in promises.offline:
-                # Its name was lost while a directory is away: it is made anew, empty, when that is back.
+                # Its name was lost while a directory is away: it is made again, empty, when that is back.
                 partition.batches, partition.in_flight = [], ()
                 partition.end = partition.acked_end = partition.durable_end = partition.visible_end = 0
     for image in broker.controller.image.topics.values():

@@ -1,13 +1,13 @@
-"""What a broker has promised: the smallest thing that says which records, topics and offsets must be there after what happened.
+"""A model of a broker's promises: the records, topics and offsets that must be there after an event.
 
-A partition's log is the sequence of the batches that were written, in their order. A promise about it is taken at a moment:
+A partition's log is the sequence of the batches that were written. A promise about the log holds for a moment:
 
     batches       what was written by then, up to `end`; `in_flight` is under way still, or failed, and may be written
     acked_end     all before this offset was acknowledged: it outlives the process
     durable_end   all before this offset was said to be on the disk (recovery point, or acknowledged with flush.messages=1): it
                   outlives the machine
     start_min     the log start offset of a checkpoint that was written: the log never begins before it again
-    start_max     the latest log start offset that anybody asked for: nobody loses more than that
+    start_max     the latest log start offset that a client asked for: no more than the records before it may be deleted
     visible_end   the high watermark: what is lost below it must be noticed by the epoch
 
 A topic is there, is being made, is being deleted, or is gone; the states in between may become either.
@@ -25,7 +25,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 class Batch(NamedTuple):
-    """What was sent: keys and values, by which idempotent producer (id, epoch, base sequence); when written, its first offset."""
+    """A batch that was sent: keys and values, its idempotent producer (id, epoch, base sequence), and its offset once written."""
 
     records: tuple[KeyValue, ...]
     data: bytes
@@ -47,11 +47,11 @@ class LostRange(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """See the module. `lost` is what was lost before."""
+    """A promise about a partition's log. `lost` is what was lost before."""
 
     topic_partition: TopicPartition
     batches: list[Batch]
-    count: int  # type: ignore[assignment]  # it hides a tuple's method, which nobody needs here
+    count: int  # type: ignore[assignment]  # it hides a tuple's method, which is not needed here
     end: int
     in_flight: tuple[Batch, ...]
     acked_end: int
@@ -139,7 +139,7 @@ class TopicPromise(NamedTuple):
 
 
 class Promises(NamedTuple):
-    """All of a moment. `unnamed` are names of topics that are being made, whose ids nobody was told yet.
+    """All promises of a moment. `unnamed` are names of topics that are being made and whose ids no client knows yet.
 
     `away` are directories that are not there, `offline` the partitions whose logs lie in such.
     """
@@ -161,7 +161,7 @@ class Model:
         return [topic for topic in self.topics.values() if topic.state is TopicState.THERE]
 
     def promises(self) -> Promises:
-        """A copy that later events do not change."""
+        """Return a copy that later events do not change."""
         return Promises(
             tuple(
                 TopicPromise(

@@ -1,7 +1,7 @@
-"""Histories for as long as one likes: `python -m tests.crash.run --seed 1 --minutes 10`.
+"""Histories for a chosen time: `python -m tests.crash.run --seed 1 --minutes 10`.
 
-Every history that breaks a promise is told: its seed, what was done, where the machine stopped, and the last operations of the
-disk. `--seeds 1` with that seed repeats it alone. The exit code is the number of kinds of failure, at most 100.
+The program reports every history that breaks a promise: its seed, its actions, where the machine stopped, and the last operations
+of the disk. `--seeds 1` with that seed repeats it alone. The exit code is the number of kinds of failure, at most 100.
 """
 
 from __future__ import annotations

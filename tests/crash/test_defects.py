@@ -1,4 +1,4 @@
-"""Faults put in on purpose: the histories must find each of them within some seeds, else they would not find the next either."""
+"""Deliberate faults: the histories must find each of them within some seeds, or they would miss the next real fault too."""
 
 from __future__ import annotations
 

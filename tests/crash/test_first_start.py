@@ -1,4 +1,4 @@
-"""The first start of all, killed, and a loss of power in the second one."""
+"""The very first start, which is killed, and a loss of power in the second start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testing.simulation.store import StoreContents
 
 
 def stopped_at(world: World, operation: str) -> tuple[SimulatedDisk, StoreContents]:
-    """What is there when a start comes to the first operation that begins so."""
+    """Return the disk and the store at the start's first operation with this beginning."""
     found: list[tuple[SimulatedDisk, StoreContents]] = []
 
     def on_operation(kind: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What is said about what was found; each case has its own cluster, as the looks at its addresses show it."""
+"""The doctor's text for each finding; each case has its own cluster, described by the looks at its addresses."""
 
 from __future__ import annotations
 

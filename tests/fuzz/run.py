@@ -1,9 +1,9 @@
 """Coverage-guided fuzzing for minutes: python -m tests.fuzz.run --minutes 5 --target batches.
 
-Needs atheris (`pip install '.[fuzz]'`). What it finds stays in build/fuzz/TARGET, and the next run begins there; an input that
-ends it lies in the present directory as crash-*: `--replay FILE` runs that alone. Put it into tests/fuzz/corpus/TARGET with the
-mend. Coverage is that of the Python code. With `--native` the extensions are built anew below build/fuzz, with clang's coverage
-and AddressSanitizer, so that native code guides it too.
+It needs atheris (`pip install '.[fuzz]'`). Inputs that it finds stay in build/fuzz/TARGET, where the next run begins. An input
+that ends the run is in the current directory as crash-*, and `--replay FILE` runs it alone; add it to tests/fuzz/corpus/TARGET
+with the mend. Coverage is that of the Python code. With `--native` the extensions are built again below build/fuzz, with clang's
+coverage and AddressSanitizer, so that native code guides the fuzzer too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAGS = "-fsanitize=fuzzer-no-link,address -fno-omit-frame-pointer -g -O1"
 
 
 def main() -> int:
-    """Returns what the fuzzer ends with: 0 when it found nothing."""
+    """Run the fuzzer, and return its exit code: 0 when it found nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--target", choices=["frames", "batches", "segments"], required=True)
     parser.add_argument("--minutes", type=float, default=5)
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _with_native_code(atheris: Path) -> int:
-    """Build the extensions for it in a copy, and go on there."""
+    """Build the extensions for the fuzzer in a copy, and continue there."""
     copy = PLACE / "native"
     for name in ("pybroker", "testing", "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"), dirs_exist_ok=True)

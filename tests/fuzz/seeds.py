@@ -1,4 +1,4 @@
-"""Inputs to begin with: well-formed ones, made here, and those in `corpus/`, each of which once was a fault."""
+"""The inputs that a run begins with: well-formed inputs, made here, and those in `corpus/`, each of which once showed a fault."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 def seeds(target: str) -> list[bytes]:
-    """Those of a target, always in the same order."""
+    """Return the seeds of a target, always in the same order."""
     made = {"frames": _frames, "batches": _batches, "segments": _segments}[target]
     return [*made(), *corpus(target)]
 
 
 def corpus(target: str) -> list[bytes]:
-    """What once was a fault."""
+    """Return the inputs that once showed a fault."""
     return [one.read_bytes() for one in sorted((CORPUS / target).glob("*"))]
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """A few changes such as fuzzers make."""
+    """Make a few changes such as fuzzers make."""
     found = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4, 8])):
         at = rng.randrange(len(found) + 1)

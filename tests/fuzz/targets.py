@@ -1,6 +1,6 @@
-"""What a fuzzer throws bytes at. A target returns, or raises what it found: nothing but the errors that are meant is caught.
+"""The targets of the fuzzer. A target returns, or raises what it found: it catches only the errors that are meant.
 
-Each takes any bytes, so that each mutation is an input; what they mean is said at each.
+Each target takes any bytes, so that every mutation is an input; its docstring describes their meaning.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from testing.up_convert import up_convert
 
 NOW_MS: Final = 1_700_000_000_000
 INSIDE_MAX: Final = 1 << 20
-"""What a batch may uncompress to here: some bytes of input must not take minutes."""
+"""The limit of an uncompressed batch here, because some bytes of input must not take minutes."""
 CLASSES: Final = [
     (cls, version)
     for key in MESSAGES
@@ -52,14 +52,14 @@ _coders: dict[int, tuple[list[Any], list[Any]]] = {}
 
 
 class FoundError(Exception):
-    """Two that should agree do not, or something that should hold does not."""
+    """Two twins that must agree differ, or a rule that must hold does not."""
 
 
 # --- Frames -------------------------------------------------------------------------------------------------------------------
 
 
 def frames(data: bytes) -> None:
-    """A request without its size; or, behind ffff and two bytes that choose, the body of any message in any version."""
+    """Decode a request without its size; or, behind ffff and two bytes that choose, the body of any message in any version."""
     frame = memoryview(data)
     if data[:2] == b"\xff\xff" and len(data) >= 4:
         _bodies(int.from_bytes(data[2:4]) % len(CLASSES), frame[4:], 0)
@@ -116,7 +116,7 @@ def _decoded(decode: Callable[[memoryview, int], object], frame: memoryview, pos
 
 
 def record_batches(data: bytes) -> None:
-    """A byte of choices, a byte of the topic's settings, and what a partition of a produce request has.
+    """Validate the records of a partition of a produce request, behind a byte of choices and a byte of the topic's settings.
 
     Of the choices: 1 puts the checksum of a batch of magic 2 right, so that what is behind it is reached; 2 makes the topic
     compacted; 4 has the time of the append for all; the rest chooses where to begin.
@@ -166,7 +166,7 @@ def _accepted(sent: bytearray, choices: int) -> None:
 
 
 def _kernels(sent: bytes, number: int) -> None:
-    """The bytes as what stands inside of a batch, and as messages."""
+    """Read the bytes as the content of a batch, and as messages."""
     section, count = sent[HEADER_SIZE:], int.from_bytes(sent[HEADER_SIZE - 4 : HEADER_SIZE], signed=True)
     for count_told in {count, number}:
         _twins("scan_records", section, count_told, NOW_MS)
@@ -207,7 +207,7 @@ def _result(work: Callable[..., Any], *arguments: object) -> Any:
     try:
         return work(*arguments)
     except KafkaError as error:
-        return error.code.name  # what is wrong with bytes that are wrong in several ways is told by what is looked at first
+        return error.code.name  # of several errors in the bytes, the first check reports its own
 
 
 def _up(sent: bytes) -> None:
@@ -234,10 +234,11 @@ _template: dict[str, bytes] = {}
 
 
 def segments(data: bytes) -> None:
-    """What happened to the files of a log of three segments while nobody looked, six bytes each: which file, what, where (2), how
-    much, and a byte to put there. A first byte says whether the last stop was clean and what the checkpoint had.
+    """Damage the files of a closed log of three segments, and open the log.
 
-    The log opens, or the partition is refused; what it has then can be read or is refused as damaged, and goes on.
+    Six bytes are a damage: which file, what, where (2), how much, and a byte to put there. The first byte of the input says
+    whether the last stop was clean and what the checkpoint had. The log opens, or the partition is refused. The records of an
+    open log can be read or are refused as damaged, and appends continue.
     """
     if not data:
         return
@@ -322,7 +323,7 @@ def _open(path: Path, *, was_clean: bool, recovery_point: int) -> Log:
 
 
 def _files() -> dict[str, bytes]:
-    """The files of a log as a clean stop leaves them, made once."""
+    """Return the files of a log as a clean stop leaves them; they are made once."""
     if not _template:
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
             log = Log.create(TP, TOPIC_ID, _config(), LogDirectory(folder, Filesystem()), _services())

@@ -1,4 +1,4 @@
-"""What an append answers, refuses and leaves on the disk."""
+"""What an append returns, refuses and leaves on the disk."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def state(log: Log) -> object:
 
 @contextmanager
 def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
-    """What is appended, and which segments are made, with these twins."""
+    """Append and make segments with these twins."""
     with (
         mock.patch.object(kernels, "accept_batch", module.accept_batch),
         mock.patch.object(segment, "SegmentTail", tail.SegmentTail),

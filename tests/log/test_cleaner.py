@@ -1,4 +1,4 @@
-"""Compaction: what stays is what the rules say, a crash at any moment loses nothing, and nobody else is disturbed."""
+"""Compaction: the rules decide what stays, a crash at any moment loses nothing, and no reader or writer is disturbed."""
 
 from __future__ import annotations
 

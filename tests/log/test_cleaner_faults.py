@@ -92,7 +92,7 @@ def transactional(folder: Path, filesystem: Filesystem) -> CompactedLog:
 
 
 def committed(log: Log) -> Visible:
-    """What a consumer with read_committed is given, by the rules of consumers."""
+    """Return what a consumer with read_committed gets, by the rules of consumers."""
     log.producers.on_high_watermark(log.log_end_offset)
     aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda one: one.first_offset)
     open_now: set[int] = set()
@@ -122,7 +122,7 @@ def check(log: Log, before: Visible) -> None:
 
 
 def each_failure(tmp_path: Path, code: int, *, is_dead: bool) -> Iterator[tuple[CompactedLog, Failing, Visible]]:
-    """The log after a compaction of which the n-th operation failed, for every n."""
+    """Yield the log after a compaction whose n-th operation failed, for every n."""
     for n in itertools.count():
         folder = tmp_path / f"{n}"
         folder.mkdir()

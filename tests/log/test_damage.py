@@ -1,4 +1,4 @@
-"""Damage on the disk: whatever byte is wrong, each record is read, or its offset is refused; none is passed over in silence."""
+"""Damage on the disk: whatever byte is wrong, each record is read, or its offset is refused; no record is skipped silently."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def records_of(log: Log) -> dict[int, bytes]:
 
 
 def first_batch_at(log: Log, offset: int) -> BatchView:
-    """What a client makes of the response to a fetch of one offset. Raises CORRUPT_MESSAGE, as the client's checks do."""
+    """Read the response to a fetch of an offset as a client does. Raises CORRUPT_MESSAGE, as the client's checks do."""
     fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
     found = next(batches(content(fetched)), None)
     assert found is not None, offset
@@ -65,7 +65,7 @@ def check_nothing_is_passed_over(log: Log, expected: dict[int, bytes], damaged: 
 
 
 def walk(log: Log, expected: dict[int, bytes], damaged: range) -> None:
-    """Read batch after batch as a consumer does: it must get every record until it is told of damage."""
+    """Read batch after batch as a consumer does: it must get every record until the broker reports damage."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
@@ -81,7 +81,7 @@ def walk(log: Log, expected: dict[int, bytes], damaged: range) -> None:
 
 
 def original(tmp_path: Path, **config: Any) -> tuple[Disk, dict[int, bytes], list[tuple[Path, int, BatchView]]]:
-    """A closed log of several segments, its records, and file, position and header of each batch."""
+    """Make a closed log of several segments; return it, its records, and file, position and header of each batch."""
     disk = Disk(tmp_path / "original", segment_bytes=1500, index_interval_bytes=300, **config)
     log = disk.create()
     fill(log, 40)
@@ -135,7 +135,7 @@ def test_offsets_that_are_a_little_wrong_hide_no_other_record(tmp_path: Path, fi
         data = bytearray(path.read_bytes())
         old = int.from_bytes(data[position + at : position + at + length])
         if old + by < 0 or (field == "base offset" and by > 0 and header.next_offset > max(expected)):
-            continue  # the last batch of a log has no neighbour behind that would tell
+            continue  # the last batch of a log has no next batch that would show it
         data[position + at : position + at + length] = (old + by).to_bytes(length)
         copy = copy_of(disk, tmp_path / "copy")
         (copy.log_path / path.name).write_bytes(data)

@@ -86,7 +86,7 @@ class Broker:
         return logs
 
     def spans(self, logs: LogManager) -> dict[int, int | None]:
-        """The end offset of each partition, None for one that is offline."""
+        """Return the end offset of each partition, None for an offline partition."""
         found: dict[int, int | None] = {}
         for topic, (topic_id, count) in self.topics.items():
             for number in range(count):
@@ -458,7 +458,7 @@ def test_of_two_copies_one_without_a_topic_id_loses(tmp_path: Path) -> None:
     copies.append_to(copies.first, 50)
     folder = copies.broker.path(copies.first)
     (folder / "orders-0" / "partition.metadata").unlink()
-    # As another program writes it, so that the checkpoint does not tell the id either.
+    # As another program writes it, so that the checkpoint does not give the id either.
     checkpoint.write_offsets(Filesystem(), str(folder / checkpoint.RECOVERY_POINT_FILE), {TopicPartition("orders", 0): 0})
     assert copies.settled() == (copies.second, 100)
 

@@ -36,7 +36,7 @@ class Crashing(Filesystem):
 
 
 class MoveScene:
-    """Two directories, the log in the first; turns of the moves are taken by hand."""
+    """Two directories with the log in the first; the test takes the turns of the moves."""
 
     def __init__(self, folder: Path, filesystem: Filesystem | None = None) -> None:
         self.folders = [folder / "a", folder / "b"]
@@ -77,7 +77,7 @@ class MoveScene:
         self.moves.start(TP, self.logs.directories[1])
 
     def names(self) -> list[list[str]]:
-        """The directories of partitions, by what they end in."""
+        """Return the endings of the names of the partitions' directories, by log directory."""
         return [sorted(entry.name.rpartition("-")[2] for entry in folder.iterdir() if entry.is_dir()) for folder in self.folders]
 
 
@@ -252,7 +252,7 @@ def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
     assert [names.count("3") for names in scene.names()] == [0, 1]
 
 
-def test_of_an_unfinished_copy_that_is_all_there_is_the_rest_is_told_to_be_lost(
+def test_the_rest_of_an_unfinished_copy_without_its_original_is_reported_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory with the log was given up: consumers must notice what is gone by new leader epochs."""

@@ -172,7 +172,7 @@ def test_a_segment_that_is_deleted_while_its_flush_waits_is_no_broken_disk(tmp_p
 
 
 def run(thread: HeldThread) -> None:
-    """The next job, with the failure that it has."""
+    """Run the next job, and report the failure that it has."""
     work, done = thread.jobs.pop(0)
     run_inline(work, done)
 

@@ -20,7 +20,7 @@ COUNT = 1_200
 
 
 def indexed_log(disk: Disk) -> Log:
-    """A log of three segments whose indexes have several windows each."""
+    """Make a log of three segments whose indexes have several windows each."""
     log = disk.create()
     for number in range(COUNT):
         append(log, batch(timestamp=START_MS + 10 * number, size=10))

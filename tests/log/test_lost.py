@@ -1,4 +1,4 @@
-"""What a start gives up is named, counted and kept."""
+"""Data that a start gives up is named, counted and kept aside."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kept_offsets(lost: LostRange) -> list[int]:
 
 
 def first_at(log: Log, offset: int) -> int:
-    """The base offset of what a read from `offset` gives first."""
+    """Return the base offset of the first batch of a read from `offset`."""
     fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
     return next(batches(content(fetched))).base_offset
 

@@ -1,4 +1,4 @@
-"""Data files that are open: bounded, let go of in turn, and never missed by those who use them."""
+"""Open data files: their number is bounded, they are closed in turn, and code that uses them never misses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testing.scenes.logs import TOPIC_ID, Disk, append, batch, read_batches
 
 @pytest.fixture(autouse=True)
 def _own_bound(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What other tests of this process left open is not counted, and the bound is put back."""
+    """Leave out the files that other tests of this process left open, and put the bound back."""
     gc.collect()
     for name in ("_descriptors", "_maps"):
         monkeypatch.setattr(OPEN_FILES, name, set())

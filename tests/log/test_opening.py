@@ -1,4 +1,4 @@
-"""Many logs at a start: which are opened in threads, what is told meanwhile, and how little is read of each."""
+"""Many logs at a start: which are opened in threads, what is logged meanwhile, and how little is read of each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The power fails in the middle of a compaction or a deletion: whatever names are durable, nothing is lost and nothing is back.
+"""The power fails during a compaction or a deletion: whatever names are durable, nothing is lost and nothing comes back.
 
-Before a directory is made durable any part of what was renamed, made and removed since the last time may be there. So a crash
-is tried right before each such moment, with all those parts.
+Before a directory is made durable, any part of the names that were changed, made and removed since the last time may be on the
+disk. So the tests try a crash right before each such moment, with every such part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def disk() -> SimulatedDisk:
 
 
 def moments(where: SimulatedDisk) -> list[SimulatedDisk]:
-    """Copies of the disk at each moment at which the most is not durable; filled while the disk is used."""
+    """Return a list that is filled, while the disk is used, with copies of it at each moment at which the most is not durable."""
     found: list[SimulatedDisk] = []
 
     def look(kind: str, _: str) -> None:
@@ -72,11 +72,11 @@ def test_a_compaction_is_done_or_not_done() -> None:
 
 
 def compaction() -> tuple[SimulatedDisk, list[tuple[int, bytes | None, bytes | None]], list[SimulatedDisk]]:
-    """A disk on which a log was compacted, what consumers saw before, and the disk at its moments."""
+    """Return a disk on which a log was compacted, what consumers saw before, and the disk at its moments."""
     used = disk()
     setting = transactional(ROOT, used)
     before = committed(setting.log)
-    setting.restart(is_clean=True)  # so that no crash makes the indexes anew
+    setting.restart(is_clean=True)  # so that no crash makes the indexes again
     used.sync_all()
     found = moments(used)
     setting.clean()
@@ -119,7 +119,7 @@ def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[Offset]]]:
             yield after, records
 
 
-def test_leader_epochs_that_are_made_anew_are_all_there_or_none() -> None:
+def test_leader_epochs_that_are_made_again_are_all_there_or_none() -> None:
     """A crash in the middle leaves a file that is still known to be lost, not one that has a part of them and looks sound."""
     used = disk()
     log = (setting := Disk(ROOT, filesystem=used, segment_bytes=300)).create()

@@ -1,4 +1,4 @@
-"""A volume without room: appends are refused, the reserve is used for what must be written, and deleting goes on."""
+"""A volume without room: appends are refused, the reserve serves the files that must be written, and deleting continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No descriptor is left, at any point of what a log does: it is refused, nothing is lost or doubled, and it works again."""
+"""A shortage of descriptors at any step of a log: the step is refused, nothing is lost or doubled, and the log works again."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Story:
         self.append(epoch=5)
 
     def state(self) -> dict[str, object]:
-        """What a reader, a producer and a follower see."""
+        """Return what a reader, a producer and a follower see."""
         log = self.log
         found = [(one.base_offset, one.next_offset, bytes(one.payload)) for one in read_batches(log)]
         assert [one[0] for one in found[1:]] == [one[1] for one in found[:-1]], "offsets are dense"
@@ -195,7 +195,7 @@ class Story:
 
 
 def told(path: Path, *, first: int = -1, count: int = 0) -> tuple[ScarceFilesystem, list[dict[str, object]]]:
-    """The states that a story ends in: at once, after a kill and a start, and after a stop and a start."""
+    """Return the states in which a story ends: at once, after a kill and a start, and after a stop and a start."""
     filesystem = ScarceFilesystem(first, count)
     story = Story(path, filesystem)
     story.run()

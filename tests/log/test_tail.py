@@ -19,7 +19,7 @@ SEGMENT_BYTES, SEGMENT_MS = 1000, 100
 
 
 class File:
-    """Remembers how many bytes were written; fails when it is told to."""
+    """A file that remembers how many bytes were written and fails on demand."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -46,7 +46,7 @@ def span(log: Log) -> tuple[int, int]:
 
 
 def topic_made_again(disk: Disk, records: int) -> LogManager:
-    """A topic whose records were deleted up to 500, deleted itself after a checkpoint, made again and written."""
+    """Delete a topic's records up to 500 and, after a checkpoint, the topic; then make the topic again and write to it."""
     manager = started(disk)
     old = manager.create(TP, TOPIC_ID, disk.config)
     append(old, batch(500))
@@ -121,7 +121,7 @@ def test_a_topic_made_again_is_compacted_from_its_start(tmp_path: Path) -> None:
 
 
 def without_id(disk: Disk, damage: bytes | None) -> LogManager:
-    """A start that finds the log's `partition.metadata` torn (its bytes) or not there (None)."""
+    """Start with the log's `partition.metadata` torn (its bytes) or missing (None)."""
     file = disk.log_path / checkpoint.PARTITION_METADATA_FILE
     file.unlink() if damage is None else file.write_bytes(damage)
     manager = disk.manager()
@@ -186,7 +186,7 @@ def test_a_log_without_id_is_taken_where_another_program_may_have_left_it(tmp_pa
 
 
 def with_start_offset(disk: Disk, write: Callable[[str], None]) -> LogManager:
-    """A log of 300 records in three segments, and then somebody writes log-start-offset-checkpoint."""
+    """Make a log of 300 records in three segments, then let another program write log-start-offset-checkpoint."""
     manager = started(disk)
     log = manager.create(TP, TOPIC_ID, disk.config)
     for _ in range(30):
@@ -298,7 +298,7 @@ def test_an_older_content_never_replaces_a_newer(tmp_path: Path) -> None:
 
 
 class WaitsInRename(Filesystem):
-    """The first rename waits until it is told to go on, as on a busy disk."""
+    """A file system whose first rename waits until the test lets it continue, as on a busy disk."""
 
     __slots__ = ("go_on", "is_waiting", "renames")
 

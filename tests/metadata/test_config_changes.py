@@ -116,7 +116,7 @@ async def test_a_change_by_somebody_else_is_not_overwritten() -> None:
             raced.append(await commit(puts={configs_key(OF_ALL): encode_configs({"log.segment.bytes": "50"})}))
         return await commit(**arguments)  # type: ignore[arg-type]  # as it was called
 
-    store.commit = slow_commit  # type: ignore[method-assign,assignment]  # somebody is faster, once
+    store.commit = slow_commit  # type: ignore[method-assign,assignment]  # another commit is faster, once
     assert await one.alter_configs([setting(OF_ALL, log_retention_ms="7")]) == [None]
     assert dict(other.image.configs_of(*OF_ALL)) == {"log.segment.bytes": "50", "log.retention.ms": "7"}
     assert one.config.log_segment_bytes == 50

@@ -60,7 +60,7 @@ class Failing(MemoryStore):
 
 
 class Overtaken(MemoryStore):
-    """Before each commit, one of `faster` is committed by somebody else."""
+    """A store in which another client commits an entry of `faster` before each commit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ def framed(body: bytes) -> bytes:
 
 
 class FakeServer:
-    """The owner; its handler answers with the request, parks it, or does not answer, as the first byte says."""
+    """The owner of connections. By the first byte, its handler responds with the request, parks it, or sends no response."""
 
     def __init__(self) -> None:
         self.admission = Admission(MemoryPool(-1, ManualClock()), 500, random.Random(1))

@@ -37,7 +37,7 @@ class Waits:
 
 
 def ask(admission: Admission, size: int) -> Waits:
-    """What a connection does when it knows the size of a request."""
+    """Ask for memory as a connection does when it knows the size of a request."""
     waits = Waits(size)
     waits.buffer = admission.try_allocate(size)
     if waits.buffer is None:
@@ -227,7 +227,7 @@ def test_the_depleted_share_is_the_time_from_the_first_refusal_to_the_release() 
     clock = ManualClock(1_000)
     pool = MemoryPool(10, clock)
     buffer = pool.try_allocate(12)
-    clock.advance(5_000)  # full, but nobody wanted anything: not depleted
+    clock.advance(5_000)  # full, but no connection asked for memory: not depleted
     assert buffer is not None
     assert pool.try_allocate(1) is None
     clock.advance(2_000)

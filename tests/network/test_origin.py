@@ -1,4 +1,4 @@
-"""Which address a client is told, for all that the engines do with published ports."""
+"""The address that a client gets, for everything that engines do with published ports."""
 
 from __future__ import annotations
 

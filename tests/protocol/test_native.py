@@ -44,7 +44,7 @@ def twin() -> None:
 
 
 def decoded(decode: Any, data: bytes | bytearray) -> object:
-    """The message, or what was said instead: kinds of exceptions that the codec takes for the same are the same here."""
+    """Return the message, or the exception as text; kinds of exceptions that the codec treats alike are equal here."""
     try:
         return decode(memoryview(data), 0)
     except DAMAGE:
@@ -64,7 +64,7 @@ def encoded(encode: Any, message: object, head: bytes | None = None) -> object:
 
 @functools.cache
 def both(cls: type, version: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Decoders and encoders, native and in Python."""
+    """Return the decoders and the encoders, native and in Python."""
     assert NATIVE is not None
     plans = [make_plan(schema_of(cls), version, twin.Plan) for twin in (NATIVE, _codec_python)]
     return (plans[0].decode, plans[1].decode), (plans[0].encode, plans[1].encode)

@@ -164,7 +164,7 @@ def test_the_checksum_finds_every_change_of_a_byte() -> None:
 
 @given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), codec=st.sampled_from(CompressionType), cut=st.integers(0, 40))
 def test_records_that_are_none_never_crash(at: int, byte: int, codec: CompressionType, cut: int) -> None:
-    """Without a look at the checksum: what a hostile producer, who computes it, can send."""
+    """Skip the checksum, because a hostile producer can compute it."""
     built = build_batch(some_records(5), compression=codec)
     built[HEADER_SIZE - 4 + at % (len(built) - HEADER_SIZE + 4)] = byte
     batch = BatchView(memoryview(built))

@@ -72,7 +72,7 @@ def rows(taken: Any) -> list[Record]:
 
 
 def plain(taken: Any) -> Any:
-    """Comparable: buffers as bytes."""
+    """Make the columns comparable: buffers become bytes."""
     if isinstance(taken, tuple):
         return tuple(plain(one) for one in taken)
     return taken if taken is None or isinstance(taken, int) else bytes(taken)
@@ -106,7 +106,7 @@ def test_columns_of_several_batches_are_what_the_iterator_gives(module: ModuleTy
         for one in expected
     )
     assert rows(builder.take()) == expected
-    assert rows(builder.take()) == []  # begun anew
+    assert rows(builder.take()) == []  # begins again
 
 
 @pytest.mark.parametrize("module", BOTH)

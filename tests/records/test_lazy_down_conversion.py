@@ -64,7 +64,7 @@ def pulled(part: LazyDownConversion, bytes_max: int = 1 << 20) -> list[bytes]:
 
 
 def split(sent: bytes) -> tuple[bytes, bytes]:
-    """The whole messages and the padding."""
+    """Return the whole messages and the padding."""
     position = 0
     while (size := claimed_size(sent, position)) is not None and size <= len(sent) - position:
         position += size
@@ -99,7 +99,7 @@ def test_exactly_the_promised_bytes_whole_batches_then_padding(
 
 
 def shrinking_by(slack: int) -> bytes:
-    """A batch of four records that is so much smaller after conversion: old messages are larger, but have no headers."""
+    """Make a batch of four records that shrinks by `slack` in conversion: old messages are larger, but have no headers."""
     for size in range(200):  # over two records, so that no size is jumped over where a varint grows
         headers = [(("h", bytes(min(size, 40))),), (("h", bytes(max(size - 40, 0))),), (), ()]
         records = [Record(i, 5, None, b"v", headers[i]) for i in range(4)]

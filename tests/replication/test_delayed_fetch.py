@@ -1,4 +1,4 @@
-"""Every case in which a waiting fetch is answered, and none in which it is not."""
+"""Every case in which a waiting fetch completes, and the cases in which it continues to wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testing.scenes.replication.scene import ReplicaScene, params, wanted
 
 
 def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:
-    """A fetch at the end of `t`, whose log has 100 bytes in epoch 1, that waits for 500 ms."""
+    """Start a fetch at the end of `t`, whose log has 100 bytes in epoch 1, that waits for 500 ms."""
     scene = ReplicaScene()
     scene.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
     scene.produce("t", 100)

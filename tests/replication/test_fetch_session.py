@@ -1,4 +1,4 @@
-"""What a fetcher with a session may leave out, what it is told, and whose session has to go."""
+"""What a client with a fetch session may leave out, what the response contains, and which session is evicted."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Fetcher:
 
 
 def give(context: FetchContext, **by_name: FetchPartitionData) -> FetchAnswer:
-    """Answer every partition: as told by `topic_partition`, else that there is nothing, at high watermark 10."""
+    """Respond for every partition: with the data in `by_name`, or else with no records and high watermark 10."""
     nothing = {"high_watermark": 10, "last_stable_offset": 10, "log_start_offset": 0}
     return context.answer(
         [(p, by_name.get(f"{p.topic}_{p.partition}") or FetchPartitionData(**nothing)) for p in context.partitions]  # type: ignore[arg-type]

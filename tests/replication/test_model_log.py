@@ -1,4 +1,4 @@
-"""The model log that the other tests stand on answers as the real one does."""
+"""The model log that the other tests use behaves as a real log does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The high watermark, and who may read and write."""
+"""The high watermark, and which clients may read and write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions follow the image; each partition of a request is answered by itself."""
+"""Partitions follow the image; each partition of a request gets a response of its own."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def content(disk: SimulatedDisk, path: str) -> bytes | None:
 
 
 def outcomes(disk: SimulatedDisk, *paths: str) -> set[tuple[bytes | None, ...]]:
-    """All that crashes leave of the files, over many seeds."""
+    """Return everything that crashes leave of the files, over many seeds."""
     return {tuple(content(one, path) for path in paths) for one in (after_crash(disk, seed) for seed in SEEDS)}
 
 
@@ -285,7 +285,7 @@ def test_time_passes_when_there_is_nothing_else_to_do() -> None:
 
 
 def interleaved(seed: int) -> list[str]:
-    """What a thread and the loop did, in their order: a job of two operations, and three steps of the loop."""
+    """Return what a thread and the loop did, in order: a job of two operations, and three steps of the loop."""
     loop = SimulatedLoop(ManualClock(0), Random(seed), interleaving=0.5)
     done: list[str] = []
 

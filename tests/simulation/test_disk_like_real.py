@@ -42,7 +42,7 @@ class BothDisks(RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
     def both(self, call: Callable[[Filesystem], Any], *, is_loose: bool = False) -> tuple[Any, Any] | None:
-        """What the call gives on the one and on the other; None when both raised the same, or, `is_loose`, anything."""
+        """Return the results of the call on both disks; None when both raised the same error or, with `is_loose`, any errors."""
         outcomes: list[Any] = []
         for disk in (self.real, self.simulated):
             try:
