@@ -79,7 +79,7 @@ async def test_a_client_that_is_in_the_wrong_place(cluster_id: str | None, node_
     assert (await cluster.answer(api_versions.handle, 5, request)).error_code == code
 
 
-async def test_an_unknown_version_is_told_the_known_ones_in_v0() -> None:
+async def test_an_unknown_version_gets_the_known_ones_in_v0() -> None:
     cluster = await ClusterScene().start()
     (frame,) = encode_response(api_versions.unsupported_version_response(cluster.broker), 0, 7)
     assert isinstance(frame, bytes)

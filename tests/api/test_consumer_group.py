@@ -163,7 +163,7 @@ async def test_a_classic_group_is_not_described(tmp_path: Path) -> None:
     assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_members_of_both_protocols_are_told_apart(tmp_path: Path) -> None:
+async def test_members_of_both_protocols_are_distinguished(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await whole.ask(joining(), 1)
     assert (await whole.ask(join_request(), 3)).error_code == 0

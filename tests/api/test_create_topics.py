@@ -61,7 +61,7 @@ async def test_good_and_bad_topics_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5, VERSIONS.stop))
-async def test_the_settings_in_force_are_told_with_their_source(version: int) -> None:
+async def test_the_settings_in_force_are_returned_with_their_source(version: int) -> None:
     cluster = await ClusterScene(log_retention_ms=777, origins={"log.retention.ms": "server.properties"}).start()
     request = CreateTopicsRequest(topics=[topic("t", segment_ms="5000", cleanup_policy="compact,delete")])
     (answer,) = (await cluster.answer(create_topics.handle, version, request)).topics

@@ -86,7 +86,7 @@ async def test_a_cursor_that_does_not_fit_is_refused(cursor: tuple[str, int]) ->
     }
 
 
-async def test_a_cursor_at_a_deleted_topic_or_beyond_its_end_goes_on_behind_it() -> None:
+async def test_a_cursor_at_a_deleted_topic_or_beyond_its_end_continues_behind_it() -> None:
     cluster = await filled()
     for cursor in [("aa", 7), ("a", 3), ("a", 9)]:
         page = await ask(cluster, cursor=cursor)

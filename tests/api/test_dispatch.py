@@ -30,7 +30,7 @@ async def test_api_versions_lists_what_is_registered(tmp_path: Path, version: in
     assert listed == {(api.key, api.lowest, api.highest) for api in APIS.values()}
 
 
-async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
+async def test_an_unknown_version_of_api_versions_gets_a_response_in_version_0(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     frame = bytes.fromhex("0012 7fff 00000007 ffff 00 ff ff")  # key 18, version 32767, and an unknown body
     answer = whole.dispatcher(whole.connection, memoryview(frame))
@@ -79,7 +79,7 @@ async def test_why_a_request_cannot_be_read_is_said_in_a_persons_words(tmp_path:
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_what_a_handler_raises_is_answered(
+async def test_what_a_handler_raises_is_in_the_response(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -119,7 +119,7 @@ def test_a_key_that_is_not_served_has_no_handler() -> None:
         load_api(ApiKey.LEADER_AND_ISR)
 
 
-async def test_requests_and_answers_are_counted(tmp_path: Path) -> None:
+async def test_requests_and_responses_are_counted(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     request = MetadataRequest(topics=[])
     size = sum(len(part) for part in encode_request(request, 4, 77, "test"))  # type: ignore[arg-type, misc]  # bytes

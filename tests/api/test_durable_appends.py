@@ -114,7 +114,7 @@ async def test_with_acks_0_only_the_consumer_waits(tmp_path: Path) -> None:
     assert await fetched(whole) == [b"a"]
 
 
-async def test_a_fetch_that_waits_is_answered_when_the_record_is_durable(tmp_path: Path) -> None:
+async def test_a_fetch_that_waits_completes_when_the_record_is_durable(tmp_path: Path) -> None:
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="t", partitions=[wanted])

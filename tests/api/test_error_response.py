@@ -42,11 +42,11 @@ def test_every_api_can_say_an_error_in_every_version(key: int) -> None:
         assert codes == {CODE} or (key, version) in NO_PLACE
 
 
-def test_what_expects_no_answer_gets_none() -> None:
+def test_what_expects_no_response_gets_none() -> None:
     assert error_response(ProduceRequest(acks=0), response_class(ApiKey.PRODUCE), 9, CODE) is None
 
 
-def test_the_answer_names_what_was_asked() -> None:
+def test_the_response_names_what_was_asked() -> None:
     offsets = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[3])])
     partition = OffsetFetchResponsePartition(partition_index=3, committed_offset=-1, error_code=CODE)
     topic = OffsetFetchResponseTopic(name="t", partitions=[partition])
@@ -66,7 +66,7 @@ def test_the_answer_names_what_was_asked() -> None:
     assert answer.replica_election_results[0].partition_result == [PartitionResult(partition_id=5, error_code=CODE)]
 
 
-def test_who_asks_for_everything_is_told_of_nothing() -> None:
+def test_a_request_for_everything_gets_a_response_without_elements() -> None:
     assert error_response(ElectLeadersRequest(topic_partitions=None), ElectLeadersResponse, 0, CODE) == ElectLeadersResponse()
     assert error_response(DescribeGroupsRequest(), DescribeGroupsResponse, 0, CODE) == DescribeGroupsResponse()
 

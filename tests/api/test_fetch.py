@@ -148,7 +148,7 @@ async def test_a_waiting_fetch_of_a_topic_that_is_deleted(tmp_path: Path) -> Non
     assert answers(whole.read(await waiting, wanted, 4)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
 
 
-async def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
+async def test_a_session_returns_only_what_is_new(tmp_path: Path) -> None:
     whole, topic_id = await filled(tmp_path)
     full = await whole.ask(request(4, 0, topic_id=topic_id, session_epoch=0), 17)
     assert len(answers(full)) == 2
@@ -244,7 +244,7 @@ async def test_aborted_transactions_of_errors_are_an_empty_list_where_nothing_wa
 
 @pytest.mark.parametrize("version", [2, 7, 17])
 @pytest.mark.parametrize("is_one_topic", [True, False])
-async def test_a_partition_that_is_asked_for_twice_is_answered_once_with_what_was_said_last(
+async def test_a_partition_that_is_asked_for_twice_is_returned_once_by_the_last_entry(
     tmp_path: Path, version: int, is_one_topic: bool
 ) -> None:
     whole, topic_id = await filled(tmp_path)

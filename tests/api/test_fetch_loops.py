@@ -119,7 +119,7 @@ def fetch(whole: Whole, rng: random.Random, version: int, **session: Any) -> Fet
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_both_answer_and_count_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_both_respond_and_count_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     whole = await Whole(tmp_path).start()
     for name, count in TOPICS.items():

@@ -46,7 +46,7 @@ async def test_transactions_are_refused_for_good(version: int, transactional_id:
     assert not code.is_retriable
 
 
-async def test_a_store_that_fails_is_an_answer() -> None:
+async def test_a_store_that_fails_is_an_error_in_the_response() -> None:
     cluster = await ClusterScene().start()
     await cluster.controller._store.close()
     response = await cluster.answer(init_producer_id.handle, 4, InitProducerIdRequest(transactional_id=None))

@@ -73,7 +73,7 @@ async def test_a_lost_connection_does_not_take_the_member_out(tmp_path: Path) ->
     assert len(joined.members) == 2
 
 
-async def test_without_a_topic_of_offsets_nobody_coordinates(tmp_path: Path) -> None:
+async def test_without_a_topic_of_offsets_no_broker_coordinates(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     topic = whole.controller.image.topics["__consumer_offsets"]
     waiting = whole.ask(join_request(group_instance_id="i"), 5)

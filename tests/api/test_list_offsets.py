@@ -60,7 +60,7 @@ async def test_places_and_times(tmp_path: Path, version: int, timestamp: int, ex
         assert answer.leader_epoch == (-1 if expected[0] < 0 else 0)
 
 
-async def test_version_0_answers_with_a_list(tmp_path: Path) -> None:
+async def test_version_0_responds_with_a_list(tmp_path: Path) -> None:
     whole = await filled(tmp_path)
     (latest,) = await ask(whole, 0, list_offsets.LATEST, max_num_offsets=10)
     (earliest,) = await ask(whole, 0, list_offsets.EARLIEST, max_num_offsets=10)

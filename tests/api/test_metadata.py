@@ -77,7 +77,7 @@ async def test_all_topics_and_no_topics(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_missing_topic_is_created_and_answered_with_its_leader(version: int) -> None:
+async def test_a_missing_topic_is_created_and_returned_with_its_leader(version: int) -> None:
     cluster = await ClusterScene(num_partitions=2).start()
     response = await ask(cluster, version, names("new", "bad name", "new"))
     assert errors(response) == {"new": 0, "bad name": INVALID}
@@ -96,7 +96,7 @@ async def test_nothing_is_created_when_one_side_does_not_want_it(version: int, w
     assert bool(cluster.controller.image.topics) == (wanted == 0)
 
 
-async def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
+async def test_what_cannot_be_created_is_returned_with_the_reason() -> None:
     cluster = await ClusterScene(default_replication_factor=3).start()
     assert errors(await ask(cluster, 12, names("t"))) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
     cluster = await ClusterScene().start()
@@ -182,7 +182,7 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
     assert answer.leader_id == (leader if leader == 1 else -1)
 
 
-async def test_answers_follow_the_cluster() -> None:
+async def test_responses_follow_the_cluster() -> None:
     cluster = await ClusterScene().start()
     topic_id = await cluster.create("t")
     everything = MetadataRequest(topics=None)

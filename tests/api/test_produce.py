@@ -57,7 +57,7 @@ async def test_every_version_appends_and_learns_the_base_offset(tmp_path: Path, 
     assert (whole.metrics.conversion_ns["Produce"] > 0) == (version < 3)
 
 
-async def test_log_append_time_is_told_and_stored(tmp_path: Path) -> None:
+async def test_log_append_time_is_returned_and_stored(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t", message_timestamp_type="LogAppendTime")
     whole.clock.advance(5)
@@ -65,7 +65,7 @@ async def test_log_append_time_is_told_and_stored(tmp_path: Path) -> None:
     assert (answer.error_code, answer.log_append_time_ms) == (0, NOW_MS + 5)
 
 
-async def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
+async def test_acks_0_has_no_response_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     assert whole.send(request(records.batch_of_values(b"a"), acks=0), 7) is None
@@ -143,7 +143,7 @@ async def test_acks_that_do_not_exist(tmp_path: Path, acks: int) -> None:
     assert stored(whole) == []
 
 
-async def test_an_idempotent_producer_s_repetition_is_answered_with_the_first_offset(tmp_path: Path) -> None:
+async def test_an_idempotent_producer_s_repetition_gets_the_first_offset(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     first = records.batch_of_values(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)

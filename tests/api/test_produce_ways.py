@@ -134,7 +134,7 @@ def general_only() -> Iterator[None]:
 @pytest.mark.parametrize("tail", TAILS)
 @given(sent=st.lists(st.tuples(requests(), st.integers(0, 30)), min_size=1, max_size=15))
 @settings(deadline=None, max_examples=60)
-def test_both_ways_answer_and_do_the_same(tail: ModuleType, sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
+def test_both_ways_respond_and_do_the_same(tail: ModuleType, sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
     async def compare(first: str, second: str) -> None:
         quick, general = await started(first), await started(second)
         for (request, version), later_ms in sent:
@@ -189,7 +189,7 @@ async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_quick", [True, False])
-async def test_a_disk_that_fails_is_answered_and_counted(tmp_path: Path, is_quick: bool) -> None:
+async def test_a_disk_that_fails_gives_an_error_and_is_counted(tmp_path: Path, is_quick: bool) -> None:
     whole = await started(tmp_path)
     request = ProduceRequest(
         acks=1,

@@ -29,7 +29,7 @@ def metadata(whole: Whole, *names: str, version: int = 9, correlation_id: int = 
 
 
 @pytest.mark.parametrize("version", [4, 9, 12])
-async def test_the_second_answer_is_the_first_with_another_correlation_id(tmp_path: Path, version: int) -> None:
+async def test_the_second_response_is_the_first_with_another_correlation_id(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("a", 3)
     first = metadata(whole, "a", "none", version=version, correlation_id=1)
@@ -51,7 +51,7 @@ async def test_a_change_of_the_cluster_is_seen_at_once(tmp_path: Path) -> None:
         await whole.controller.delete_topics([topic_id])
 
 
-async def test_other_addresses_versions_and_questions_have_answers_of_their_own(tmp_path: Path) -> None:
+async def test_other_addresses_versions_and_requests_have_responses_of_their_own(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("a")
     assert metadata(whole, "a")[1].brokers[0].port == 9092

@@ -40,7 +40,7 @@ async def levels(whole: Whole) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_levels_change_and_are_told(tmp_path: Path, version: int) -> None:
+async def test_levels_change_and_are_returned(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
     assert await levels(whole) == {"group.version": 1, "metadata.version": 30}
     assert await ask(whole, version, update(version, "group.version", 0, SAFE)) == ([0], "")

@@ -30,7 +30,7 @@ def teller(
     )
 
 
-def test_the_host_and_a_container_are_told_apart() -> None:
+def test_the_host_and_a_container_are_distinguished() -> None:
     assert teller().address_for(client("172.17.0.1")) == ("localhost", 9092)
     assert teller().address_for(client("172.17.0.3")) == ("172.17.0.2", 9092)
 
@@ -74,7 +74,7 @@ OUTSIDE = ListenerAddresses(("localhost", 19092))
         (ListenerAddresses(is_everywhere=False), Surroundings(), None, ("172.17.0.2", 9092)),
     ],
 )
-def test_commands_in_the_container_are_told_from_rootless_forwarding(
+def test_commands_in_the_container_are_distinguished_from_rootless_forwarding(
     addresses: ListenerAddresses, surroundings: Surroundings, is_here: bool | None, told: tuple[str, int]
 ) -> None:
     asked = []
@@ -97,7 +97,7 @@ def test_processes_that_cannot_be_seen_are_worth_one_line(caplog: pytest.LogCapt
     assert len(caplog.records) == 1
 
 
-def test_on_the_network_of_the_host_all_are_told_the_same() -> None:
+def test_on_the_network_of_the_host_all_get_the_same_address() -> None:
     shared = Surroundings(has_own_network=False)
     assert teller(surroundings=shared).address_for(client("172.17.0.1")) == ("172.17.0.2", 9092)
     assert teller(ListenerAddresses(("kafka", 1)), shared).address_for(client("172.17.0.3")) == ("kafka", 1)
@@ -159,7 +159,9 @@ def test_routes_that_cannot_be_read_are_worth_one_line(caplog: pytest.LogCapture
         ),
     ],
 )
-def test_the_start_says_what_is_told_to_whom(addresses: ListenerAddresses, surroundings: Surroundings, lines: list[str]) -> None:
+def test_the_start_logs_which_clients_get_which_address(
+    addresses: ListenerAddresses, surroundings: Surroundings, lines: list[str]
+) -> None:
     bound = [BoundListener(name="PLAINTEXT", host="::", port=9092), BoundListener(name="EXTERNAL", host="::", port=1)]
     assert list(teller(addresses, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
 
@@ -223,7 +225,7 @@ BOTH: dict[str, str | None] = {"lo": None, "eth0": None, "tun0": "tun_flags"}
         (BOTH, Surroundings()),
     ],
 )
-def test_network_interfaces_tell_what_network_it_is(
+def test_network_interfaces_show_what_network_it_is(
     tmp_path: Path, interfaces: dict[str, str | None], expected: Surroundings
 ) -> None:
     assert look_around({}, "6.12.0-amd64", machine(tmp_path, interfaces=interfaces)) == expected

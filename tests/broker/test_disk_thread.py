@@ -115,7 +115,9 @@ async def test_a_disk_that_hangs_can_be_given_up(disk: DiskThread) -> None:
     assert told.errors == [None]
 
 
-async def test_a_thread_that_cannot_be_started_is_told_and_tried_again(disk: DiskThread, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_cannot_be_started_is_reported_and_tried_again(
+    disk: DiskThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse_to_start(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

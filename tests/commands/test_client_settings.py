@@ -73,7 +73,7 @@ class Error:
         return f"about {self._name}"
 
 
-def test_a_trouble_is_told_of_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trouble_is_logged_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter([0.0, 0.1, 0.2, 9.9, 10.0])
     troubles = Troubles(lambda: next(times))
     for name in ("_TRANSPORT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_TRANSPORT"):
@@ -107,7 +107,7 @@ def test_a_consumer_without_group_gets_one_and_commits_nothing() -> None:
         ),
     ],
 )
-def test_what_a_consumer_cannot_be_told(words: list[str], message: str) -> None:
+def test_what_a_consumer_cannot_be_configured_with(words: list[str], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         consumed(*words)
 

@@ -57,7 +57,7 @@ def test_an_unknown_name_is_a_warning_with_its_origin(tmp_path: Path) -> None:
     )
 
 
-def test_a_name_without_effect_is_told_when_it_is_not_its_default() -> None:
+def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
     loaded = load(
         overrides={
             "transaction.state.log.replication.factor": "1",

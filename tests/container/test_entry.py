@@ -140,7 +140,7 @@ def test_what_a_broker_opens_must_be_its_own(tmp_path: Path, monkeypatch: pytest
     assert f"cannot write to {tmp_path / name}" in reason
 
 
-def test_who_owns_what_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_of_what_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meta.properties").write_text("")
     monkeypatch.setattr("os.access", lambda path, _mode: path.name != "meta.properties")
     reason = make_usable([str(tmp_path)], lambda path: path == str(tmp_path))

@@ -131,7 +131,7 @@ def test_what_one_broker_cannot_be_is_refused_in_one_line(changes: dict[str, str
         ({"KAFKA_CFG_ADVERTISED_LISTENERS": "A://h:1,A://g:2"}, "advertised.listeners=A://h:1,A://g:2: A is there twice"),
     ],
 )
-def test_what_the_environment_tells_of_is_refused(environment: dict[str, str], line: str) -> None:
+def test_what_the_environment_asks_for_is_refused(environment: dict[str, str], line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_entry(environment, root="/nonexistent")
     assert line in str(caught.value)

@@ -49,12 +49,12 @@ def test_of_two_cluster_ids_kafkas_wins() -> None:
         *("KAFKA_BROKER_SERVICE_HOST", "KAFKA_CREATE_TOPICS_SEPARATOR", "KAFKA_CONNECT_PORT_8083_TCP_PROTO", "PATH"),
     ],
 )
-def test_what_nobody_wonders_at(variable: str) -> None:
+def test_what_surprises_no_user(variable: str) -> None:
     read = read_variables({variable: "x"})
     assert (dict(read.properties), read.remarks) == ({}, ())
 
 
-def test_what_somebody_could_wonder_at_is_one_line() -> None:
+def test_what_could_surprise_a_user_is_one_line() -> None:
     environment = {
         "KAFKA_HEAP_OPTS": "-Xmx1g",
         "KAFKA_JMX_PORT": "9101",

@@ -89,7 +89,7 @@ def test_an_address_that_refuses_beside_one_that_connects_is_no_problem() -> Non
     assert machine.lines[1:3] == ["  ::1 refuses the connection", "  127.0.0.1 connects"]
 
 
-def test_a_broker_that_does_not_tell_who_it_is_may_be_the_right_one() -> None:
+def test_a_broker_that_does_not_identify_itself_may_be_the_right_one() -> None:
     found = fine("localhost", 9092, LOCAL, software=Software.UNKNOWN, node_id=None)
     machine = Machine(found)
     assert machine.examine()

@@ -26,7 +26,7 @@ def refused(disk_log: Log, data: bytearray, **options: Any) -> ErrorCode:
     return caught.value.code
 
 
-def test_the_answer_names_offsets_times_and_sizes(tmp_path: Path) -> None:
+def test_the_result_names_offsets_times_and_sizes(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     append(log, batch(3))
     data = batch(2, timestamps=[START_MS + 5, START_MS + 1])
@@ -173,7 +173,7 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_partial_batch(tmp_path:
 # --- producers ---
 
 
-def test_a_repeated_batch_is_answered_with_its_first_offsets_and_not_written_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_gets_its_first_offsets_and_is_not_written_again(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     producer = Producer(9)
     for i in range(7):

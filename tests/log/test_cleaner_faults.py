@@ -153,7 +153,7 @@ def test_a_failure_leaves_the_old_or_the_new_to_the_next_start(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
-def test_after_a_failure_that_passes_it_goes_on(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failure_that_passes_it_continues(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory and files agree all the time, and at the end nothing is left of it."""
 
     def refuse(_: LogDirectory, error: OSError) -> KafkaError:

@@ -168,7 +168,7 @@ def test_partitions_of_a_missing_directory_are_offline_and_come_back_with_it(
     assert not broker.came_back, "told once"
 
 
-def test_what_came_back_is_told_again_after_a_start_that_was_cut_short(tmp_path: Path) -> None:
+def test_what_came_back_is_reported_again_after_a_start_that_was_cut_short(tmp_path: Path) -> None:
     broker = Broker(tmp_path).filled()
     unmounted(broker.path("b"))
     broker.start().stop()
@@ -212,7 +212,7 @@ def test_a_directory_that_is_added_is_just_new(tmp_path: Path) -> None:
     logs.stop()
 
 
-def test_a_forgotten_directory_s_partitions_are_made_anew(tmp_path: Path) -> None:
+def test_a_forgotten_directory_s_partitions_are_made_again(tmp_path: Path) -> None:
     broker = Broker(tmp_path).filled()
     lost = {broker.number_in("b"), broker.number_in("b") + 2}
     unmounted(broker.path("b"))

@@ -203,7 +203,7 @@ def test_a_name_without_room_for_the_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
-def test_a_crash_on_the_way_begins_anew(tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_on_the_way_begins_from_the_start(tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_moves, "PIECE_BYTES", 500)
     scene = MoveScene(tmp_path)
     fill(scene.log)

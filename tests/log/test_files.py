@@ -259,7 +259,7 @@ def test_cold_bytes_are_warmed_by_the_function_that_is_returned(tmp_path: Path) 
     assert file.coldness(100, 499_000) is None
 
 
-def test_a_small_slice_in_memory_is_copied_for_the_answer(tmp_path: Path) -> None:
+def test_a_small_slice_in_memory_is_copied_for_the_response(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(range(200)))
     file = SegmentFile(FS, str(path), is_growing=True)

@@ -99,7 +99,7 @@ def test_a_page_of_an_index_that_cannot_be_read_is_a_storage_error(tmp_path: Pat
     assert disk.directory.is_offline
 
 
-def test_a_rebuild_that_failed_is_begun_anew(tmp_path: Path) -> None:
+def test_a_rebuild_that_failed_begins_from_the_start(tmp_path: Path) -> None:
     filesystem = FaultyFilesystem()
     log = indexed_log(fresh_disk(tmp_path, filesystem))
     segment = log.segments[0]

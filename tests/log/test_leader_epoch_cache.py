@@ -89,7 +89,7 @@ actions = st.lists(
 
 
 @given(actions=actions)
-def test_a_leader_s_log_answers_as_kafka_s_through_deletions_and_restarts(actions: list[tuple[str, int]]) -> None:
+def test_a_leader_s_log_returns_what_kafka_s_does_through_deletions_and_restarts(actions: list[tuple[str, int]]) -> None:
     """Numbers up to 100 are per cent of the log; a restart may raise the epoch, and so may not."""
     with tempfile.TemporaryDirectory() as folder:
         disk, model, epoch = Disk(folder), KafkaModel(), 0

@@ -118,7 +118,7 @@ def test_a_disk_that_fails_in_a_thread_leaves_the_other_one_alone(tmp_path: Path
     logs.abandon()
 
 
-def test_progress_is_told_while_it_lasts(
+def test_progress_is_logged_while_it_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk, paths, _ = filled(tmp_path, was_clean=False)

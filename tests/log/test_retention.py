@@ -99,7 +99,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay_while_readers_fin
 
 
 @pytest.mark.parametrize("offset", range(11))
-def test_a_truncated_log_goes_on_where_it_was_cut(tmp_path: Path, offset: int) -> None:
+def test_a_truncated_log_continues_where_it_was_cut(tmp_path: Path, offset: int) -> None:
     disk = Disk(tmp_path, segment_bytes=2 * SIZE, index_interval_bytes=0)
     log = filled(disk)
     before = [(r.offset, r.value) for one in read_batches(log) for r in one.records()]
@@ -112,7 +112,7 @@ def test_a_truncated_log_goes_on_where_it_was_cut(tmp_path: Path, offset: int) -
     assert disk.open().log_end_offset == offset + 1
 
 
-def test_a_fully_truncated_log_begins_anew(tmp_path: Path) -> None:
+def test_a_fully_truncated_log_begins_from_the_start(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=2 * SIZE)
     log = filled(disk)
     log.truncate_fully_and_start_at(Offset(50))

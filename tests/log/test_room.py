@@ -185,7 +185,7 @@ def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(scene: Volume
     assert "is full and does not stop cleanly: the next start recovers its 1 logs" in caplog.text
 
 
-def test_deleting_goes_on_where_only_room_is_missing(scene: VolumeScene, tmp_path: Path) -> None:
+def test_deleting_continues_where_only_room_is_missing(scene: VolumeScene, tmp_path: Path) -> None:
     scene.create(OTHER)
     scene.append()
     scene.volume.free = 0

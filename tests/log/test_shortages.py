@@ -215,7 +215,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_records, "MAP_STEP", 1024)
 
 
-def test_a_shortage_is_told_as_kafka_tells_a_disk_that_cannot_be_used_and_the_directory_stays(
+def test_a_shortage_gets_kafka_s_error_for_a_disk_that_cannot_be_used_and_the_directory_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = Disk(tmp_path)
@@ -234,7 +234,7 @@ def test_a_shortage_is_told_as_kafka_tells_a_disk_that_cannot_be_used_and_the_di
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_a_shortage_at_any_operation_changes_nothing_but_who_has_to_ask_again(tmp_path: Path, count: int) -> None:
+def test_a_shortage_at_any_operation_only_means_that_a_client_has_to_ask_again(tmp_path: Path, count: int) -> None:
     filesystem, expected = told(tmp_path / "log")
     operations = filesystem.done
     assert operations > 120

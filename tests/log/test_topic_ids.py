@@ -223,7 +223,7 @@ def test_a_damaged_start_offset_is_ignored(tmp_path: Path, damage: bytes) -> Non
     manager.stop()
 
 
-def test_a_lost_end_goes_on_at_the_certain_start_and_keeps_the_segments_aside(
+def test_a_lost_end_continues_at_the_certain_start_and_keeps_the_segments_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The checkpoint is this topic's, so offsets up to 1000 were given: giving them again would be worse than a gap."""

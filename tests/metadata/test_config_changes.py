@@ -105,7 +105,7 @@ async def test_what_changes_nothing_is_no_commit() -> None:
     assert controller.image is image
 
 
-async def test_a_change_by_somebody_else_is_not_overwritten() -> None:
+async def test_a_change_by_another_client_is_not_overwritten() -> None:
     store = MemoryStore()
     one, other = await started(store, "t"), await started(store)
     commit = store.commit

@@ -268,7 +268,7 @@ async def test_delete_and_create_again_at_once_gives_a_new_id() -> None:
     assert "t" in made.image.topics
 
 
-async def test_listeners_run_with_the_new_image_before_the_answer() -> None:
+async def test_listeners_run_with_the_new_image_before_the_response() -> None:
     made, seen = await controller(), []
 
     def listener(old: ClusterImage, image: ClusterImage, delta: ImageDelta) -> None:
@@ -383,7 +383,7 @@ async def test_a_store_that_refuses_gives_an_error_and_changes_nothing() -> None
     assert await made.producer_ids.next() == 0
 
 
-async def test_who_is_overtaken_decides_again() -> None:
+async def test_a_commit_that_is_overtaken_is_decided_again() -> None:
     store = Overtaken()
     made, other = await controller(store), await controller(store)
     await other.create_topics([new("mine")])

@@ -94,7 +94,7 @@ async def test_what_is_written_of_a_topic_later_keeps_its_epoch(tmp_path: Path) 
     await again._store.close()
 
 
-async def test_who_is_overtaken_takes_the_next() -> None:
+async def test_a_broker_that_is_overtaken_takes_the_next() -> None:
     store = Overtaken()
     made = await controller(store)
     await made.create_topics([new("t")])
@@ -103,7 +103,7 @@ async def test_who_is_overtaken_takes_the_next() -> None:
     assert epochs(made) == [6]
 
 
-async def test_entries_that_somebody_took_away_or_lowered_lower_nothing() -> None:
+async def test_entries_that_another_client_removed_or_lowered_lower_nothing() -> None:
     store = MemoryStore()
     made = await controller(store)
     await made.create_topics([new("t")])
@@ -162,7 +162,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
-def test_no_name_ever_has_a_smaller_epoch_and_a_raise_gives_one_that_nobody_had(steps: list[tuple[str, object, int]]) -> None:
+def test_no_name_ever_has_a_smaller_epoch_and_a_raise_gives_an_unused_epoch(steps: list[tuple[str, object, int]]) -> None:
     asyncio.run(_random_history(steps))
 
 

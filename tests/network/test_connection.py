@@ -93,7 +93,7 @@ async def turns(count: int = 1) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_read_meanwhile() -> None:
+async def test_a_turn_ends_after_its_number_of_requests_and_the_rest_is_not_read_meanwhile() -> None:
     server = FakeServer()
     connection, transport = connect(server)
     assert transport.deliver(framed(b"x") * (TURN_REQUESTS * 2 + 3)) == b""
@@ -206,7 +206,7 @@ async def test_a_blocked_output_stops_the_pipeline_and_mutes() -> None:
     assert transport.written == framed(b"x")
 
 
-async def test_an_answer_for_a_connection_that_is_gone_is_discarded() -> None:
+async def test_a_response_for_a_connection_that_is_gone_is_discarded() -> None:
     server = FakeServer()
     _, transport = connect(server)
     transport.deliver(framed(b"p"))
@@ -217,7 +217,7 @@ async def test_an_answer_for_a_connection_that_is_gone_is_discarded() -> None:
 
 
 @pytest.mark.parametrize("is_parked", [True, False])
-async def test_ending_answers_what_is_in_work_and_nothing_more(is_parked: bool) -> None:
+async def test_ending_responds_to_what_is_in_work_and_nothing_more(is_parked: bool) -> None:
     server = FakeServer()
     connection, transport = connect(server)
     if is_parked:
@@ -240,7 +240,7 @@ async def test_ending_answers_what_is_in_work_and_nothing_more(is_parked: bool) 
     ),
     st.randoms(use_true_random=False),
 )
-def test_whatever_is_sent_and_parked_the_answers_come_in_order(requests: list[bytes], rng: random.Random) -> None:
+def test_whatever_is_sent_and_parked_the_responses_come_in_order(requests: list[bytes], rng: random.Random) -> None:
     async def scenario() -> None:
         server = FakeServer()
         connection, transport = connect(server)

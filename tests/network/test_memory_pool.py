@@ -74,7 +74,7 @@ def test_any_size_is_allocated_while_one_byte_is_free_and_none_otherwise(steps: 
     st.lists(st.tuples(st.sampled_from(["ask", "release", "die"]), st.integers(1, REQUEST_BYTES_MAX)), max_size=120),
     st.integers(0, 2**32),
 )
-def test_nobody_waits_while_memory_is_free_and_everybody_is_served_in_the_end(steps: list[tuple[str, int]], seed: int) -> None:
+def test_no_connection_waits_while_memory_is_free_and_all_are_served_in_the_end(steps: list[tuple[str, int]], seed: int) -> None:
     pool = pool_of(POOL_BYTES)
     admission = Admission(pool, 500, random.Random(seed))
     everybody: list[Waits] = []

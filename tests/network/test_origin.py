@@ -94,19 +94,19 @@ LOCAL = ("172.17.0.2", 9092)
         (ONE_ADDRESS, PUBLISHED, ("localhost", 9092)),
     ],
 )
-def test_what_is_told(addresses: ListenerAddresses, origin: Origin, told: tuple[str, int]) -> None:
+def test_which_address_is_advertised(addresses: ListenerAddresses, origin: Origin, told: tuple[str, int]) -> None:
     assert addresses.address(origin, LOCAL) == told
 
 
-def test_a_listener_of_loopback_alone_is_told_as_localhost() -> None:
+def test_a_listener_of_loopback_alone_is_advertised_as_localhost() -> None:
     assert ONE_ADDRESS.address(OWN, ("127.0.0.1", 9092)) == ("localhost", 9092)
 
 
-def test_only_these_tell_others_in_the_container_than_outside() -> None:
+def test_only_these_advertise_others_in_the_container_than_outside() -> None:
     assert [one.differs_inside for one in (HOST, NAMED, PORTLESS, ONE_ADDRESS)] == [False, True, True, True]
 
 
-def test_where_clients_cannot_be_told_apart_all_are_told_the_same() -> None:
+def test_where_clients_cannot_be_distinguished_all_get_the_same_address() -> None:
     assert HOST.everyone(LOCAL) == LOCAL
     assert NAMED.everyone(LOCAL) == ("kafka.example", 19092)
     assert PORTLESS.everyone(LOCAL) == ("kafka.example", 9092)

@@ -318,7 +318,7 @@ def test_half_of_the_pool_is_out_of_reach_for_what_stands_behind_requests_in_wor
     st.integers(1, 500),
     st.booleans(),
 )
-def test_many_connections_share_a_tiny_pool_within_its_bound_and_all_are_answered(
+def test_many_connections_share_a_tiny_pool_within_its_bound_and_all_get_responses(
     streams: list[list[bytes]], rng: random.Random, pool_bytes: int, parks: bool
 ) -> None:
     admission, scratch = setting(pool_bytes=pool_bytes, queued_max=2)

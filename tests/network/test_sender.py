@@ -68,7 +68,7 @@ def outgoing(parts: list[Part], on_sent: Callable[[], None] | None = None) -> Ou
     return Outgoing(parts, parts_size(parts), on_sent)
 
 
-def test_small_answers_are_one_write() -> None:
+def test_small_responses_are_one_write() -> None:
     sender, transport, _, counters = setting()
     for answer in (b"one", b"two", b"three"):
         sender.queue(answer)
@@ -162,7 +162,7 @@ def test_a_cold_part_is_read_in_a_thread_first_and_what_comes_before_it_is_not_h
     assert (sender.is_blocked, owner.ready) == (False, 1)
 
 
-def test_a_lost_connection_closes_the_parts_that_are_left_and_tells_once() -> None:
+def test_a_lost_connection_closes_the_parts_that_are_left_and_reports_once() -> None:
     sender, transport, _, _ = setting(high=0)
     sent = Sent()
     done, half, untouched = LatePart(b"a" * PIECE_BYTES), LatePart(b"b" * PIECE_BYTES * 2), LatePart(b"c")

@@ -76,7 +76,7 @@ def test_a_truncated_request_header_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_without_a_correlation_id_there_is_nothing_to_answer(size: int) -> None:
+def test_without_a_correlation_id_there_is_nothing_to_respond_to(size: int) -> None:
     with pytest.raises(DecodeError):
         decode_request_header(frame("7001 0000 00000005")[:size])
 

@@ -111,7 +111,7 @@ def test_no_delay_expires_before_the_call_returns_however_long_the_wheel_stood()
     assert expired_ms == [1_000, 1_000]
 
 
-def test_a_task_that_adds_another_while_time_goes_on_loses_none() -> None:
+def test_a_task_that_adds_another_while_time_passes_loses_none() -> None:
     clock = ManualClock(0)
     loop = Loop(clock)
     timer = OperationTimer(clock, loop.call_at)

@@ -58,7 +58,7 @@ def test_a_batch_with_nothing_for_old_clients_is_padding(limit: int) -> None:
     assert is_padding(sent(part))
 
 
-def test_nothing_is_kept_when_told_so_and_nothing_made_before_it_is_pulled() -> None:
+def test_nothing_is_kept_on_request_and_nothing_made_before_it_is_pulled() -> None:
     batch = batch_of(10, 0, codec=CompressionType.GZIP)
     converted = down_convert(batch, to_magic=1, first_offset=0).data
     source = Slice(batch)

@@ -240,7 +240,7 @@ def test_padding_may_claim_what_kafkas_does(header: int, claimed: int | None) ->
     assert struct.unpack_from(">qi", padding) == (-1, claimed or len(padding) + 1)
 
 
-def test_zstd_and_damage_first_are_answered_and_later_are_padded() -> None:
+def test_zstd_and_damage_first_are_errors_and_later_are_padded() -> None:
     zstd = batch_of(10, 10, codec=CompressionType.ZSTD)
     damaged = bytearray(batch_of(10, 10))
     damaged[-1] ^= 1

@@ -166,7 +166,7 @@ def test_its_time_comes() -> None:
     assert scene.manager.fetch_purgatory.watched == 0
 
 
-def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark() -> None:
+def test_a_follower_that_waits_gets_new_records_beyond_the_high_watermark() -> None:
     scene = ReplicaScene()
     scene.topic("t", replicas=(1, 2))
     answers = scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
@@ -189,7 +189,7 @@ def test_a_follower_that_waits_is_told_of_new_records_beyond_the_high_watermark(
     ],
     ids=["no wait", "no bytes wanted", "enough there", "an error", "no partitions", "a diverging epoch"],
 )
-def test_what_is_answered_at_once(ask: Callable[[ReplicaScene], list[object]]) -> None:
+def test_what_completes_at_once(ask: Callable[[ReplicaScene], list[object]]) -> None:
     scene = ReplicaScene()
     scene.topic("t")
     scene.produce("t", 100)

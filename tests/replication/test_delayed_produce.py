@@ -66,7 +66,7 @@ def test_case_b_another_leads() -> None:
     assert answers[0][T].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_each_partition_has_its_own_answer_when_the_time_comes() -> None:
+def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
     scene = ReplicaScene()
     for name in ("t", "slow", "gone"):
         scene.topic(name, replicas=(1, 2))

@@ -153,13 +153,13 @@ def test_an_incremental_request_names_only_changes_and_reads_everything() -> Non
     ],
     ids=["high watermark", "log start offset", "records", "preferred replica", "diverging epoch", "error"],
 )
-def test_news_are_told(news: FetchPartitionData) -> None:
+def test_news_are_returned(news: FetchPartitionData) -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("foo", 0), asks("foo", 1))
     assert named(give(fetcher.context(session, 1), foo_1=news)) == [("foo", 1)]
 
 
-def test_news_are_told_once_but_what_needs_an_act_each_time() -> None:
+def test_news_are_returned_once_but_what_needs_an_act_each_time() -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("foo", 0))
     news = FetchPartitionData(high_watermark=Offset(12), log_start_offset=Offset(3))
@@ -178,7 +178,7 @@ def test_empty_records_are_no_news() -> None:
     assert named(give(fetcher.context(session, 1), foo_0=empty)) == []
 
 
-def test_only_partitions_answered_with_records_go_to_the_end() -> None:
+def test_only_partitions_returned_with_records_go_to_the_end() -> None:
     fetcher = Fetcher()
     session = fetcher.create(*(asks("t", number) for number in range(4)))
     data = FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), records=records(5))
@@ -216,7 +216,7 @@ def test_wrong_sessions_and_epochs() -> None:
     assert give(fetcher.context(session, 1)).error_code == ErrorCode.NONE, "a wrong epoch harms nothing"
 
 
-def test_of_two_requests_in_work_only_the_later_is_answered() -> None:
+def test_of_two_requests_in_work_only_the_later_is_served() -> None:
     fetcher = Fetcher()
     session = fetcher.create(asks("t", 0))
     first = fetcher.context(session, 1, asks("t", 0, 5))

@@ -62,7 +62,7 @@ def test_a_new_leader_keeps_the_checkpoint_until_it_hears_from_its_followers() -
     assert replica(image(), 10, high_watermark=99).high_watermark == 1, "nor beyond the log"
 
 
-def test_what_followers_told_an_older_leader_epoch_is_forgotten() -> None:
+def test_what_followers_reported_to_an_older_leader_epoch_is_forgotten() -> None:
     partition = replica(image(isr=(1, 2)), 10, 10)
     partition.update_follower(2, at(partition, 1))
     partition.apply_image(image(epoch=1, isr=(1, 2)))
@@ -131,7 +131,7 @@ def test_no_more_replicas_are_required_than_there_are() -> None:
         (2, 4, False, ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-def test_who_is_refused(leader: int, epoch: int, require_leader: bool, expected: ErrorCode | None) -> None:
+def test_which_requests_are_refused(leader: int, epoch: int, require_leader: bool, expected: ErrorCode | None) -> None:
     partition = replica(image(leader=leader, epoch=5))
     assert partition.refusal(LeaderEpoch(epoch), require_leader=require_leader) == expected
 
@@ -167,7 +167,7 @@ def test_an_open_transaction_beyond_the_high_watermark_changes_nothing() -> None
     assert partition.last_stable_offset == 1
 
 
-def test_the_answer_that_there_is_nothing_new_is_shared_while_it_is_true() -> None:
+def test_the_result_that_there_is_nothing_new_is_shared_while_it_is_true() -> None:
     partition = replica(image(replicas=(1,), isr=(1,)), 10)
 
     def read() -> object:
@@ -213,7 +213,7 @@ def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offs
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_the_log_is_told_where_each_epoch_of_this_leader_begins() -> None:
+def test_the_log_learns_where_each_epoch_of_this_leader_begins() -> None:
     partition = replica(image(epoch=2, replicas=(1,), isr=(1,)), *[10] * 6)
     log = partition.log
     assert log.leads == [(2, 6)]  # type: ignore[attr-defined]  # the model's

@@ -32,7 +32,7 @@ def test_partitions_and_logs_come_and_go_with_the_image() -> None:
     assert scene.manager.partition(TopicPartition("elsewhere", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_made_anew_has_a_new_log() -> None:
+def test_a_topic_made_again_has_a_new_log() -> None:
     scene = ReplicaScene()
     scene.topic("t")
     scene.produce("t", 10)
@@ -93,7 +93,7 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
     assert manager.high_watermarks() == {("t", 1): 0, ("replicated", 0): 1}, "the checkpoint's, within the log"
 
 
-def test_each_partition_of_an_append_is_answered_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     scene = ReplicaScene()
     for name in ("good", "full", "broken", "bad"):
         scene.topic(name)
@@ -121,7 +121,7 @@ def test_each_partition_of_an_append_is_answered_by_itself(caplog: pytest.LogCap
     assert "a bug" in caplog.text
 
 
-def test_internal_topics_take_records_from_those_who_may() -> None:
+def test_internal_topics_take_records_from_internal_clients() -> None:
     scene = ReplicaScene()
     scene.topic("__consumer_offsets")
     answers: list[dict[TopicPartition, PartitionProduceResult]] = []
@@ -141,7 +141,7 @@ def test_acks_that_do_not_exist(acks: int) -> None:
     assert scene.log("t").log_end_offset == 0
 
 
-def test_an_answer_that_raises_has_woken_the_waiting_fetches() -> None:
+def test_a_response_that_raises_has_woken_the_waiting_fetches() -> None:
     scene = ReplicaScene()
     scene.topic("t")
     answers = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
@@ -155,7 +155,7 @@ def test_an_answer_that_raises_has_woken_the_waiting_fetches() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 3])
-def test_outside_of_the_log_is_answered_at_once_and_tells_nothing_else(offset: int) -> None:
+def test_outside_of_the_log_completes_at_once_and_returns_nothing_else(offset: int) -> None:
     scene = ReplicaScene()
     scene.topic("t")
     scene.produce("t", 10, 10)
@@ -223,7 +223,7 @@ def test_a_followers_fetch_moves_the_high_watermark_and_reads_to_the_end() -> No
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of it"
 
 
-def test_a_topic_whose_disk_failed_can_be_deleted_and_made_anew() -> None:
+def test_a_topic_whose_disk_failed_can_be_deleted_and_made_again() -> None:
     scene = ReplicaScene()
     scene.topic("t")
     scene.manager.mark_offline(TopicPartition("t", 0))

@@ -169,7 +169,7 @@ def test_a_failed_fsync_drops_what_it_should_have_kept_and_the_next_one_succeeds
     assert outcomes(disk, "/d/a") == {(b"old",)}
 
 
-def test_faults_strike_where_and_as_often_as_they_are_told(disk: SimulatedDisk) -> None:
+def test_faults_strike_where_and_as_often_as_they_must(disk: SimulatedDisk) -> None:
     disk.make_directory("/e")
     disk.faults.append(Fault(errno.EIO, kinds={"create"}, path="/e/*", skip=1, count=2))
     disk.create_empty("/d/a")
@@ -185,7 +185,7 @@ def test_faults_strike_where_and_as_often_as_they_are_told(disk: SimulatedDisk) 
             call("/e")
 
 
-def test_a_short_write_is_continued_by_those_who_look(disk: SimulatedDisk) -> None:
+def test_a_short_write_is_continued_by_callers_that_look(disk: SimulatedDisk) -> None:
     disk.faults.append(Fault(SHORT, kinds={"write"}))
     disk.write_file("/d/a", b"12345678", sync=False)
     assert content(disk, "/d/a") == b"12345678"

@@ -140,7 +140,7 @@ def test_watchers_have_seen_a_commit_when_it_returns_until_they_cancel(kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_commit_goes_on_when_who_waits_is_cancelled(kind: str) -> None:
+def test_a_commit_continues_when_the_task_that_waits_is_cancelled(kind: str) -> None:
     async def scenario(store: Store) -> None:
         waiting = asyncio.ensure_future(store.commit(puts={"k": b"v"}))
         await asyncio.sleep(0)  # it has begun
