@@ -160,7 +160,7 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
     metrics.gauge("pybroker_data_file_descriptors", "Descriptors that data files and their maps hold", lambda: OPEN_FILES.held)
     metrics.gauge(
         "pybroker_data_file_descriptors_max",
-        "How many descriptors they may hold before a data file is closed",
+        "How many descriptors data files and their maps may hold before one is closed",
         lambda: OPEN_FILES.held_max,
     )
     metrics.counter(
