@@ -29,10 +29,10 @@ from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records.errors import RecordValidationError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_produce import DelayedProduce
+from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import (
     FetchIsolation,
     FetchParams,
@@ -66,19 +66,6 @@ REFUSED: Final = Offset(-2)
 """Used instead of the offset that an append must reach before its result is valid: nothing was appended, so the result
 is final.
 """
-
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-
-_NOTHING_KNOWN: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-"""Errors of a produce request whose responses do not have the partition's log start offset."""
 
 
 class ReplicaManager:
@@ -386,7 +373,7 @@ class ReplicaManager:
                 records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
             )
         except Exception as error:
-            return self.failed_append(partition, records, error), REFUSED
+            return failed_append(partition, records, error, self._metrics), REFUSED
         first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
         self._metrics.produced(topic, size=size, record_count=record_count)
         if converted:
@@ -425,27 +412,6 @@ class ReplicaManager:
         self._metrics.conversion_ns["Produce"] += took_ns
         for counters in self._metrics.of_topic(topic):
             counters.produce_message_conversions += record_count
-
-    def failed_append(self, partition: Partition, records: memoryview, error: Exception) -> PartitionProduceResult:
-        """Count an append that failed, and return its result."""
-        if isinstance(error, KafkaError):
-            code, message = error.code, error.message if error.message != error.code.message else None
-        elif isinstance(error, OSError):
-            logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
-            code, message = ErrorCode.KAFKA_STORAGE_ERROR, None
-        else:
-            logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        for counters in self._metrics.of_topic(partition.topic_partition.topic):
-            counters.produce_requests += 1
-            counters.failed_produce_requests += 1
-            counters.bytes_rejected += len(records) if code in _TOO_LARGE else 0
-        return PartitionProduceResult(
-            code,
-            log_start_offset=NO_OFFSET if code in _NOTHING_KNOWN else partition.log.log_start_offset,
-            record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
-            error_message=message,
-        )
 
     def wake(self, topic_partition: TopicPartition) -> None:
         """Check again the requests that wait for a partition: its log's end, its high watermark or its role may have
