@@ -152,14 +152,14 @@ def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Of
     """End the log at `next_offset`, byte `end` of the first of `segments`; intact batches after it are kept in other files."""
     segment, *later = segments
     length, path = segment.size - end, None
-    reason = f"{segment.path} is cut at byte {end}: the {length} bytes behind hold no intact batch: {reason}"
+    reason = f"{segment.path} is cut at byte {end}: the {length} bytes after it hold no intact batch: {reason}"
     end_offset = later[0].base_offset if later else _end_behind(segment, end, next_offset)
     if next_intact(segment.file, end, segment.size, base_offset=next_offset, end_offset=segment.end_offset) is not None:
         reason = reason.replace("hold no intact batch:", "do not begin with an intact batch:")
         path = lost.keep_bytes(log, segment, end, next_offset, end_offset)
     if later:
         last_end = later[-1].read_end()[0]
-        lost.keep_segments(log, later, last_end, f"the segment lies behind the damage at byte {end} of {segment.path}")
+        lost.keep_segments(log, later, last_end, f"the segment lies after the damage at byte {end} of {segment.path}")
     segment.truncate_data(end)
     lost.note(log, next_offset, end_offset, reason, path)
 

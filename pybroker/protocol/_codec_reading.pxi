@@ -36,7 +36,7 @@ cdef uint32_t read_uvarint(Cursor *cursor) except? 0xFFFFFFFF:
 
 
 cdef Py_ssize_t read_length(Cursor *cursor, bint is_short, bint is_nullable, bint is_flexible) except? -2:
-    """A length or count; -1 is null."""
+    """Read a length or count; -1 is null."""
     cdef Py_ssize_t length
     if is_flexible:
         length = <Py_ssize_t>read_uvarint(cursor) - 1

@@ -2,7 +2,7 @@
 # `_codec_native.pyx` includes this file, so that C can inline what is in it.
 
 cdef uint8_t *room(Output *out, Py_ssize_t size) except NULL:
-    """Where to write the next `size` bytes, which count as written."""
+    """Return where to write the next `size` bytes, which count as written."""
     cdef Py_ssize_t capacity
     cdef uint8_t *data
     if size > out.capacity - out.size:
@@ -87,7 +87,7 @@ cdef int put_number(Output *out, int code, value) except -1:
 
 
 cdef int put_records(Output *out, records, Py_ssize_t size) except -1:
-    """Records of `size` bytes: small ones are copied, large ones become parts of their own."""
+    """Append records of `size` bytes: small ones are copied, large ones become parts of their own."""
     kind = type(records)
     if kind is list or kind is tuple:
         for part in records:
@@ -109,7 +109,7 @@ cdef int put_records(Output *out, records, Py_ssize_t size) except -1:
 
 
 cdef bint differs(Step *step, value) except -1:
-    """Whether a value is not at its default."""
+    """Return whether a value is not at its default."""
     if step.differs == IS_SET:
         return PyObject_IsTrue(value)
     if step.differs == IS_SET_OR_NULL:

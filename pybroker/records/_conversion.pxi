@@ -1,4 +1,4 @@
-# Records of magic 2 to messages of magic 0 and 1, and back. Every write is checked against the end of its output.
+# Converts records of magic 2 to messages of magic 0 and 1, and back. Every write is checked against the end of its output.
 # `_kernels_native.pyx` includes this file, so that C can inline what is in it.
 
 cdef struct Conversion:
@@ -94,7 +94,7 @@ cdef int convert(Bytes p, Bytes end, int64_t count, Conversion *c, uint8_t *out,
             offset -= c.first_kept  # both are within 32 bits of the base offset
         size = message_size(&record, c.magic)
         if size > room:
-            return BYTES_LEFT  # the buffer changed under our hands
+            return BYTES_LEFT  # the buffer was changed meanwhile
         put_message(out, size, offset, timestamp, &record, c)
         out += size
         room -= size

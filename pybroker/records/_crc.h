@@ -84,7 +84,7 @@ static void pb_crc_init(int use_clmul) {
 #endif
 }
 
-/* CRC-32C with the processor's own instruction; 0 where there is none. */
+/* CRC-32C with the processor's own instruction; 0 if there is none. */
 static int pb_has_crc32c;
 
 #if defined(__x86_64__) && defined(__GNUC__)

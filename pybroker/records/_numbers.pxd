@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Numbers and fields as records have them, and what can be wrong with those; every read is checked against the end."""
+"""Reads and writes the numbers and fields of records, and lists their faults; every read is checked against the end."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -27,7 +27,7 @@ cdef extern from *:
         PB_TOO_LARGE,
     };
 
-    /* A varint of one or two bytes, which nearly all are, without a loop. The result is a fault, or PB_FINE. */
+    /* Reads a varint of one or two bytes, as nearly all are, without a loop. Returns a fault, or PB_FINE. */
     static inline __attribute__((always_inline)) int pb_number(const uint8_t **at, const uint8_t *end, int bytes_max, uint64_t *value) {
         const uint8_t *p = *at;
         if (end - p >= 2) {
@@ -61,7 +61,7 @@ cdef extern from *:
         return 0;
     }
     """
-    cdef enum Fault "pb_fault":  # those of `errors.RecordFault`; `check_faults` makes sure
+    cdef enum Fault "pb_fault":  # the numbers of `errors.RecordFault`, as `check_faults` ensures
         FINE "PB_FINE"
         CUT_NUMBER "PB_CUT_NUMBER"
         LONG_NUMBER "PB_LONG_NUMBER"

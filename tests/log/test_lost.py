@@ -130,7 +130,7 @@ def test_a_torn_end_is_one_warning_with_bytes_and_offsets(tmp_path: Path, caplog
     end = torn.next_offset if cut >= 61 else -1
     assert [(one.first_offset, one.end_offset, one.path) for one in recovered.lost] == [(torn.base_offset, end, None)]
     (told,) = warnings(caplog)
-    assert f"the {cut} bytes behind hold no intact batch" in told
+    assert f"the {cut} bytes after it hold no intact batch" in told
     assert f"byte {position}" in told
     assert not list(disk.log_path.glob("*.kept"))
 

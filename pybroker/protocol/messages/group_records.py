@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: the state of offsets, classic groups and KIP-848 groups.
 
-A record's key and value each begin with an int16 that is not part of these messages: the key's says which type of record it is
+A record's key and value each begin with an int16 that is not part of these messages: the key's is the type of the record
 (`RecordType`), its message is always version 0; the value's is the version of its message. A null value deletes.
 
 Kafka 3.9 calls the key's number a version of the key, so type 1 is version 1 of OffsetCommitKey there; the bytes are the same.
