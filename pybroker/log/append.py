@@ -163,7 +163,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
                 producer_batches = [found for batch in batches if (found := producer_batch(batch)) is not None]
                 duplicate = _check_producers(log, producer_batches, origin)
                 if duplicate is not None:
-                    return _answer_duplicate(log, duplicate, record_count)
+                    return _duplicate_info(log, duplicate, record_count)
         if any(batch.marker is not None for batch in producer_batches):
             segment.transaction_index.load()  # nothing that may fail comes after the write
         position = segment.size
@@ -240,7 +240,7 @@ def _note_producers(log: Log, segment: LogSegment, batches: Sequence[ProducerBat
             complete_transaction(log, segment, completed)
 
 
-def _answer_duplicate(log: Log, original: BatchMetadata, record_count: int) -> LogAppendInfo:
+def _duplicate_info(log: Log, original: BatchMetadata, record_count: int) -> LogAppendInfo:
     return LogAppendInfo(
         first_offset=original.first_offset,
         last_offset=original.last_offset,

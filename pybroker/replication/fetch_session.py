@@ -69,9 +69,9 @@ def next_epoch(epoch: int) -> int:
 
 
 class CachedPartition(FetchPartition):
-    """A partition of a session: the fields of its last request, and of its last response (`answered_...`)."""
+    """A partition of a session: the fields of its last request, and of its last response (`sent_...`)."""
 
-    __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key")
+    __slots__ = ("key", "sent_high_watermark", "sent_log_start_offset")
 
     def __init__(self, asked: FetchPartition, topic: str | None, before: CachedPartition | None = None) -> None:
         super().__init__(
@@ -85,24 +85,24 @@ class CachedPartition(FetchPartition):
             last_fetched_epoch=asked.last_fetched_epoch,
         )
         self.key = asked.session_key
-        self.answered_high_watermark: Offset = NO_OFFSET if before is None else before.answered_high_watermark
-        self.answered_log_start_offset: Offset = NO_OFFSET if before is None else before.answered_log_start_offset
+        self.sent_high_watermark: Offset = NO_OFFSET if before is None else before.sent_high_watermark
+        self.sent_log_start_offset: Offset = NO_OFFSET if before is None else before.sent_log_start_offset
 
-    def take_answer(self, data: FetchPartitionData) -> bool:
+    def remember_response(self, data: FetchPartitionData) -> bool:
         """Remember the response. Returns whether it must be sent: anything but "the same as last time, and no records"."""
         must_send = (
             (data.records is not None and data.records.size > 0)
             or data.diverging_epoch is not None
             or data.preferred_read_replica >= 0
         )
-        if data.high_watermark != self.answered_high_watermark:
-            self.answered_high_watermark = data.high_watermark
+        if data.high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = data.high_watermark
             must_send = True
-        if data.log_start_offset != self.answered_log_start_offset:
-            self.answered_log_start_offset = data.log_start_offset
+        if data.log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = data.log_start_offset
             must_send = True
         if data.error_code:
-            self.answered_high_watermark = NO_OFFSET  # so that a response is sent when the error ends
+            self.sent_high_watermark = NO_OFFSET  # so that a response is sent when the error ends
             must_send = True
         return must_send
 
@@ -173,7 +173,7 @@ class FetchSession:
                 self.partitions[key] = CachedPartition(partition, topic, partition)
 
 
-class FetchAnswer(NamedTuple):
+class SessionResponse(NamedTuple):
     """The content of a fetch response: for the whole, and for the partitions that it names."""
 
     error_code: ErrorCode
@@ -190,7 +190,7 @@ class FetchContext(abc.ABC):
         self.partitions = partitions
 
     @abc.abstractmethod
-    def answer(self, results: FetchResults) -> FetchAnswer:
+    def respond(self, results: FetchResults) -> SessionResponse:
         """Return the response. Called once, with a result for each of `partitions`: for these very objects, in any order."""
 
 
@@ -203,10 +203,10 @@ class ErrorContext(FetchContext):
         super().__init__(())
         self._error_code = error_code
 
-    def answer(self, results: FetchResults) -> FetchAnswer:
+    def respond(self, results: FetchResults) -> SessionResponse:
         """Return the error, without a session."""
         del results
-        return FetchAnswer(self._error_code, NO_SESSION_ID, [])
+        return SessionResponse(self._error_code, NO_SESSION_ID, [])
 
 
 class SessionlessContext(FetchContext):
@@ -214,9 +214,9 @@ class SessionlessContext(FetchContext):
 
     __slots__ = ()
 
-    def answer(self, results: FetchResults) -> FetchAnswer:
+    def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results."""
-        return new_tuple(FetchAnswer, (_NO_ERROR, NO_SESSION_ID, results))
+        return new_tuple(SessionResponse, (_NO_ERROR, NO_SESSION_ID, results))
 
 
 class FullContext(FetchContext):
@@ -232,10 +232,10 @@ class FullContext(FetchContext):
         self._is_from_follower = is_from_follower
         self._uses_topic_ids = uses_topic_ids
 
-    def answer(self, results: FetchResults) -> FetchAnswer:
+    def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results, and the new session's id if there was room for one."""
         session_id = self._cache.create(results, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
-        return FetchAnswer(ErrorCode.NONE, session_id, results)
+        return SessionResponse(ErrorCode.NONE, session_id, results)
 
 
 class IncrementalContext(FetchContext):
@@ -248,7 +248,7 @@ class IncrementalContext(FetchContext):
         self._session = session
         self._epoch = session.epoch
 
-    def answer(self, results: FetchResults) -> FetchAnswer:
+    def respond(self, results: FetchResults) -> SessionResponse:
         """Return the changes since the last response; INVALID_FETCH_SESSION_EPOCH if another request has advanced the
         session.
         """
@@ -260,18 +260,18 @@ class IncrementalContext(FetchContext):
                 session.epoch,
                 self._epoch,
             )
-            return FetchAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+            return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
         changed: FetchResults = []
         for result in results:
             partition, data = result
             assert isinstance(partition, CachedPartition)
-            if not partition.take_answer(data):
+            if not partition.remember_response(data):
                 continue
             changed.append(result)
             if data.records is not None and data.records.size:
                 del session.partitions[partition.key]
                 session.partitions[partition.key] = partition
-        return FetchAnswer(ErrorCode.NONE, session.session_id, changed)
+        return SessionResponse(ErrorCode.NONE, session.session_id, changed)
 
 
 class FetchSessionCache:
@@ -351,8 +351,8 @@ class FetchSessionCache:
         partitions: dict[SessionKey, CachedPartition] = {}
         for asked, data in results:
             cached = CachedPartition(asked, asked.topic)
-            cached.answered_high_watermark = data.high_watermark
-            cached.answered_log_start_offset = data.log_start_offset
+            cached.sent_high_watermark = data.high_watermark
+            cached.sent_log_start_offset = data.log_start_offset
             partitions[cached.key] = cached
         session_id = secrets.randbelow(EPOCH_MAX) + 1
         while session_id in self._sessions:

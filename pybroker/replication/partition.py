@@ -283,20 +283,20 @@ class Partition:
             if last.epoch < 0 or last.end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             if last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset:
-                return self._answer(diverging_epoch=last)
+                return self._response(diverging_epoch=last)
         if wanted.fetch_offset == end.offset and end_offset == end.offset:
             return self._nothing(end)
         fetched = log.read(wanted.fetch_offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=min_one_batch)
-        answer = self._answer()
-        answer.fetch_offset_metadata = fetched.offset_metadata
+        response = self._response()
+        response.fetch_offset_metadata = fetched.offset_metadata
         records = fetched.records
         if not isinstance(records, bytes) and (params.hard_max_bytes_limit or not fetched.is_first_incomplete):
-            answer.records = records
+            response.records = records
             if fetched.is_first_incomplete:
-                answer.cut_batch_size = fetched.first_batch_size
+                response.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
-            answer.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if answer.records else ()
-        return answer
+            response.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if response.records else ()
+        return response
 
     def read_on(self, offset: Offset, bytes_max: int) -> FileRecords | None:
         """Return what follows below the high watermark, at least a batch, for a client to which the batches before have
@@ -308,26 +308,26 @@ class Partition:
         fetched = self.log.read(offset, bytes_max=bytes_max, upper_offset=high_watermark, min_one_batch=True)
         return None if isinstance(fetched.records, bytes) else fetched.records
 
-    def _answer(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
-        answer = FetchPartitionData(
+    def _response(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
+        response = FetchPartitionData(
             ErrorCode.NONE, self.high_watermark_metadata.offset, self.last_stable_offset, self.log.log_start_offset
         )
-        answer.diverging_epoch = diverging_epoch
-        return answer
+        response.diverging_epoch = diverging_epoch
+        return response
 
     def _nothing(self, end: LogOffsetMetadata) -> FetchPartitionData:
         """Return the result of a fetch from the very end: the most frequent result of all, so it is made once and shared."""
-        answer = self._nothing_new
+        response = self._nothing_new
         if (
-            answer is None
-            or answer.fetch_offset_metadata is not end
-            or answer.high_watermark != self.high_watermark_metadata.offset
-            or answer.log_start_offset != self.log.log_start_offset
-            or answer.last_stable_offset != self.last_stable_offset
+            response is None
+            or response.fetch_offset_metadata is not end
+            or response.high_watermark != self.high_watermark_metadata.offset
+            or response.log_start_offset != self.log.log_start_offset
+            or response.last_stable_offset != self.last_stable_offset
         ):
-            answer = self._nothing_new = self._answer()
-            answer.fetch_offset_metadata = end
-        return answer
+            response = self._nothing_new = self._response()
+            response.fetch_offset_metadata = end
+        return response
 
     def is_diverging(self, wanted: FetchPartition) -> bool:
         """Return whether the fetcher's log and ours diverge before its fetch offset, or its last epoch is unknown (KIP-595)."""

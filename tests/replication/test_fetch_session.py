@@ -18,9 +18,9 @@ from pybroker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION_ID,
-    FetchAnswer,
     FetchContext,
     FetchSessionCache,
+    SessionResponse,
     next_epoch,
 )
 
@@ -86,18 +86,18 @@ class Fetcher:
         return self.create(*(asks("t", number) for number in range(size)), is_from_follower=is_from_follower)
 
 
-def give(context: FetchContext, **by_name: FetchPartitionData) -> FetchAnswer:
+def give(context: FetchContext, **by_name: FetchPartitionData) -> SessionResponse:
     """Respond for every partition: with the data in `by_name`, or else with no records and high watermark 10."""
     nothing = {"high_watermark": 10, "last_stable_offset": 10, "log_start_offset": 0}
-    return context.answer(
+    return context.respond(
         [(p, by_name.get(f"{p.topic}_{p.partition}") or FetchPartitionData(**nothing)) for p in context.partitions]  # type: ignore[arg-type]
     )
 
 
-def named(context_or_answer: FetchContext | FetchAnswer) -> list[tuple[str | None, int]]:
-    if isinstance(context_or_answer, FetchAnswer):
-        return [(partition.topic, partition.partition) for partition, _ in context_or_answer.results]
-    return [(partition.topic, partition.partition) for partition in context_or_answer.partitions]
+def named(context_or_response: FetchContext | SessionResponse) -> list[tuple[str | None, int]]:
+    if isinstance(context_or_response, SessionResponse):
+        return [(partition.topic, partition.partition) for partition, _ in context_or_response.results]
+    return [(partition.topic, partition.partition) for partition in context_or_response.partitions]
 
 
 def test_epochs_count_from_one_and_wrap_to_one() -> None:

@@ -155,7 +155,7 @@ def _repeats_a_partition(request: FetchRequest) -> bool:
 
 
 def _response(broker: Services, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
-    session_response = session.answer(results)
+    session_response = session.respond(results)
     magic = magic_for(version)
     conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
 
