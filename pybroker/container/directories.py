@@ -76,5 +76,5 @@ def _explanation(directory: str, path: Path, error: OSError, is_mount: Callable[
 
 
 def _is_in_volume(path: Path, is_mount: Callable[[str], bool]) -> bool:
-    """Return whether the path is outside of the image's own files, whose owners nobody should change."""
+    """Return whether the path is outside of the image's own files, whose owners must not be changed."""
     return any(is_mount(str(part)) for part in (path, *path.parents) if part != part.parent)
