@@ -1,4 +1,4 @@
-"""What a test process allows, and that it draws the same every time."""
+"""A test process has a memory limit, and draws the same random numbers every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By name in every version, by id in v6, and every way to ask wrongly."""
+"""DeleteTopics by name in every version, by id in v6, and every wrong request."""
 
 from __future__ import annotations
 

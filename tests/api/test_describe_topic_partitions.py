@@ -1,4 +1,4 @@
-"""Pages put together are everything, once, in order, whatever the limit."""
+"""The pages of DescribeTopicPartitions together have everything once, in order, whatever the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document of the APIs is made of the code, and the code's own words of what it serves are true."""
+"""The page of the APIs is generated from the code, and the key, name and versions in the headers of handlers are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler raises can be said in every version of every API that the codec speaks, and is counted."""
+"""An error that a handler raises fits into a response of every version of every API that the codec knows, and is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first one to ask makes the topic of offsets; groups are spread over its partitions as Kafka does."""
+"""The first request creates the offsets topic; groups are spread over its partitions as in Kafka."""
 
 from __future__ import annotations
 

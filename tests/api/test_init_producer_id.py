@@ -1,4 +1,4 @@
-"""Idempotent producers get ids; transactional ones a clear no."""
+"""Idempotent producers get ids; transactional producers get a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread of a log directory: what it reports, in which order, and that it always does."""
+"""The thread of a log directory reports every result, in order, and whatever happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.broker.disk_thread import DiskThread
 
 
 class Told:
-    """A `done` that keeps what it is given, and the thread that it runs in."""
+    """A `done` that keeps its argument and the thread that it runs in."""
 
     def __init__(self) -> None:
         self.errors: list[OSError | None] = []

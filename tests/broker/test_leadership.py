@@ -1,4 +1,4 @@
-"""Which starts raise the leader epochs: those after which records may be gone, in one commit, and no other."""
+"""The starts that raise the leader epochs: only those after which records may be gone, and each in a single commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARTITIONS = 6
 
 
 class Node:
-    """A store, and a broker's logs in directories a and b; each `start` is one of the broker, as far as the partitions."""
+    """A store, and a broker's logs in directories a and b; `start` starts the broker up to its partitions."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.store = path, Failing()

@@ -1,4 +1,4 @@
-"""The command line by click's runner; what needs a process of its own is in integration/test_cli_process.py."""
+"""The command line in click's runner; integration/test_cli_process.py tests what needs a process of its own."""
 
 from __future__ import annotations
 

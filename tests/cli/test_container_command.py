@@ -1,4 +1,4 @@
-"""`pybroker container` by click's runner, up to the broker."""
+"""`pybroker container` in click's runner, up to the start of the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """In place of a broker: remembers what it was to serve."""
+    """A replacement for the broker that remembers its configuration."""
 
     loaded: Loaded
     lifecycle: Lifecycle | None

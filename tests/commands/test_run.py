@@ -1,4 +1,4 @@
-"""Which command a name means, and the scripts that call them."""
+"""The command that a name means, and the scripts that call the commands."""
 
 from __future__ import annotations
 

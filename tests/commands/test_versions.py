@@ -1,4 +1,4 @@
-"""What brokers serve, and what a cluster is, out of bytes."""
+"""The versions that brokers serve and the description of a cluster, read from bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated from the table is what is committed."""
+"""The committed page of the settings is the one that the table generates."""
 
 from __future__ import annotations
 

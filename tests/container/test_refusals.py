@@ -1,4 +1,4 @@
-"""What would be several clusters of one broker, a listener without its protection, or a broker without access control."""
+"""Refused configurations: several clusters of one broker, a listener without its protection, a broker without access control."""
 
 from __future__ import annotations
 

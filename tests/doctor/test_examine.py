@@ -43,7 +43,7 @@ def failing(host: str, port: int, failure: Failure) -> Look:
 
 
 class Machine:
-    """Looks that were prepared, by host and port."""
+    """A machine whose looks at addresses are prepared, by host and port."""
 
     def __init__(self, *looks: Look) -> None:
         self._looks = {(look.host, look.port): look for look in looks}

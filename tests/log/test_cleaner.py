@@ -32,11 +32,11 @@ DAY_MS = 86_400_000
 
 
 class Crash(BaseException):
-    """Nothing may catch it."""
+    """The end of the process, which no code may catch."""
 
 
 class Crashing(Filesystem):
-    """Dies before the n-th rename, removal or sync of a directory from when it is armed on."""
+    """A file system that crashes before the n-th rename, removal or sync of a directory after it is armed."""
 
     def __init__(self) -> None:
         self.left = -1

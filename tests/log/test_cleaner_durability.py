@@ -1,4 +1,4 @@
-"""What compaction removes must not be all that is on the disk: neither of a key nor of where a leader epoch began."""
+"""Compaction must not remove the only durable record of a key, nor the only durable start of a leader epoch."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Visible = list[tuple[int, bytes | None, bytes | None]]
 
 
 class Failing(Filesystem):
-    """Fails the operation number `left` from when it is armed on, and with `is_dead` all that follow. Makes nothing durable."""
+    """A file system that fails operation number `left` after it is armed, and with `is_dead` all later ones. It syncs nothing."""
 
     keeps_reserves = False  # else one of them would not be a failure
 

@@ -27,7 +27,7 @@ NEW_ID = TopicId(b"a later topic id")
 
 
 class Fails(Filesystem):
-    """Every operation that `fails(path)` says fails with EIO."""
+    """A file system on which every operation on a path with `fails(path)` fails with EIO."""
 
     __slots__ = ("fails",)
 

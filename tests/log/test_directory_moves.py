@@ -19,11 +19,11 @@ from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, rea
 
 
 class Crash(BaseException):
-    """Nothing may catch it."""
+    """The end of the process, which no code may catch."""
 
 
 class Crashing(Filesystem):
-    """Dies at the n-th rename from when it is armed on."""
+    """A file system that crashes at the n-th rename after it is armed."""
 
     def __init__(self) -> None:
         self.renames_left = -1

@@ -1,4 +1,4 @@
-"""Durability of a log: what a flush syncs, what waits for it, and what a truncation does to both."""
+"""Durability of a log: the files that a flush syncs, the work that waits for the flush, and the effect of a truncation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testing.scenes.logs import Disk, HeldThread, append, batch
 
 
 class Watched(Filesystem):
-    """Remembers what is synced, by file name."""
+    """A file system that remembers the synced files by name."""
 
     __slots__ = ("names", "synced")
 

@@ -1,4 +1,4 @@
-"""Whatever fails, or ends, while a log moves to another directory or is deleted: it is whole in one of them."""
+"""A log that moves to another directory or is deleted is whole in a directory, whatever fails or ends meanwhile."""
 
 from __future__ import annotations
 

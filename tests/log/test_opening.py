@@ -22,7 +22,7 @@ TPS = [TP._replace(partition=number) for number in range(6)]
 
 
 class CountingFilesystem(Filesystem):
-    """Counts the bytes read of data files, and the looks at each kind of file."""
+    """A file system that counts the bytes read from data files and the looks at each kind of file."""
 
     __slots__ = ("bytes_read", "calls", "kinds", "opened", "threads")
 

@@ -1,4 +1,4 @@
-"""What survives a stop that was not clean: every intact batch, and nothing else."""
+"""Every intact batch survives an unclean stop, and nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments go, and when their files do."""
+"""Retention: which segments are deleted, and when their files are."""
 
 from __future__ import annotations
 

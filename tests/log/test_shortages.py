@@ -32,7 +32,7 @@ def roll(log: Log) -> None:
 
 
 class ScarceFilesystem(Filesystem):
-    """Has no descriptor for the operations from number `first` on, `count` of them."""
+    """A file system without a descriptor for `count` operations, beginning with number `first`."""
 
     __slots__ = ("_first", "_last", "done", "refused")
 

@@ -35,7 +35,7 @@ class Peer:
         self.is_granted = True
 
     def feed(self, data: bytes) -> bytes:
-        """One receive of at most `data`; what did not fit comes back."""
+        """Receive once, at most `data`, and return the bytes that did not fit."""
         assert not self.receiver.is_waiting, "muted"
         into = self.receiver.get_buffer(False)
         assert len(into) > 0

@@ -1,4 +1,4 @@
-"""The sender against a transport that takes as much as the test says."""
+"""The sender on a transport that takes as many bytes as the test says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testing.scenes.late_part import LatePart
 
 
 class FakeOwner:
-    """Collects what the sender wants done."""
+    """An owner that collects the work that the sender hands over."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []

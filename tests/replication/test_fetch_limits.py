@@ -1,4 +1,4 @@
-"""How much a fetch gives: a table of cases, and the rule stated a second time without looking at the code."""
+"""The bytes that a fetch returns: a table of cases, and the rule written a second time, independently of the code."""
 
 from __future__ import annotations
 
