@@ -92,7 +92,7 @@ def metadata() -> tuple[object, object]:
 
 
 def our_codec(request: object, response: object, version: int) -> Codec:
-    frame = memoryview(parts_bytes(encode_request(request, version, 7, "client")))[4:]
+    frame = memoryview(parts_bytes(encode_request(request, version, correlation_id=7, client_id="client")))[4:]
 
     def decoding() -> object:
         _, offset = decode_request_header(frame)

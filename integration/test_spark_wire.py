@@ -102,7 +102,7 @@ class Asker:
     def __call__(self, asked: Asked, request: Any) -> Any:
         api_key, version = asked
         self._correlation_id += 1
-        parts = encode_request(request, version, self._correlation_id, self._client_id)
+        parts = encode_request(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
         self._connection.socket.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no late parts
         size = int.from_bytes(self._connection.receive_exactly(4))
         frame = memoryview(self._connection.receive_exactly(size))

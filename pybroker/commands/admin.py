@@ -42,7 +42,7 @@ class Admin:
         a number.
         """
         try:
-            parts = encode_request(request, version, 1, CLIENT_ID.decode())
+            parts = encode_request(request, version, correlation_id=1, client_id=CLIENT_ID.decode())
         except EncodeError as error:
             raise CommandError(f"the request cannot be encoded: {error}") from error
         frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no late parts

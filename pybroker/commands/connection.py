@@ -47,7 +47,7 @@ class Connection:
         """End the connection."""
         self._socket.close()
 
-    def ask(self, key: int, version: int, body: bytes = b"") -> bytes:
+    def ask(self, key: int, *, version: int, body: bytes = b"") -> bytes:
         """Send a request with header v1 and return its response without size and correlation id. Raises UnreachableError."""
         self._correlation_id += 1
         header = _HEADER.pack(key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
@@ -90,7 +90,7 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         is_resolved = False
         for host, port in bootstrap:
             try:
-                return _greeted((_encoded(host), port), attempt_s, response_s)
+                return _greeted((_encoded(host), port), attempt_s=attempt_s, response_s=response_s)
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
             except (OSError, UnreachableError) as error:
@@ -109,12 +109,12 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         attempt_s = min(response_s, max(BACKOFF_MAX_S, left_s))
 
 
-def _greeted(address: tuple[bytes | str, int], attempt_s: float, response_s: float) -> Connection:
+def _greeted(address: tuple[bytes | str, int], *, attempt_s: float, response_s: float) -> Connection:
     """Return a connection that has responded to ApiVersions v0. Raises OSError and UnreachableError."""
     connected = socket.create_connection(address, attempt_s)  # type: ignore[arg-type]  # bytes do
     connection = Connection(connected)
     try:
-        connection.ask(API_VERSIONS, 0)
+        connection.ask(API_VERSIONS, version=0)
     except UnreachableError:
         connection.close()
         raise

@@ -83,12 +83,12 @@ def rows_of(groups: Groups, group: Group) -> list[Row]:
     ends = groups.offsets(read | committed.keys(), LATEST)
     rows = []
     for one in readers:
-        rows += [_row(group, p, committed.get(p), ends.get(p), one) for p in sorted(one.assigned)]
-    rows += [_row(group, p, committed[p], ends.get(p), None) for p in sorted(committed) if p not in read]
+        rows += [_row(group, p, offset=committed.get(p), end=ends.get(p), member=one) for p in sorted(one.assigned)]
+    rows += [_row(group, p, offset=committed[p], end=ends.get(p), member=None) for p in sorted(committed) if p not in read]
     return rows
 
 
-def _row(group: Group, partition: Partition, offset: int | None, end: int | None, member: Member | None) -> Row:
+def _row(group: Group, partition: Partition, *, offset: int | None, end: int | None, member: Member | None) -> Row:
     lag = None if offset is None or end is None else end - offset
     member_id, host, client = (MISSING,) * 3 if member is None else (member.member_id, member.host, member.client_id)
     return Row(

@@ -79,7 +79,7 @@ class Reader:
 def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
     """Request brokers and topics; `topics` is the encoded list. Raises UnreachableError."""
     try:
-        return parsed(connection.ask(METADATA, VERSION, topics))
+        return parsed(connection.ask(METADATA, version=VERSION, body=topics))
     except DAMAGE as error:
         raise UnreachableError(f"the response cannot be read: {error}") from error
 

@@ -41,10 +41,12 @@ def main(tool: str, arguments: list[str]) -> int:
     if len(options.rest) != 2 or not all(word.isdecimal() for word in options.rest):
         raise CommandError(f"{tool} kafka-ready: BROKERS and SECONDS are two numbers, not {' '.join(options.rest) or 'missing'}")
     wanted, wait_s = (int(word) for word in options.rest)
-    return _wait(Target(bootstrap, client_properties(options.value("c") or options.value("config"))), wanted, wait_s)
+    return _wait(
+        Target(bootstrap, client_properties(options.value("c") or options.value("config"))), wanted=wanted, wait_s=wait_s
+    )
 
 
-def _wait(target: Target, wanted: int, wait_s: float) -> int:
+def _wait(target: Target, *, wanted: int, wait_s: float) -> int:
     end = time.monotonic() + wait_s
     while True:
         reason, count = "", 0

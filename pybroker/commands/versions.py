@@ -58,7 +58,7 @@ def _versions_of(broker: Broker, first: Connection, known: list[tuple[str, int]]
 
 def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
     """Return the lowest and highest version by key. Raises UnreachableError, and CommandError for an error of the broker."""
-    reader = Reader(connection.ask(API_VERSIONS, 0))
+    reader = Reader(connection.ask(API_VERSIONS, version=0))
     try:
         code = reader.int16()
         if code:

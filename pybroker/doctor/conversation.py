@@ -92,7 +92,7 @@ class Conversation:
         assert api_key is not None
         self._correlation_id += 1
         pieces = []
-        for part in encode_request(request, version, self._correlation_id, CLIENT_ID):
+        for part in encode_request(request, version, correlation_id=self._correlation_id, client_id=CLIENT_ID):
             assert not isinstance(part, SendPart), "requests have no late parts"
             pieces.append(bytes(part))
         frame = self._exchange([b"".join(pieces)[_SIZE.size :]])

@@ -46,7 +46,7 @@ def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
     """Look what is at host:port, and report it step by step. Blocks; each step takes at most `timeout_s`."""
     found = Look(host, port)
     try:
-        addresses = list(dict.fromkeys(_addresses(host, port, timeout_s)))
+        addresses = list(dict.fromkeys(_addresses(host, port=port, timeout_s=timeout_s)))
     except (OSError, UnicodeError) as error:
         found.unresolved = (error.strerror if isinstance(error, OSError) else None) or str(error)
         report(f"does not resolve on this machine: {found.unresolved}")
@@ -92,7 +92,7 @@ def instead_of(error: ConversationError) -> Instead:
     return Instead.CLOSED if isinstance(error, ClosedError) and not error.received else Instead.OTHER
 
 
-def _addresses(host: str, port: int, timeout_s: float) -> list[tuple[int, tuple[str, int]]]:
+def _addresses(host: str, *, port: int, timeout_s: float) -> list[tuple[int, tuple[str, int]]]:
     """Look up the name, in a thread: the system's own limit is many times as long. Raises OSError, UnicodeError."""
     results: queue.SimpleQueue[list[tuple[int, tuple[str, int]]] | OSError | UnicodeError] = queue.SimpleQueue()
 

@@ -64,13 +64,15 @@ def scan(
             window = memoryview(read_bytes(file, min(WINDOW, end - position), position))
             window_start, at = position, 0
         batch = BatchView(window, at)
-        check(batch, position, end, base_offset, end_offset)
+        check(batch, position, end, base_offset=base_offset, end_offset=end_offset)
         yield position, batch
         base_offset = batch.next_offset
         position += batch.batch_length
 
 
-def check(batch: BatchView, position: int, end: int, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END) -> None:
+def check(
+    batch: BatchView, position: int, end: int, *, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END
+) -> None:
     """Check that this can be a batch with offsets in [base_offset, end_offset) that ends at or before `end`.
 
     Raises CorruptDataError.
@@ -80,10 +82,12 @@ def check(batch: BatchView, position: int, end: int, base_offset: Offset = FIRST
     if batch.batch_length < HEADER_SIZE or position + batch.batch_length > end:
         raise CorruptDataError(position, f"a batch of {batch.batch_length} bytes where {end - position} are left")
     if batch.last_offset_delta < 0 or batch.base_offset < base_offset or batch.last_offset >= end_offset:
-        raise _out_of_order(position, batch.base_offset, batch.last_offset, base_offset, end_offset)
+        raise _out_of_order(
+            position=position, first=batch.base_offset, last=batch.last_offset, base_offset=base_offset, end_offset=end_offset
+        )
 
 
-def _out_of_order(position: int, first: int, last: int, base_offset: Offset, end_offset: Offset) -> CorruptDataError:
+def _out_of_order(*, position: int, first: int, last: int, base_offset: Offset, end_offset: Offset) -> CorruptDataError:
     limit = "" if end_offset == OFFSET_END else f" and below {end_offset}"
     return CorruptDataError(
         position, f"a batch with the offsets {first} to {last} where they must be at least {base_offset}{limit}"
@@ -120,14 +124,14 @@ def find(
             raise CorruptDataError(position, f"magic {magic}, a batch of {length} bytes where {end - position} are left")
         last = first + delta
         if delta < 0 or first < base_offset or last >= end_offset:
-            raise _out_of_order(position, first, last, base_offset, end_offset)
+            raise _out_of_order(position=position, first=first, last=last, base_offset=base_offset, end_offset=end_offset)
         if previous < 0 <= first_last_offset:
             if last != first_last_offset:
                 raise CorruptDataError(position, f"a batch up to {last} where the index has {first_last_offset}")
         elif first != base_offset and last >= offset:
-            _check_order(file, position, position + length + LOG_OVERHEAD, end, last=last)
+            _check_order(file, position=position, following=position + length + LOG_OVERHEAD, end=end, last=last)
             if previous >= 0 and offset < first:
-                _check_valid(file, previous, position)
+                _check_valid(file, position=previous, following=position)
         if last >= offset:
             return position, length + LOG_OVERHEAD
         previous, base_offset = position, last + 1
@@ -135,7 +139,7 @@ def find(
     return None
 
 
-def _check_order(file: SegmentFile, position: int, following: int, end: int, *, last: int) -> None:
+def _check_order(file: SegmentFile, *, position: int, following: int, end: int, last: int) -> None:
     """Check that the batch at `position`, up to offset `last`, ends before the batch at `following` begins.
 
     Compaction leaves gaps before batches, but a damaged base offset looks like a gap too.
@@ -148,7 +152,7 @@ def _check_order(file: SegmentFile, position: int, following: int, end: int, *, 
             raise CorruptDataError(position, f"a batch up to offset {last} before one from {next_first} on")
 
 
-def _check_valid(file: SegmentFile, position: int, following: int) -> None:
+def _check_valid(file: SegmentFile, *, position: int, following: int) -> None:
     """Check the checksum of the batch in [position, following), because its size in offsets is doubted.
 
     Raises CorruptDataError, OSError.

@@ -63,7 +63,7 @@ def intact_batches(
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_start, at = memoryview(read_bytes(file, min(CHUNK, size - position), position)), position, 0
         batch = BatchView(chunk, at)
-        check(batch, position, size, base_offset, end_offset)
+        check(batch, position, size, base_offset=base_offset, end_offset=end_offset)
         if at + batch.batch_length > len(chunk):
             length = min(max(CHUNK, batch.batch_length), size - position)
             chunk, chunk_start = memoryview(read_bytes(file, length, position)), position
@@ -114,7 +114,7 @@ def next_intact(
     damaged = _header_at(file, position, size)
     if damaged is not None:
         guess = position + damaged.batch_length
-        batch = _intact_at(file, guess, size, base_offset, end_offset)
+        batch = _intact_at(file, guess, size, base_offset=base_offset, end_offset=end_offset)
         if batch is not None:
             return guess, batch
     start = position + 1
@@ -125,7 +125,7 @@ def next_intact(
             first = int.from_bytes(chunk[at - MAGIC_AT : at - MAGIC_AT + 8], signed=True)
             if base_offset <= first < end_offset:
                 candidate = start + at - MAGIC_AT
-                batch = _intact_at(file, candidate, size, base_offset, end_offset)
+                batch = _intact_at(file, candidate, size, base_offset=base_offset, end_offset=end_offset)
                 if batch is not None:
                     return candidate, batch
             at = chunk.find(_MAGIC_BYTE, at + 1)
@@ -135,16 +135,16 @@ def next_intact(
 
 def first_intact(file: SegmentFile, position: int, size: int, *, base_offset: Offset) -> tuple[int, BatchView] | None:
     """Return the same as `next_intact`, but the batch may begin at `position` itself."""
-    batch = _intact_at(file, position, size, base_offset, OFFSET_END)
+    batch = _intact_at(file, position, size, base_offset=base_offset, end_offset=OFFSET_END)
     return (position, batch) if batch is not None else next_intact(file, position, size, base_offset=base_offset)
 
 
-def _intact_at(file: SegmentFile, position: int, size: int, base_offset: Offset, end_offset: Offset) -> BatchView | None:
+def _intact_at(file: SegmentFile, position: int, size: int, *, base_offset: Offset, end_offset: Offset) -> BatchView | None:
     if _header_at(file, position, size) is None:
         return None
     header = BatchView(memoryview(read_bytes(file, HEADER_SIZE, position)))
     try:
-        check(header, position, size, base_offset, end_offset)
+        check(header, position, size, base_offset=base_offset, end_offset=end_offset)
     except CorruptDataError:
         return None
     whole = BatchView(memoryview(read_bytes(file, header.batch_length, position)))
@@ -178,12 +178,12 @@ class Survey:
         while position < self._size:
             try:
                 batch = self._header(position)
-                check(batch, position, self._size, FIRST_OFFSET, self._reach)
+                check(batch, position, self._size, base_offset=FIRST_OFFSET, end_offset=self._reach)
             except CorruptDataError as error:
                 if self._held is not None and not self._is_held_valid():  # its length may be the damage
                     position, self._held, self.next_offset = self._held[0], None, self._floor
                 yield from self._release()
-                position = self._resume(position, position, error.reason)
+                position = self._resume(first=position, position=position, reason=error.reason)
                 continue
             if batch.base_offset < self.next_offset:
                 position = yield from self._settle_overlap(position, batch)
@@ -246,11 +246,11 @@ class Survey:
                 return position
             if has_gap and room > held.last_offset_delta + 1:
                 self._held, self.next_offset = None, self._floor
-                return self._resume(held_position, position, reason)
+                return self._resume(first=held_position, position=position, reason=reason)
         yield from self._release()
-        return self._resume(position, position, reason)
+        return self._resume(first=position, position=position, reason=reason)
 
-    def _resume(self, first: int, position: int, reason: str) -> int:
+    def _resume(self, *, first: int, position: int, reason: str) -> int:
         """Note damage from `first` on, and search for intact batches after its last damaged batch at `position`."""
         floor = self.next_offset
         found = next_intact(self._file, position, self._size, base_offset=floor, end_offset=self._reach)

@@ -333,7 +333,12 @@ class Loader:
                 self.logs[tp] = log
                 # The present log is removed only after the copy has its name, so it was lost in another way, with its
                 # later records.
-                lost.note(log, log.log_end_offset, lost.UNKNOWN, "only a copy that was being moved to another directory is left")
+                lost.note(
+                    log,
+                    first_offset=log.log_end_offset,
+                    end_offset=lost.UNKNOWN,
+                    reason="only a copy that was being moved to another directory is left",
+                )
 
 
 def _keep_entries(directory: LogDirectory, tp: TopicPartition) -> None:

@@ -365,11 +365,11 @@ class Log:
         """Return where an offset is; without the position if it is outside of the log."""
         return read.offset_metadata(self, offset)
 
-    def aborted_transactions(self, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions:
+    def aborted_transactions(self, *, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions:
         """Return the aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by
         last offset.
         """
-        return read.aborted_transactions(self, fetch_offset, upper_offset)
+        return read.aborted_transactions(self, fetch_offset=fetch_offset, upper_offset=upper_offset)
 
     # --- lookups ---
 
@@ -381,9 +381,9 @@ class Log:
         """Return the first record that has the largest timestamp; None in a log without timestamps."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 
-    def legacy_offsets_before(self, timestamp: int, count: int) -> list[Offset]:
+    def legacy_offsets_before(self, timestamp: int, *, count: int) -> list[Offset]:
         """Return offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
-        return timestamp_lookup.legacy_offsets_before(self, timestamp, count)
+        return timestamp_lookup.legacy_offsets_before(self, timestamp, count=count)
 
     def lead(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""

@@ -58,14 +58,14 @@ class LostRange:
         return f"the offsets {offsets} are given up ({self.reason}); {kept}"
 
 
-def note(log: Log, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
+def note(log: Log, *, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
     """Add a loss to `log.lost`, and log it."""
     lost = LostRange(first_offset=first_offset, end_offset=end_offset, path=path, reason=reason)
     log.lost.append(lost)
     logger.warning("%s: %s", log.topic_partition, lost)
 
 
-def kept_path(filesystem: Filesystem, directory: str, first_offset: Offset, end_offset: Offset, *, of_bytes: int = -1) -> str:
+def kept_path(filesystem: Filesystem, directory: str, *, first_offset: Offset, end_offset: Offset, of_bytes: int = -1) -> str:
     """Return a free name for the kept bytes of a range, or that of a file of the range with exactly `of_bytes` bytes."""
     end = f"{end_offset:020d}" if end_offset >= 0 else "unknown"
     stem = f"{directory}/{first_offset:020d}-{end}"
@@ -86,7 +86,7 @@ def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, 
     for segment, end in reversed(list(zip(segments, ends, strict=True))):
         path = None
         if segment.size:
-            path = kept_path(log.filesystem, log.path, segment.base_offset, end)
+            path = kept_path(log.filesystem, log.path, first_offset=segment.base_offset, end_offset=end)
         segment.set_data_aside(path)
         log.segments.remove(segment)
         log.producers.delete_snapshot(segment.base_offset)
@@ -94,13 +94,13 @@ def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, 
     log.filesystem.sync_directory(log.path)
     for segment, end, path in reversed(noted):
         if path is not None:
-            note(log, segment.base_offset, end, reason, path)
+            note(log, first_offset=segment.base_offset, end_offset=end, reason=reason, path=path)
 
 
-def keep_bytes(log: Log, segment: LogSegment, position: int, first_offset: Offset, end_offset: Offset) -> str:
+def keep_bytes(log: Log, segment: LogSegment, position: int, *, first_offset: Offset, end_offset: Offset) -> str:
     """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
     length = segment.size - position
-    path = kept_path(log.filesystem, log.path, first_offset, end_offset, of_bytes=length)
+    path = kept_path(log.filesystem, log.path, first_offset=first_offset, end_offset=end_offset, of_bytes=length)
     if log.filesystem.exists(path):  # from a start that ended before it had cut the segment
         log.filesystem.sync_directory(log.path)
         return path

@@ -158,7 +158,7 @@ class OffsetCheckpoint:
                 kafka = checkpoint.offsets_text({tp: stored.offset for tp, stored in ordered})
                 after = zlib.crc32(kafka)
                 self._content = self._checksum = None  # until both are there
-                companion = _with_checksums(content, after, before)
+                companion = _with_checksums(content, after=after, before=before)
                 self.filesystem.replace_file(self.path + COMPANION_SUFFIX, companion, sync=True)
                 self.filesystem.replace_file(self.path, kafka, sync=True)
                 self._content, self._checksum = content, after
@@ -191,7 +191,7 @@ def _companion_entries(entries: list[tuple[TopicPartition, StoredOffset]]) -> by
     return f"{len(lines)}\n{''.join(lines)}".encode()
 
 
-def _with_checksums(entries: bytes, after: int, before: int) -> bytes:
+def _with_checksums(entries: bytes, *, after: int, before: int) -> bytes:
     body = f"{after:08x} {before:08x}\n".encode() + entries
     return f"{checkpoint.VERSION}\n{zlib.crc32(body):08x}\n".encode() + body
 

@@ -58,7 +58,12 @@ def _note_missing(log: Log, base_offset: Offset) -> None:
     offsets = log.segments.base_offsets
     if offsets and base_offset > offsets[0]:
         end_offset = min((offset for offset in offsets if offset > base_offset), default=UNKNOWN)
-        lost.note(log, base_offset, end_offset, f"the data file of the segment at {base_offset} is missing")
+        lost.note(
+            log,
+            first_offset=base_offset,
+            end_offset=end_offset,
+            reason=f"the data file of the segment at {base_offset} is missing",
+        )
 
 
 # --- after an unclean stop ---

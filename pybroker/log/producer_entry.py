@@ -20,7 +20,7 @@ def increment_sequence(sequence: int, by: int) -> int:
     return (sequence + by) & SEQUENCE_MAX
 
 
-def decrement_sequence(sequence: int, by: int) -> int:
+def decrement_sequence(sequence: int, *, by: int) -> int:
     """Return the sequence `by` records earlier."""
     return (sequence - by) & SEQUENCE_MAX
 
@@ -36,7 +36,7 @@ class BatchMetadata(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """The sequence of its first record."""
-        return decrement_sequence(self.last_sequence, self.offset_delta)
+        return decrement_sequence(self.last_sequence, by=self.offset_delta)
 
     @property
     def first_offset(self) -> Offset:

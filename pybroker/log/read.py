@@ -138,13 +138,13 @@ def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
     return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
 
 
-def aborted_transactions(log: Log, fetch_offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
+def aborted_transactions(log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
     """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
     log.check_usable()
     found: list[AbortedTransaction] = []
     try:
         for segment in log.segments.starting_with(fetch_offset):
-            of_segment, is_complete = segment.transaction_index.collect(fetch_offset, upper_offset)
+            of_segment, is_complete = segment.transaction_index.collect(fetch_offset=fetch_offset, upper_offset=upper_offset)
             found += of_segment
             if is_complete:
                 break

@@ -76,7 +76,7 @@ def load(
         else:
             partition_files.settle_overlaps(log)
             durable_below = max(recovery_point, perhaps_durable_below)
-            _recover_from(log, recovery_point, durable_below, may_be_compacted=may_be_compacted)
+            _recover_from(log, recovery_point=recovery_point, durable_below=durable_below, may_be_compacted=may_be_compacted)
     _find_end(log, is_start_offset_certain=is_start_offset_certain)
     _note_missing_end(log, known_end_offset)
     is_whole = was_clean and not log.lost
@@ -93,7 +93,7 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: Log, recovery_point: Offset, durable_below: Offset, *, may_be_compacted: bool = False) -> None:
+def _recover_from(log: Log, *, recovery_point: Offset, durable_below: Offset, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
@@ -105,7 +105,7 @@ def _recover_from(log: Log, recovery_point: Offset, durable_below: Offset, *, ma
             if next_offset >= durable_below:
                 _end_before(log, segments[index:], next_offset, why)
                 break
-            lost.note(log, next_offset, segment.base_offset, why)
+            lost.note(log, first_offset=next_offset, end_offset=segment.base_offset, reason=why)
         log.producers.map_end_offset = segment.base_offset
         log.producers.take_snapshot()
         next_offset, end, reason = _recover_segment(log, segment)
@@ -123,7 +123,7 @@ def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reas
     """
     behind = f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone"
     lost.keep_segments(log, later, later[-1].read_end()[0], behind)
-    lost.note(log, next_offset, later[0].base_offset, reason)
+    lost.note(log, first_offset=next_offset, end_offset=later[0].base_offset, reason=reason)
 
 
 def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | None]:
@@ -138,7 +138,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
     end_offset = min(segment.end_offset, segment.base_offset + RELATIVE_OFFSET_MAX + 1)
     try:
         for position, batch in intact_batches(segment.file, segment.size, base_offset=next_offset, end_offset=end_offset):
-            segment.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+            segment.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
             log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
             _note_producer(log, segment, batch)
             next_offset, end = batch.next_offset, position + batch.batch_length
@@ -156,12 +156,12 @@ def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Of
     end_offset = later[0].base_offset if later else _end_behind(segment, end, next_offset)
     if next_intact(segment.file, end, segment.size, base_offset=next_offset, end_offset=segment.end_offset) is not None:
         reason = reason.replace("hold no intact batch:", "do not begin with an intact batch:")
-        path = lost.keep_bytes(log, segment, end, next_offset, end_offset)
+        path = lost.keep_bytes(log, segment, end, first_offset=next_offset, end_offset=end_offset)
     if later:
         last_end = later[-1].read_end()[0]
         lost.keep_segments(log, later, last_end, f"the segment lies after the damage at byte {end} of {segment.path}")
     segment.truncate_data(end)
-    lost.note(log, next_offset, end_offset, reason, path)
+    lost.note(log, first_offset=next_offset, end_offset=end_offset, reason=reason, path=path)
 
 
 def _end_behind(segment: LogSegment, end: int, next_offset: Offset) -> Offset:
@@ -196,7 +196,9 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
             return
         first_offset = log.segments[0].base_offset
         reason = f"the log ends at {log.log_end_offset}, before its start offset {log.log_start_offset}, where it goes on"
-        lost.note(log, first_offset, log.log_start_offset, reason, strays.set_segments_aside(log))
+        lost.note(
+            log, first_offset=first_offset, end_offset=log.log_start_offset, reason=reason, path=strays.set_segments_aside(log)
+        )
         log.epochs.clear()
         log.producers.clear(log.log_start_offset)
     log.log_end_offset = log.log_start_offset
@@ -215,20 +217,20 @@ def _recover_damaged_end(log: Log) -> None:
             end,
             active.size,
         )
-        _recover_from(log, active.base_offset, active.base_offset)
+        _recover_from(log, recovery_point=active.base_offset, durable_below=active.base_offset)
         return
     try:
         len(active.transaction_index.entries)
     except CorruptIndexError as error:
         logger.warning("%s; the file is rebuilt, though the last stop was clean", error)
-        _recover_from(log, active.base_offset, active.base_offset)
+        _recover_from(log, recovery_point=active.base_offset, durable_below=active.base_offset)
 
 
 def _note_missing_end(log: Log, known_end_offset: Offset) -> None:
     """Note a loss if the log ends before an offset that it reached once: files are missing."""
     if log.log_end_offset < known_end_offset and not any(one.first_offset <= log.log_end_offset for one in log.lost):
         reason = f"the log ends at {log.log_end_offset}, but by its checkpoints it had reached {known_end_offset}"
-        lost.note(log, log.log_end_offset, known_end_offset, reason)
+        lost.note(log, first_offset=log.log_end_offset, end_offset=known_end_offset, reason=reason)
 
 
 def _are_epochs_incomplete(log: Log) -> bool:

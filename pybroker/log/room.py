@@ -115,7 +115,7 @@ class Room:
             return
         try:
             size, free = self._filesystem.volume_space(self._path)
-            self._hold(min(RESERVE_BYTES_MIN + LOG_BYTES * log_count, RESERVE_BYTES_MAX, size // VOLUME_SHARE), free)
+            self._hold(min(RESERVE_BYTES_MIN + LOG_BYTES * log_count, RESERVE_BYTES_MAX, size // VOLUME_SHARE), free=free)
             size, free = self._filesystem.volume_space(self._path)
         except OSError as error:  # the operation that needs the disk gets the error itself
             logger.debug("%s: the room that is left is unknown: %s", self._path, error)
@@ -166,7 +166,7 @@ class Room:
 
     # --- parts ---
 
-    def _hold(self, wanted: int, free: int) -> None:
+    def _hold(self, wanted: int, *, free: int) -> None:
         with self._lock:
             lacking = wanted - self._held_bytes
             is_enough = lacking + FULL_BYTES <= free

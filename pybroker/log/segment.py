@@ -163,7 +163,7 @@ class LogSegment(SegmentFiles):
         self.tail.bytes_since_entry = 0
         self._is_loaded = True
 
-    def note_batch(self, last_offset: Offset, max_timestamp: int, position: int, size: int) -> None:
+    def note_batch(self, last_offset: Offset, *, max_timestamp: int, position: int, size: int) -> None:
         """Add a batch of the data file to the indexes, in order."""
         if self.tail.note(size, max_timestamp, last_offset):
             self._add_entry(last_offset, position)

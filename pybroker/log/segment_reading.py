@@ -75,7 +75,7 @@ def rebuild_indexes(self: LogSegment) -> None:
         self.reset_indexes()
         survey = Survey(self.file, self.size, base_offset=self.base_offset, end_offset=self.end_offset)
         for position, batch in survey.batches():
-            self.note_batch(batch.last_offset, batch.max_timestamp, position, batch.batch_length)
+            self.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
         self.write_last_timestamp()
     except OSError:
         self._is_loaded = False

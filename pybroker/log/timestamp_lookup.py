@@ -80,7 +80,7 @@ def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[
     return batch.records()
 
 
-def legacy_offsets_before(log: Log, timestamp: int, count: int) -> list[Offset]:
+def legacy_offsets_before(log: Log, timestamp: int, *, count: int) -> list[Offset]:
     """Find offsets for ListOffsets v0; this is `Log.legacy_offsets_before`."""
     log.check_usable()
     try:

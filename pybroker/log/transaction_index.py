@@ -104,7 +104,7 @@ class TransactionIndex:
             self._filesystem.close(fd)
         self._written = len(entries)
 
-    def collect(self, fetch_offset: Offset, upper_offset: Offset) -> tuple[list[AbortedTransaction], bool]:
+    def collect(self, *, fetch_offset: Offset, upper_offset: Offset) -> tuple[list[AbortedTransaction], bool]:
         """Return the transactions that touch [fetch_offset, upper_offset), and whether later segments cannot have more."""
         found: list[AbortedTransaction] = []
         for entry in self.entries:

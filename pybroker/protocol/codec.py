@@ -215,7 +215,7 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
         raise _misfit(message, version, error) from error
 
 
-def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
+def encode_request(message: object, version: int, *, correlation_id: int, client_id: str | None) -> list[Part]:
     """Return a whole request with its size and header, for clients and tests.
 
     Raises EncodeError.

@@ -166,22 +166,23 @@ def build_message_set(
     type_bit = LOG_APPEND_TIME_BIT if timestamp_type and magic else 0
     relative_to = records[0].offset if compression and magic else 0
     messages = b"".join(
-        build_message(r.offset - relative_to, r.timestamp, r.key, r.value, magic=magic, attributes=type_bit) for r in records
+        build_message(r.offset - relative_to, timestamp=r.timestamp, key=r.key, value=r.value, magic=magic, attributes=type_bit)
+        for r in records
     )
     if not compression:
         return messages
     return build_message(
         records[-1].offset if wrapper_offset is None else wrapper_offset,
-        max(record.timestamp for record in records),
-        None,
-        compress(compression, messages, level=level, magic=magic),
+        timestamp=max(record.timestamp for record in records),
+        key=None,
+        value=compress(compression, messages, level=level, magic=magic),
         magic=magic,
         attributes=compression | type_bit,
     )
 
 
 def build_message(
-    offset: int, timestamp: int, key: bytes | None, value: bytes | memoryview | None, *, magic: int, attributes: int = 0
+    offset: int, *, timestamp: int, key: bytes | None, value: bytes | memoryview | None, magic: int, attributes: int = 0
 ) -> bytes:
     """Build one message of magic 0, which has no timestamp, or 1, with its offset and size. A wrapper is a message like
     any other.

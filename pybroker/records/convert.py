@@ -102,7 +102,9 @@ def down_convert_entry(
         return ConvertedEntry(b"", 0)
     attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
     value = compress(codec, messages, magic=to_magic)
-    return ConvertedEntry(build_message(last_offset, max_timestamp, None, value, magic=to_magic, attributes=attributes), count)
+    return ConvertedEntry(
+        build_message(last_offset, timestamp=max_timestamp, key=None, value=value, magic=to_magic, attributes=attributes), count
+    )
 
 
 def convertible_codec(batch: BatchView) -> CompressionType | None:

@@ -224,7 +224,7 @@ class LazyDownConversion(SendPart):
             if first is not None:
                 data, count = first, BatchView(chunk, position).record_count
                 first = None
-            elif not self._may_fit(chunk, position, size, room):
+            elif not self._may_fit(chunk, position=position, size=size, room=room):
                 self._position = self._source.size
                 return
             else:
@@ -239,7 +239,7 @@ class LazyDownConversion(SendPart):
                 room -= len(data)
                 parts.append(data)
 
-    def _may_fit(self, chunk: memoryview, position: int, size: int, room: int) -> bool:
+    def _may_fit(self, chunk: memoryview, *, position: int, size: int, room: int) -> bool:
         """Return False if the batch is known not to fit, so that the last batch of a response is not converted in vain."""
         if size * 2 <= room or chunk[position + MAGIC_AT] != MAGIC:
             return True

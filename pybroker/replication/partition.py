@@ -295,7 +295,9 @@ class Partition:
             if fetched.is_first_incomplete:
                 response.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
-            response.aborted_transactions = log.aborted_transactions(wanted.fetch_offset, end_offset) if response.records else ()
+            response.aborted_transactions = (
+                log.aborted_transactions(fetch_offset=wanted.fetch_offset, upper_offset=end_offset) if response.records else ()
+            )
         return response
 
     def read_on(self, offset: Offset, bytes_max: int) -> FileRecords | None:

@@ -293,11 +293,11 @@ class ReplicaManager:
 
     def append_records(
         self,
+        *,
         timeout_ms: int,
         acks: int,
         entries: Mapping[TopicPartition, memoryview],
         on_complete: Callable[[ProduceResults], None],
-        *,
         request_version: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
@@ -314,7 +314,7 @@ class ReplicaManager:
             acks, entries, request_version=request_version, origin=origin, is_internal_allowed=is_internal_allowed
         )
         if unsettled:
-            self.await_settled(timeout_ms, acks, results, unsettled, on_complete)
+            self.await_settled(timeout_ms=timeout_ms, acks=acks, results=results, unsettled=unsettled, on_complete=on_complete)
         else:
             on_complete(results)
 
@@ -377,7 +377,7 @@ class ReplicaManager:
         first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
         self._metrics.produced(topic, size=size, record_count=record_count)
         if converted:
-            self._count_conversion(topic, converted, took_ns)
+            self._count_conversion(topic, record_count=converted, took_ns=took_ns)
         code: ErrorCode | None = _NONE
         if acks == ACKS_ALL:
             code = partition.check_replicated(last_offset + 1)
@@ -388,6 +388,7 @@ class ReplicaManager:
 
     def await_settled(
         self,
+        *,
         timeout_ms: int,
         acks: int,
         results: ProduceResults,
@@ -408,7 +409,7 @@ class ReplicaManager:
             return code if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ErrorCode.INVALID_TOPIC_EXCEPTION
         return code
 
-    def _count_conversion(self, topic: str, record_count: int, took_ns: int) -> None:
+    def _count_conversion(self, topic: str, *, record_count: int, took_ns: int) -> None:
         self._metrics.conversion_ns["Produce"] += took_ns
         for counters in self._metrics.of_topic(topic):
             counters.produce_message_conversions += record_count

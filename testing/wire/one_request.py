@@ -90,7 +90,7 @@ class Wire:
 
     def _send(self, key: ApiKey, version: int, request: object) -> int:
         number = next(self._ids)
-        parts = encode_request(request, version, number, "a test")
+        parts = encode_request(request, version, correlation_id=number, client_id="a test")
         try:
             self._connection.socket.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no late parts
         except OSError as error:

@@ -122,7 +122,7 @@ def test_a_key_that_is_not_served_has_no_handler() -> None:
 async def test_requests_and_responses_are_counted(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     request = MetadataRequest(topics=[])
-    size = sum(len(part) for part in encode_request(request, 4, 77, "test"))  # type: ignore[arg-type, misc]  # bytes
+    size = sum(len(part) for part in encode_request(request, 4, correlation_id=77, client_id="test"))  # type: ignore[arg-type, misc]  # bytes
     answer = whole.send(request, 4)
     metrics = whole.metrics.requests[3]
     assert metrics.requests == {4: 1}

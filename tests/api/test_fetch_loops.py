@@ -47,7 +47,7 @@ class Twins:
 
     async def ask(self, request: FetchRequest, version: int) -> Any:
         """Return the response, decoded, after asserting that both give the same."""
-        frame = b"".join(bytes(part) for part in encode_request(request, version, 77, "test"))  # type: ignore[arg-type]
+        frame = b"".join(bytes(part) for part in encode_request(request, version, correlation_id=77, client_id="test"))  # type: ignore[arg-type]
         answers = []
         for turn, (name, dispatcher) in enumerate(zip(LOOPS, self._dispatchers, strict=True)):
             self._turn = turn
@@ -84,7 +84,12 @@ def append(whole: Whole, rng: random.Random) -> None:
     if topic == "open" and log.log_end_offset > 3:
         fields = {"producer_id": log.log_end_offset, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     data = records.batch_of_values(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
-    whole.replicas.append_records(1000, 1, {TopicPartition(topic, number): memoryview(bytearray(data))}, lambda _results: None)
+    whole.replicas.append_records(
+        timeout_ms=1000,
+        acks=1,
+        entries={TopicPartition(topic, number): memoryview(bytearray(data))},
+        on_complete=lambda _results: None,
+    )
 
 
 def fetch(whole: Whole, rng: random.Random, version: int, **session: Any) -> FetchRequest:
@@ -159,7 +164,10 @@ async def test_nothing_that_is_looked_at_is_given_away(tmp_path: Path) -> None:
     partition = whole.replicas.partitions[TopicPartition("plain", 0)]
     partition.log.truncate_fully_and_start_at(Offset(FAR_OFFSET))
     whole.replicas.append_records(
-        1000, 1, {TopicPartition("plain", 0): memoryview(bytearray(records.batch_of_values(b"a")))}, lambda _results: None
+        timeout_ms=1000,
+        acks=1,
+        entries={TopicPartition("plain", 0): memoryview(bytearray(records.batch_of_values(b"a")))},
+        on_complete=lambda _results: None,
     )
     partitions = [FetchPartition(partition=0, fetch_offset=FAR_OFFSET, partition_max_bytes=1000)]
     request = FetchRequest(max_bytes=1000, topics=[FetchTopic(topic="plain", partitions=partitions)])

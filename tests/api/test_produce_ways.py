@@ -83,7 +83,7 @@ def fetch(name: str) -> FetchRequest:
 
 def answer(whole: Whole, request: ProduceRequest, version: int) -> object:
     """Return all bytes of the response, or that the connection is closed."""
-    parts = encode_request(request, version, 77, "test")
+    parts = encode_request(request, version, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
     try:
         answered = whole.dispatcher(whole.connection, frame)

@@ -21,7 +21,7 @@ from testing.scenes.api.whole import Whole
 def metadata(whole: Whole, *names: str, version: int = 9, correlation_id: int = 77) -> tuple[int, Any]:
     """Return the correlation id and the response about some topics, none of which may be created."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
-    parts = encode_request(request, version, correlation_id, "test")
+    parts = encode_request(request, version, correlation_id=correlation_id, client_id="test")
     frame = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no late parts
     answer = whole.dispatcher(whole.connection, memoryview(frame))
     assert isinstance(answer, bytes)

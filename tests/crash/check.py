@@ -42,7 +42,10 @@ def send(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> asyncio.Fu
     """Append with acks=all, as a client does, and return the future response."""
     answer: asyncio.Future[PartitionProduceResult] = asyncio.get_running_loop().create_future()
     broker.replica_manager.append_records(
-        TIMEOUT_MS, -1, {tp: memoryview(bytearray(data))}, lambda results: answer.set_result(results[tp])
+        timeout_ms=TIMEOUT_MS,
+        acks=-1,
+        entries={tp: memoryview(bytearray(data))},
+        on_complete=lambda results: answer.set_result(results[tp]),
     )
     return answer
 

@@ -56,7 +56,7 @@ def _frames() -> Iterator[bytes]:
     for number, (cls, version) in enumerate(CLASSES):
         message = full(cls, version)
         if schema_of(cls).is_request:
-            yield b"".join(map(bytes, encode_request(message, version, 7, "fuzz")))[4:]  # type: ignore[arg-type]  # no late parts
+            yield b"".join(map(bytes, encode_request(message, version, correlation_id=7, client_id="fuzz")))[4:]  # type: ignore[arg-type]  # no late parts
         else:
             yield b"\xff\xff" + number.to_bytes(2) + parts_bytes(_body(message, version))  # type: ignore[arg-type]  # no late parts
 

@@ -212,12 +212,14 @@ def test_transactions_end_with_markers_and_aborted_ones_are_listed(tmp_path: Pat
     assert log.producers.first_unstable_offset == 0, "until the markers are replicated"
     log.producers.on_high_watermark(Offset(committed_at + 1))
     assert log.producers.first_unstable_offset is None
-    assert log.aborted_transactions(0, log.log_end_offset) == [(1, 0, aborted_at, 1)]
-    assert log.aborted_transactions(aborted_at + 1, log.log_end_offset) == []
+    assert log.aborted_transactions(fetch_offset=0, upper_offset=log.log_end_offset) == [(1, 0, aborted_at, 1)]
+    assert log.aborted_transactions(fetch_offset=aborted_at + 1, upper_offset=log.log_end_offset) == []
     assert refused(log, batch(producer=Producer(1), sequence=9)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     log.release()
     log = disk.open()
-    assert log.aborted_transactions(0, log.log_end_offset) == [(1, 0, aborted_at, 1)], "the index is rebuilt from the data"
+    assert log.aborted_transactions(fetch_offset=0, upper_offset=log.log_end_offset) == [(1, 0, aborted_at, 1)], (
+        "the index is rebuilt from the data"
+    )
 
 
 # --- reading ---

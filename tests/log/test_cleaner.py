@@ -300,7 +300,7 @@ def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: 
     setting.end_transaction(aborting, ControlType.COMMIT)
     setting.roll()
     setting.log.producers.on_high_watermark(setting.log.log_end_offset)
-    assert [one.producer_id for one in setting.log.aborted_transactions(Offset(0), Offset(100))] == [1]
+    assert [one.producer_id for one in setting.log.aborted_transactions(fetch_offset=Offset(0), upper_offset=Offset(100))] == [1]
     setting.clean()
     assert setting.records() == [(0, b"a", b"before"), (3, b"b", b"committed"), (6, b"c", b"later")]
     kinds = [(batch.base_offset, batch.is_control, batch.record_count) for batch in read_batches(setting.log)]

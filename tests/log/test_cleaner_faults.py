@@ -94,7 +94,10 @@ def transactional(folder: Path, filesystem: Filesystem) -> CompactedLog:
 def committed(log: Log) -> Visible:
     """Return what a consumer with read_committed gets, by the rules of consumers."""
     log.producers.on_high_watermark(log.log_end_offset)
-    aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda one: one.first_offset)
+    aborted = sorted(
+        log.aborted_transactions(fetch_offset=log.log_start_offset, upper_offset=log.log_end_offset),
+        key=lambda one: one.first_offset,
+    )
     open_now: set[int] = set()
     found: Visible = []
     for batch in read_batches(log):

@@ -89,10 +89,10 @@ def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
         index.append(entry)
     data = path.read_bytes()
     assert data[:34].hex() == "00000000000000000001000000000000005a000000000000006e0000000000000069"
-    assert index.collect(Offset(0), Offset(1000)) == (entries, False)
-    assert index.collect(Offset(111), Offset(1000)) == (entries[1:], False)
-    assert index.collect(Offset(0), Offset(121)) == (entries[:2], True)
-    assert index.collect(Offset(0), Offset(100)) == (entries[:1], True)
+    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(1000)) == (entries, False)
+    assert index.collect(fetch_offset=Offset(111), upper_offset=Offset(1000)) == (entries[1:], False)
+    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(121)) == (entries[:2], True)
+    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(100)) == (entries[:1], True)
     path.write_bytes(data[:-1])
     assert TransactionIndex(FS, str(path), Offset(100)).entries == entries[:2]
     path.write_bytes(b"\0\1" + data[2:])

@@ -96,7 +96,7 @@ def test_sequences_wrap_to_zero(tmp_path: Path, count: int) -> None:
 
 @given(sequence=st.integers(0, SEQUENCE_MAX), by=st.integers(0, SEQUENCE_MAX))
 def test_increment_and_decrement_are_inverse(sequence: int, by: int) -> None:
-    assert decrement_sequence(increment_sequence(sequence, by), by) == sequence
+    assert decrement_sequence(increment_sequence(sequence, by), by=by) == sequence
     assert 0 <= increment_sequence(sequence, by) <= SEQUENCE_MAX
 
 

@@ -160,7 +160,7 @@ class Story:
         self.truncate(starts[len(starts) // 3])
         for _ in range(12):
             self.append(epoch=5)
-        self.tried(lambda: self.log.aborted_transactions(Offset(0), self.log.log_end_offset))
+        self.tried(lambda: self.log.aborted_transactions(fetch_offset=Offset(0), upper_offset=self.log.log_end_offset))
         self.tried(lambda: self.log.guarded(lambda: roll(self.log)))
         self.append(epoch=5)
 
@@ -181,7 +181,7 @@ class Story:
                 producer_id: (entry.producer_epoch, entry.last_timestamp, entry.batches[-1] if entry.batches else None)
                 for producer_id, entry in log.producers.producers.items()
             },
-            "aborted": log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+            "aborted": log.aborted_transactions(fetch_offset=log.log_start_offset, upper_offset=log.log_end_offset),
         }
 
     def reopened(self, *, was_clean: bool, path: Path) -> dict[str, object]:

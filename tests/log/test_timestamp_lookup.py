@@ -65,21 +65,21 @@ def test_a_log_without_records_or_timestamps_has_no_largest(tmp_path: Path) -> N
 def test_legacy_offsets_are_those_of_segments_by_file_time(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=210)
     log = disk.create()
-    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 5) == [0]
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, count=5) == [0]
     for _ in range(4):
         append(log, batch(2, size=60))
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
     for segment, modified_ms in zip(log.segments, (10, 20, 30, 40), strict=True):
         os.utime(segment.path, ns=(0, modified_ms * 1_000_000))
-    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 10) == [8, 6, 4, 2, 0]
-    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 2) == [8, 6]
-    assert log.legacy_offsets_before(LATEST_TIMESTAMP, 0) == []
-    assert log.legacy_offsets_before(EARLIEST_TIMESTAMP, 10) == [0]
-    assert log.legacy_offsets_before(30, 10) == [4, 2, 0]
-    assert log.legacy_offsets_before(39, 1) == [4]
-    assert log.legacy_offsets_before(9, 10) == []
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, count=10) == [8, 6, 4, 2, 0]
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, count=2) == [8, 6]
+    assert log.legacy_offsets_before(LATEST_TIMESTAMP, count=0) == []
+    assert log.legacy_offsets_before(EARLIEST_TIMESTAMP, count=10) == [0]
+    assert log.legacy_offsets_before(30, count=10) == [4, 2, 0]
+    assert log.legacy_offsets_before(39, count=1) == [4]
+    assert log.legacy_offsets_before(9, count=10) == []
     log.increment_log_start_offset(Offset(3), high_watermark=Offset(8))
-    assert log.legacy_offsets_before(20, 10) == [3, 3]
+    assert log.legacy_offsets_before(20, count=10) == [3, 3]
 
 
 def test_epochs_end_where_the_next_begins(tmp_path: Path) -> None:

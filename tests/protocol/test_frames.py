@@ -121,7 +121,7 @@ def test_other_responses_have_header_v1_when_flexible(version: int, header: str)
 @pytest.mark.parametrize("version", [0, 3, 5])
 def test_requests_carry_size_and_header(version: int) -> None:
     request = ApiVersionsRequest()
-    data = memoryview(parts_bytes(encode_request(request, version, 3, "client")))
+    data = memoryview(parts_bytes(encode_request(request, version, correlation_id=3, client_id="client")))
     assert int.from_bytes(data[:4]) == len(data) - 4
     header, body = decode_request_header(data[4:])
     assert header == RequestHeader(ApiKey.API_VERSIONS, version, 3, "client")

@@ -138,7 +138,7 @@ def test_every_wrapper_and_every_run_becomes_a_batch() -> None:
 )
 def test_wrappers_that_cannot_be_are_refused(module: ModuleType, inner_magic: int, inner_codec: CompressionType) -> None:
     inner = build_message_set(some_records(2), magic=inner_magic, compression=inner_codec)
-    wrapper = build_message(1, 0, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1)
+    wrapper = build_message(1, timestamp=0, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
     with kernels_of(module), pytest.raises(InvalidRecordError):
         up_convert(wrapper, base_offset=0)
 

@@ -95,15 +95,15 @@ def test_a_wrapper_with_log_append_time_gives_its_time_to_all_inside() -> None:
     )
     assert [record.timestamp for record in legacy.records(built)] == [99, 99]
     inner = build_message_set(RECORDS, magic=1)
-    mixed = build_message(8, 55, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1 | 8)
+    mixed = build_message(8, timestamp=55, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1 | 8)
     assert [record.timestamp for record in legacy.records(mixed)] == [55, 55]
 
 
 def test_offsets_inside_count_back_from_the_wrapper() -> None:
     inner = build_message_set([record._replace(offset=i * 2) for i, record in enumerate(RECORDS)], magic=1)
-    wrapper = build_message(1002, 12, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1)
+    wrapper = build_message(1002, timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
     assert [record.offset for record in legacy.records(wrapper)] == [1000, 1002]
-    wrapper = build_message(1, 12, None, compress(CompressionType.GZIP, inner), magic=1, attributes=1)
+    wrapper = build_message(1, timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
     with pytest.raises(InvalidRecordError, match="wrapper has the offset 1"):
         list(legacy.records(wrapper))
 
@@ -148,8 +148,8 @@ def test_messages_that_are_none_never_crash(at: int, byte: int, magic: int, code
 )
 def test_wrappers_that_cannot_be_are_refused(inner: bytes, attributes: int) -> None:
     codec = CompressionType.GZIP if attributes == 1 else CompressionType.NONE
-    wrapper = build_message(5, 0, None, compress(codec, inner), magic=1, attributes=attributes)
+    wrapper = build_message(5, timestamp=0, key=None, value=compress(codec, inner), magic=1, attributes=attributes)
     with pytest.raises(InvalidRecordError):
         list(legacy.records(wrapper))
     with pytest.raises(InvalidRecordError):
-        list(legacy.records(build_message(5, 0, None, None, magic=1, attributes=attributes)))
+        list(legacy.records(build_message(5, timestamp=0, key=None, value=None, magic=1, attributes=attributes)))

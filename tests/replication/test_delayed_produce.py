@@ -73,7 +73,7 @@ def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
         replicated(scene, offset=0, name=name)
     answers: list[Any] = []
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in ("t", "slow", "gone", "absent")}
-    scene.manager.append_records(1000, -1, entries, answers.append)
+    scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=answers.append)
     replicated(scene, offset=1)
     scene.remove("gone")
     assert answers == []

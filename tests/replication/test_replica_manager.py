@@ -104,7 +104,7 @@ def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogC
     names = ("good", "full", "broken", "bad", "absent", "__consumer_offsets")
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in names}
     with caplog.at_level(logging.ERROR):
-        scene.manager.append_records(1000, -1, entries, answers.append)
+        scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=answers.append)
     (results,) = answers
     assert [results[TopicPartition(name, 0)].error_code for name in names] == [
         ErrorCode.NONE,
@@ -126,8 +126,8 @@ def test_internal_topics_take_records_from_internal_clients() -> None:
     scene.topic("__consumer_offsets")
     answers: list[dict[TopicPartition, PartitionProduceResult]] = []
     entries = {TopicPartition("__consumer_offsets", 0): memoryview(bytes(9))}
-    scene.manager.append_records(1000, 1, entries, answers.append, is_internal_allowed=True)
-    scene.manager.append_records(1000, 1, entries, answers.append)
+    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=answers.append, is_internal_allowed=True)
+    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=answers.append)
     codes = [results[TopicPartition("__consumer_offsets", 0)].error_code for results in answers]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
@@ -150,7 +150,9 @@ def test_a_response_that_raises_has_woken_the_waiting_fetches() -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     with pytest.raises(KafkaError):
-        scene.manager.append_records(1000, 0, {TopicPartition("t", 0): memoryview(bytes(9))}, refuse)
+        scene.manager.append_records(
+            timeout_ms=1000, acks=0, entries={TopicPartition("t", 0): memoryview(bytes(9))}, on_complete=refuse
+        )
     assert len(answers) == 1
 
 

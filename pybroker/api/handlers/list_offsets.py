@@ -136,7 +136,7 @@ def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
 
 
 def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[Offset]:
-    offsets = partition.log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
+    offsets = partition.log.legacy_offsets_before(asked.timestamp, count=asked.max_num_offsets)
     if replica_id != CONSUMER_REPLICA_ID:
         return offsets
     visible = [offset for offset in offsets if offset <= partition.high_watermark]

@@ -113,7 +113,9 @@ def handle(
     if not unsettled:
         return _respond(request.acks, layout, refused, results)
     deferred = Deferred(functools.partial(_respond, request.acks, layout, refused))
-    broker.replica_manager.await_settled(request.timeout_ms, request.acks, results, unsettled, deferred.complete)
+    broker.replica_manager.await_settled(
+        timeout_ms=request.timeout_ms, acks=request.acks, results=results, unsettled=unsettled, on_complete=deferred.complete
+    )
     return deferred.response()  # type: ignore[return-value]  # acks 0 never waits
 
 
@@ -134,7 +136,13 @@ def _append_one(
 
     deferred = Deferred(respond)
     unsettled = {topic_partition: required_offset}
-    manager.await_settled(request.timeout_ms, acks, {topic_partition: result}, unsettled, deferred.complete)
+    manager.await_settled(
+        timeout_ms=request.timeout_ms,
+        acks=acks,
+        results={topic_partition: result},
+        unsettled=unsettled,
+        on_complete=deferred.complete,
+    )
     return deferred.response()
 
 

@@ -222,11 +222,11 @@ class CoordinatorRuntime(Generic[S]):
             callback(ErrorCode.NONE if code in _APPENDED else code)
 
         self._replicas.await_settled(
-            settings.timeout_ms,
-            settings.required_acks,
-            {topic_partition: PartitionProduceResult()},
-            {topic_partition: active.replayed_end_offset},
-            complete,
+            timeout_ms=settings.timeout_ms,
+            acks=settings.required_acks,
+            results={topic_partition: PartitionProduceResult()},
+            unsettled={topic_partition: active.replayed_end_offset},
+            on_complete=complete,
         )
 
     def _note_end(self, active: _Active[S]) -> None:
@@ -339,10 +339,10 @@ class CoordinatorRuntime(Generic[S]):
             appended(code)
 
         self._replicas.append_records(
-            settings.timeout_ms,
-            settings.required_acks,
-            {topic_partition: batch},
-            complete,
+            timeout_ms=settings.timeout_ms,
+            acks=settings.required_acks,
+            entries={topic_partition: batch},
+            on_complete=complete,
             origin=AppendOrigin.COORDINATOR,
             is_internal_allowed=True,
         )

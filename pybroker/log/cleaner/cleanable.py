@@ -61,7 +61,9 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
     oldest_dirty: LogSegment | None = None
     for segment, following in itertools.pairwise(segments):
         is_clean = following.base_offset <= first_dirty_offset
-        if following.base_offset > stable or (not is_clean and _is_too_young(segment, log.config.min_compaction_lag_ms, now_ms)):
+        if following.base_offset > stable or (
+            not is_clean and _is_too_young(segment, lag_ms=log.config.min_compaction_lag_ms, now_ms=now_ms)
+        ):
             break
         first_uncleanable_offset = following.base_offset
         if is_clean:
@@ -76,15 +78,15 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
         max(first_uncleanable_offset, first_dirty_offset),
         clean_bytes,
         cleanable_bytes,
-        oldest_dirty is not None and _is_overdue(oldest_dirty, log.config.max_compaction_lag_ms, now_ms),
+        oldest_dirty is not None and _is_overdue(oldest_dirty, lag_ms_max=log.config.max_compaction_lag_ms, now_ms=now_ms),
     )
 
 
-def _is_too_young(segment: LogSegment, lag_ms: int, now_ms: int) -> bool:
+def _is_too_young(segment: LogSegment, *, lag_ms: int, now_ms: int) -> bool:
     return lag_ms > 0 and segment.largest_timestamp_ms > now_ms - lag_ms
 
 
-def _is_overdue(segment: LogSegment, lag_ms_max: int, now_ms: int) -> bool:
+def _is_overdue(segment: LogSegment, *, lag_ms_max: int, now_ms: int) -> bool:
     if lag_ms_max >= LONG_MAX:
         return False
     first = segment.first_timestamp

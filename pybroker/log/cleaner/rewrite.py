@@ -65,8 +65,8 @@ class Totals:
 def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransactions) -> Iterator[Step]:
     """Fill `keys` from the part that is not clean, until it ends or they are full. Raises CorruptRecordError, OSError."""
     log = one.log
-    for segment, end in _with_ends(log, one.first_dirty_offset, one.first_uncleanable_offset):
-        transactions.add_aborted(log.aborted_transactions(segment.base_offset, end))
+    for segment, end in _with_ends(log, start_offset=one.first_dirty_offset, end_offset=one.first_uncleanable_offset):
+        transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
         for batch in _batches(segment):
             if not isinstance(batch, BatchView):
                 yield batch
@@ -94,7 +94,7 @@ def rewrite(
     buffer, position = bytearray(), 0
     transactions.index = target.transaction_index
     for segment, end in group:
-        transactions.add_aborted(log.aborted_transactions(segment.base_offset, end))
+        transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
         for batch in _batches(segment):
             if not isinstance(batch, BatchView):
                 yield batch
@@ -104,7 +104,7 @@ def rewrite(
             totals.records_read += batch.record_count
             if kept is not None:
                 view = BatchView(memoryview(kept))
-                target.note_batch(view.last_offset, view.max_timestamp, position, len(kept))
+                target.note_batch(view.last_offset, max_timestamp=view.max_timestamp, position=position, size=len(kept))
                 position += len(kept)
                 buffer += kept
                 totals.bytes_written += len(kept)
@@ -126,7 +126,7 @@ def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offs
     """Yield the segments below `end_offset`, each with its end offset, in groups that fit one segment."""
     group: list[tuple[LogSegment, Offset]] = []
     size = 0
-    for segment, end in _with_ends(log, log.segments[0].base_offset, end_offset):
+    for segment, end in _with_ends(log, start_offset=log.segments[0].base_offset, end_offset=end_offset):
         is_too_far = bool(group) and end - 1 - group[0][0].base_offset > RELATIVE_OFFSET_MAX
         if group and (size + segment.size > log.config.segment_bytes or is_too_far):
             yield group
@@ -137,7 +137,7 @@ def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offs
         yield group
 
 
-def _with_ends(log: Log, start_offset: Offset, end_offset: Offset) -> list[tuple[LogSegment, Offset]]:
+def _with_ends(log: Log, *, start_offset: Offset, end_offset: Offset) -> list[tuple[LogSegment, Offset]]:
     """Return the segments that have offsets in [start, end), each with its end offset; never the active one."""
     return [
         (segment, following.base_offset)

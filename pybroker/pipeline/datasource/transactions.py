@@ -98,7 +98,7 @@ def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: i
     for segment in segments:
         try:
             index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, Offset(segment.base_offset))
-            entries, is_complete = index.collect(Offset(start_offset), Offset(end_offset))
+            entries, is_complete = index.collect(fetch_offset=Offset(start_offset), upper_offset=Offset(end_offset))
         except FileNotFoundError:
             continue
         except CorruptIndexError as error:

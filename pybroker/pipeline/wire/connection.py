@@ -94,7 +94,7 @@ class Connection:
         assert api_key is not None
         self._correlation_id += 1
         pieces: list[bytes | bytearray | memoryview] = []
-        for part in encode_request(request, version, self._correlation_id, CLIENT_ID):
+        for part in encode_request(request, version, correlation_id=self._correlation_id, client_id=CLIENT_ID):
             assert not isinstance(part, SendPart), "requests have no late parts"
             pieces.append(part)
         try:

@@ -121,7 +121,7 @@ class Whole:
 
     def send(self, request: object, version: int, client_id: str = "test") -> Any:
         """Return what the dispatcher returns for the request: encoded, or a Future."""
-        parts = encode_request(request, version, 77, client_id)
+        parts = encode_request(request, version, correlation_id=77, client_id=client_id)
         frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
         return self.dispatcher(self.connection, frame)
 

@@ -86,7 +86,7 @@ class ReplicaScene:
         answers: list[Any] = []
         for size in sizes:
             entries = {TopicPartition(name, partition): memoryview(bytearray(size))}
-            self.manager.append_records(1000, acks, entries, answers.append)
+            self.manager.append_records(timeout_ms=1000, acks=acks, entries=entries, on_complete=answers.append)
         return answers
 
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:
