@@ -9,8 +9,7 @@ Idea (KIP-858)
     meta.properties of this broker                used, wherever it was before
     meta.properties of another broker or cluster  refused, and so is the start
     none, and no known directory was here last    new: it gets an id
-    none, and a known directory was here last     offline: a disk that is not mounted, until it is mounted or
-    forgotten
+    none, and a known directory was here last     offline: a disk that is not mounted, until mounted or forgotten
 
     A known directory that no configured path holds is away. While a directory is away or offline, a partition that is
     in no other directory is assumed to be there; `LogManager.create` explains that.

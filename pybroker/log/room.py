@@ -17,8 +17,7 @@ The reserve
     before a recovery or a clean stop on a full volume, and made again when there is room. These write:
 
     each checkpoint               about 100 bytes for a partition, in a temporary file that replaces the old one
-    each log that was appended to a snapshot of its producers, the gathered entries of its indexes: a block or two
-    each
+    each log that was appended to a snapshot of its producers, the gathered entries of its indexes: a few blocks
     once                          the marker of a clean stop
 
     So the reserve has LOG_BYTES for each log, and at most RESERVE_BYTES_MAX or a sixteenth of the volume: no more

@@ -1,7 +1,6 @@
 """The names of a segment's files, and how they change: `<base offset>`, a kind, and the file's next step.
 
-    .log .index .timeindex .txnindex    the kinds: data, offset index, time index, transaction index (which may be
-    missing)
+    .log .index .timeindex .txnindex    the kinds: data, offset index, time index, transaction index (may be missing)
     (nothing)                           the segment's own
     .cleaned .swap                      a segment that compaction makes, as `cleaner/replace` describes
     .deleted                            to be removed when readers have had their time

@@ -2,8 +2,7 @@
 stray.
 
     <topic>-<partition>                              a partition's log
-    <topic>-<partition>.<32 hex digits>-future       a log that is being moved from another directory
-    (`directory_moves`)
+    <topic>-<partition>.<32 hex digits>-future       a log on its way from another directory (`directory_moves`)
     <topic>-<partition>.<32 hex digits>-delete       deleted; removed after `file.delete.delay.ms`
     <topic>-<partition>.<32 hex digits>-stray        belongs to no known partition; never removed while it has records
 

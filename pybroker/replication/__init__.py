@@ -6,5 +6,6 @@ fetch_data           what handlers and replicas pass to each other
 fetch_session        incremental fetch sessions
 delayed_fetch, delayed_produce    the operations that wait in purgatory
 reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract
+failed_append        the result of an append that failed
 refusals             one log line for all partitions that are offline for the same reason
 """

@@ -8,11 +8,9 @@ the new.
 A power failure may keep any of the names that were changed since the directory was last made durable. So it is made
 durable between the steps, and each of them is sound for any part of the next:
 
-    1. the new segment, durable, gets the name `.swap`, its data last                 a start drops it, or does all
-       that follows
-    2. it serves readers under that name, and the old ones are named `.deleted`       a start removes those that are
-       left
-    3. it gets its name                                                               a start renames what is left
+    1. the new segment, durable, gets the name `.swap`, its data last            a start drops it, or does the rest
+    2. it serves readers under that name, and the old ones are named `.deleted`  a start removes the rest of those
+    3. it gets its name                                                          a start renames the rest
 
 From step 2 on the new segment is the only complete one, and no failure removes it. A failure of the disk leaves the
 rest to the next start. After a temporary failure (out of descriptors) the steps continue where they ended.
