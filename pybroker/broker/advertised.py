@@ -90,14 +90,26 @@ class Advertised:
             )
         return address
 
+    def warnings(self, bound: Sequence[BoundListener]) -> Iterator[str]:
+        """Yield lines about listeners that no published port reaches."""
+        for listener in bound:
+            if self._is_only_here(listener):
+                everywhere = host_and_port("0.0.0.0", listener.port)  # noqa: S104  for people
+                yield (
+                    f"{listener.name}: only clients in this container can connect, and a published port does not reach "
+                    f"{host_and_port(listener.host, listener.port)}; for others, listen at {everywhere}"
+                )
+
+    def _is_only_here(self, listener: BoundListener) -> bool:
+        return self._surroundings.has_own_network and is_loopback(packed(listener.host))
+
     def lines(self, bound: Sequence[BoundListener]) -> Iterator[str]:
         """Yield lines for people that say which clients get which address."""
         for listener in bound:
             addresses = self._listeners.get(listener.name)
-            if addresses is not None and self._surroundings.has_own_network and is_loopback(packed(listener.host)):
-                everywhere = host_and_port("0.0.0.0", listener.port)  # noqa: S104  for people
-                yield f"{listener.name}: only clients in this container can connect; for others, listen at {everywhere}"
-            elif addresses is not None:
+            if self._is_only_here(listener):
+                continue
+            if addresses is not None:
                 for line in self._lines(addresses, listener.port):
                     yield f"{listener.name}: {line}"
             elif listener.name in self._fixed:

@@ -319,8 +319,11 @@ class BrokerServer:
             raise StartError(reason)
         bound = await self.server.start()
         await self.controller.register_broker(registration(config, bound))
-        for line in () if by_peer is None else by_peer.lines(bound):
-            logger.info("%s", line)
+        if by_peer is not None:
+            for line in by_peer.warnings(bound):
+                logger.warning("%s", line)
+            for line in by_peer.lines(bound):
+                logger.info("%s", line)
         return bound
 
     def _advertised(self) -> Advertised | None:

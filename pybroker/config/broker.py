@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from pybroker.config.environment import PREFIX
 from pybroker.config.listeners import (
     Endpoint,
     Listeners,
@@ -362,7 +363,10 @@ def _check_outside(config: BrokerConfig) -> None:
     if not config.pybroker_advertised_by_peer:
         raise ConfigError(key, text, "is for a broker in a container; outside of one set advertised.listeners")
     if not unadvertised:
-        raise ConfigError(key, text, "has no effect, because advertised.listeners names every listener: set only one of the two")
+        named = "advertised.listeners"
+        if (origin := config.origins.get(named, "")).startswith(PREFIX):
+            named = origin
+        raise ConfigError(key, text, f"has no effect, because {named} names every listener: set only one of the two")
     if address[1] and len(unadvertised) > 1:
         names = " and ".join(unadvertised)
         reason = f"has the port of one listener, but {names} are without an address: set advertised.listeners instead"

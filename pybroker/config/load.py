@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.environment import ADVERTISED_LISTENERS, properties_of_environment
+from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, properties_of_environment
 from pybroker.config.listeners import with_port
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
@@ -131,6 +131,8 @@ def _values(source: Texts) -> dict[str, Value]:
 
 
 def _with_origin(error: ConfigError, origin: str | None) -> ConfigError:
+    if origin == ADVERTISED:  # a variable of pybroker's own, whose property its users do not know
+        return ConfigError(ADVERTISED, error.value, error.reason)
     return error if origin is None else ConfigError(error.key, error.value, f"{error.reason} (from {origin})")
 
 

@@ -3,7 +3,7 @@
 A user that sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
 SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be started instead.
 Source: KafkaConfig for authorizer.class.name; StandardAuthorizer for super.users; libkafka.sh of Bitnami's image for its users
-and ALLOW_PLAINTEXT_LISTENER.
+and ALLOW_PLAINTEXT_LISTENER; AclAuthorizer for allow.everyone.if.no.acl.found.
 """
 
 from __future__ import annotations
@@ -23,6 +23,18 @@ _ASKS: Final = re.compile(
     r"authorizer\.class\.name|super\.users|confluent\.authorizer\..+"
     r"|(client|broker)\.(user|password)s?|(inter\.broker|controller)\.(user|password)"
 )
+_LOGIN: Final = re.compile(r"sasl\.(enabled\.mechanisms|mechanism\..+|jaas\.config)|listener\.name\..+\.sasl\.jaas\.config")
+_JAVA_OPTIONS: Final = "KAFKA_OPTS"
+_LOGIN_FILE: Final = "java.security.auth.login.config"
+_AUTHORIZER: Final = "authorizer.class.name"
+_ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+_KAFKAS_AUTHORIZERS: Final = frozenset(
+    {
+        "kafka.security.auth.SimpleAclAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+)
 _NO: Final = frozenset({"no", "false", "0"})
 
 
@@ -39,6 +51,9 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
     if not asked:
         _is_waived(environment)  # for the errors that it raises
         return []
+    if asked == [_AUTHORIZER] and _allows_everyone(properties):
+        origin, text = properties[_AUTHORIZER]
+        return [f"{origin}={text.strip()} is ignored: there is no access control, so everyone stays allowed and no ACL can be added"]
     named = ", ".join(properties[name][0] if name in properties else name for name in asked)
     if _is_waived(environment):
         return [
@@ -51,6 +66,20 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
     name = asked[0]
     origin, text = properties.get(name, (name, environment.get(ALLOW_PLAINTEXT, "")))
     raise ConfigError(name, "[hidden]" if "password" in name else text.strip(), f"{reason} (from {origin})")
+
+
+def _allows_everyone(properties: Texts) -> bool:
+    """Return whether an authorizer of Kafka's would allow everything, as long as nobody adds an ACL."""
+    is_kafkas = properties[_AUTHORIZER][1].strip() in _KAFKAS_AUTHORIZERS
+    return is_kafkas and properties.get(_ALLOW_EVERYONE, ("", ""))[1].strip().lower() == "true"
+
+
+def ignored_logins(properties: Texts, environment: Mapping[str, str]) -> list[str]:
+    """Return lines about settings of a login that plain listeners do not ask for, in Kafka neither."""
+    names = [origin for name, (origin, text) in properties.items() if _LOGIN.fullmatch(name) and text.strip()]
+    if _LOGIN_FILE in environment.get(_JAVA_OPTIONS, ""):
+        names.append(_JAVA_OPTIONS)
+    return [f"{', '.join(names)}: ignored, because no listener asks for a login: every client is let in"] if names else []
 
 
 def _is_waived(environment: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
-from pybroker.container import access_control, refusals, several_brokers
+from pybroker.container import access_control, own_hosts, refusals, several_brokers
 from pybroker.container.directories import default_directory
 from pybroker.container.files import find_file
 from pybroker.container.own_hosts import is_own_host
@@ -67,11 +67,13 @@ def read_entry(
     everything = several_brokers.stated([*sources, variables.others])
     several_brokers.check(everything, is_own_host)
     unprotected = access_control.check({**variables.others, **merged}, environment)
+    logins = access_control.ignored_logins(merged, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
     defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true")}
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])
+    own_hosts.check(loaded.config.endpoints, merged, is_own_host)
     topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
     remarks.append(f"Data directories: {', '.join(loaded.config.log_dirs)}")
     return Entry(
@@ -79,5 +81,5 @@ def read_entry(
         topics=topics,
         cluster_id=merged.get("cluster.id"),
         remarks=tuple(remarks),
-        warnings=(*variables.warnings, *several_brokers.undecided(everything), *unprotected),
+        warnings=(*variables.warnings, *several_brokers.undecided(everything), *unprotected, *logins),
     )

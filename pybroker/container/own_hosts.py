@@ -7,6 +7,28 @@ has it. An address is this container's when a socket can be bound to it.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.setting import ConfigError
+
+if TYPE_CHECKING:
+    from pybroker.config.listeners import Endpoint
+
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, never bound
+
+
+def check(endpoints: Iterable[Endpoint], properties: Mapping[str, tuple[str, str]], is_own_host: Callable[[str], bool]) -> None:
+    """Refuse a listener at a host that is not this container's. Raises ConfigError."""
+    for endpoint in endpoints:
+        if endpoint.host in _EVERYWHERE or is_own_host(endpoint.host):
+            continue
+        origin, text = properties["listeners"]
+        reason = (
+            f"{endpoint.host} is not an address of this container: write {endpoint.listener_name}://:{endpoint.port} here; "
+            f"KAFKA_ADVERTISED_LISTENERS may name {endpoint.host} (from {origin})"
+        )
+        raise ConfigError("listeners", text.strip(), reason)
 
 
 def is_own_host(host: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pybroker.config.listeners import SUPPORTED_PROTOCOLS, parse_protocol_map
+from pybroker.config.setting import ConfigError
 from pybroker.container.several_brokers import refusal
 
 Texts = Mapping[str, tuple[str, str]]
@@ -56,7 +57,10 @@ def _check_protocols(properties: Texts, key: str) -> None:
 
 def _check_listener(properties: Texts, key: str, listener: str) -> None:
     name = "listener.security.protocol.map"
-    protocols = parse_protocol_map(_text(properties, name))
+    try:
+        protocols = parse_protocol_map(_text(properties, name))
+    except ConfigError as error:
+        raise refusal(properties, name, error.reason) from None
     protocol = protocols.get(listener, listener)
     if protocol in _PROTECTED:
         source = name if listener in protocols else key

@@ -76,6 +76,8 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     remarks: list[str] = []
     plain, origins = _without_bitnami_prefix(environment, remarks)
     taken, left_out = _without_scripts_own(plain)
+    empty = [name for name in taken if name.startswith(PREFIX) and not taken[name].strip()]
+    taken = {name: text for name, text in taken.items() if name not in empty}
     everything = {
         name: (origins.get(variable, variable), text) for name, (variable, text) in properties_of_environment(taken).items()
     }
@@ -89,6 +91,9 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     if left_out:
         names = ", ".join(sorted(origins.get(variable, variable) for variable in left_out))
         remarks.append(f"Variables without effect, because they are for Java or for parts of other images: {names}")
+    if empty:
+        names = ", ".join(sorted(origins.get(variable, variable) for variable in empty))
+        remarks.append(f"Empty variables count as not set: {names}")
     unknown = sorted(variable for variable in environment if variable.startswith(OWN_PREFIX) and variable not in OWN)
     remarks += [f"Unknown variable {variable}" for variable in unknown]
     return Variables(

@@ -121,11 +121,19 @@ class Claims:
             _fail(directory, error)
             return
         if properties is not None and (properties.cluster_id, properties.node_id) != (self.cluster_id, self.node_id):
-            raise InconsistentDirectoryError(
-                f"{directory.path} belongs to broker {properties.node_id} of cluster {properties.cluster_id}, "
-                f"this is broker {self.node_id} of cluster {self.cluster_id}"
-            )
+            raise InconsistentDirectoryError(self._explain_owner(directory.path, properties))
         directory.properties = properties
+
+    def _explain_owner(self, path: str, properties: checkpoint.MetaProperties) -> str:
+        """Return why a directory with these properties is not this broker's, and what to do."""
+        node_id = properties.node_id
+        if properties.cluster_id != self.cluster_id:
+            owner = f"{path} belongs to broker {node_id} of cluster {properties.cluster_id}"
+            return f"{owner}, and this is broker {self.node_id} of cluster {self.cluster_id}: use another directory"
+        return (
+            f"{path} belongs to broker {node_id}, but node.id is {self.node_id}: set node.id={node_id} "
+            f"(in a container KAFKA_NODE_ID={node_id}, or KAFKA_BROKER_ID where that is used), or use another directory"
+        )
 
     def _claim(self, directory: LogDirectory, present_ids: set[str]) -> None:
         filesystem = directory.filesystem
@@ -149,7 +157,8 @@ class Claims:
                 directory.sync_names()  # a process that was killed may have made the file without making its name durable
             checkpoint.remove_temporary_files(filesystem, directory.path)
         except BlockingIOError as error:
-            reason = f"another broker, maybe of another container, uses the log directory {directory.path}"
+            user = f"another broker, maybe of another container, uses the log directory {directory.path}"
+            reason = f"{user}: stop it, or use another directory or volume"
             raise LogDirectoryInUseError(reason) from error
         except OSError as error:
             _fail(directory, error)
