@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def test_without_any_variable_it_is_ready_and_stops_at_sigterm(container: Contai
     assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9092"]
     assert container.seen("/var/lib/kafka/data/meta.properties").exists()
     assert broker.stop() < 5
+    assert re.search(r"Stopped after \d+\.\d\d s", broker.errors.splitlines()[-1])
     assert not container.seen("/tmp/pybroker-ready").exists()
     assert "level=warning" not in broker.errors
     assert "level=error" not in broker.errors
@@ -148,6 +150,24 @@ def test_a_second_container_on_the_volume_of_another_is_one_line(container: Cont
     line = second.errors.splitlines()[-1]
     assert line.startswith("Error: ")
     assert "container" in line
+
+
+def test_a_volume_of_another_broker_names_the_variable_to_set(container: Container) -> None:
+    broker = container.broker({"KAFKA_NODE_ID": "1"})
+    broker.wait_for(READY)
+    broker.stop()
+    other = container.broker({"KAFKA_NODE_ID": "2"})
+    assert other.ended() == 1
+    line = other.errors.splitlines()[-1]
+    assert "belongs to broker 1, but node.id is 2: set node.id=1 (in a container KAFKA_NODE_ID=1, or KAFKA_BROKER_ID " in line
+
+
+def test_a_listener_that_only_the_container_reaches_is_a_warning(container: Container) -> None:
+    listener = "PLAINTEXT://localhost:9092"
+    broker = container.broker({"KAFKA_LISTENERS": listener, "KAFKA_ADVERTISED_LISTENERS": listener})
+    broker.wait_for(READY)
+    (line,) = (line for line in broker.errors.splitlines() if "a published port does not reach" in line)
+    assert "level=warning" in line
 
 
 def test_another_cluster_id_than_the_volumes_is_one_line_and_the_volumes_stays(container: Container) -> None:

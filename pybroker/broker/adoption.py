@@ -102,7 +102,9 @@ def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDir
         if any(node_id != config.node_id for _, node_id in owners):
             owner = owners.pop()[1]
             reason = f"The directories belong to broker {owner}, but node.id is {config.node_id}"
-            raise AdoptionError(f"{reason}: set node.id={owner} (in a container KAFKA_NODE_ID={owner} or KAFKA_BROKER_ID={owner})")
+            raise AdoptionError(
+                f"{reason}: set node.id={owner} (in a container KAFKA_NODE_ID={owner} or KAFKA_BROKER_ID={owner})"
+            )
         yield directories
     except BlockingIOError as error:
         raise AdoptionError("A broker uses the log directories: stop it first") from error

@@ -54,9 +54,11 @@ async def _serve(config: BrokerConfig, lifecycle: Lifecycle) -> tuple[BrokerServ
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in (announcing, *waiting):
         task.cancel()
+    began = loop.time()
     logger.info("Stopping")
     lifecycle.stopping()
     await broker.stop()
+    logger.info("Stopped after %.2f s", loop.time() - began)
     if bug is not None:
         raise bug
     return broker, 1 if broker.failed.is_set() else 0

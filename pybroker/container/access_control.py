@@ -53,7 +53,9 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
         return []
     if asked == [_AUTHORIZER] and _allows_everyone(properties):
         origin, text = properties[_AUTHORIZER]
-        return [f"{origin}={text.strip()} is ignored: there is no access control, so everyone stays allowed and no ACL can be added"]
+        return [
+            f"{origin}={text.strip()} is ignored: there is no access control, so everyone stays allowed and no ACL can be added"
+        ]
     named = ", ".join(properties[name][0] if name in properties else name for name in asked)
     if _is_waived(environment):
         return [

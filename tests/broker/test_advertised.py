@@ -169,7 +169,10 @@ def test_the_start_logs_which_clients_get_which_address(
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> None:
     bound = [BoundListener(name="PLAINTEXT", host=host, port=9092)]
-    for one in (teller(ListenerAddresses(), Surroundings()), Advertised({}, Surroundings(), fixed={"PLAINTEXT": ("localhost", 0)})):
+    for one in (
+        teller(ListenerAddresses(), Surroundings()),
+        Advertised({}, Surroundings(), fixed={"PLAINTEXT": ("localhost", 0)}),
+    ):
         (line,) = one.warnings(bound)
         assert line.startswith("PLAINTEXT: only clients in this container can connect, and a published port does not reach ")
         assert line.endswith(":9092; for others, listen at 0.0.0.0:9092")

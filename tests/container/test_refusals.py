@@ -200,3 +200,62 @@ def test_the_variable_alone_says_nothing_and_is_true_or_false() -> None:
         read_entry({access_control.VARIABLE: "yes"}, root="/nonexistent")
     with pytest.raises(ConfigError, match=r"super\.users"):
         read_entry({access_control.VARIABLE: "false", "KAFKA_SUPER_USERS": "User:a"}, root="/nonexistent")
+
+
+ACL = {"KAFKA_AUTHORIZER_CLASS_NAME": "kafka.security.authorizer.AclAuthorizer"}
+EVERYONE = {"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"}
+
+
+def test_an_authorizer_that_allows_everyone_is_one_line() -> None:
+    (line,) = read_entry({**ACL, **EVERYONE}, root="/nonexistent").warnings
+    assert line == (
+        "KAFKA_AUTHORIZER_CLASS_NAME=kafka.security.authorizer.AclAuthorizer is ignored: "
+        "there is no access control, so everyone stays allowed and no ACL can be added"
+    )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        ACL,
+        {**ACL, "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "false"},
+        {**ACL, **EVERYONE, "KAFKA_SUPER_USERS": "User:admin"},
+        {**EVERYONE, "KAFKA_AUTHORIZER_CLASS_NAME": "com.example.Mine"},
+    ],
+)
+def test_any_other_authorizer_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="pybroker has no access control"):
+        read_entry(environment, root="/nonexistent")
+
+
+def test_settings_of_a_login_that_nothing_asks_for_are_one_line() -> None:
+    environment = {"KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN", "KAFKA_OPTS": "-Djava.security.auth.login.config=/etc/jaas.conf"}
+    assert read_entry(environment, root="/nonexistent").warnings == (
+        "KAFKA_SASL_ENABLED_MECHANISMS, KAFKA_OPTS: ignored, because no listener asks for a login: every client is let in",
+    )
+
+
+def test_a_protocol_map_that_cannot_be_read_names_its_variable() -> None:
+    variable = "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"
+    with pytest.raises(ConfigError, match=rf"^listener\.security\.protocol\.map=A:B: .* \(from {variable}\)$"):
+        read_entry({"KAFKA_LISTENERS": "A://:9092", variable: "A:B"}, root="/nonexistent")
+
+
+def test_a_listener_at_another_host_is_one_line_with_a_remedy() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_entry({"KAFKA_LISTENERS": "PLAINTEXT://other:9092"}, root="/nonexistent", is_own_host=lambda _: False)
+    assert str(caught.value) == (
+        "listeners=PLAINTEXT://other:9092: other is not an address of this container: write PLAINTEXT://:9092 here; "
+        "KAFKA_ADVERTISED_LISTENERS may name other (from KAFKA_LISTENERS)"
+    )
+
+
+def test_an_address_that_makes_another_useless_is_named_as_it_was_set() -> None:
+    with pytest.raises(ConfigError, match=r"^PYBROKER_ADVERTISED=h:1: has no effect, because KAFKA_ADVERTISED_HOST_NAME names "):
+        read_entry({"KAFKA_ADVERTISED_HOST_NAME": "a", "PYBROKER_ADVERTISED": "h:1"}, root="/nonexistent")
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    entry = read_entry({"KAFKA_LISTENERS": "", "KAFKA_NUM_PARTITIONS": " ", "KAFKA_CFG_LOG_DIRS": ""}, root="/nonexistent")
+    assert [endpoint.port for endpoint in entry.loaded.config.endpoints] == [9092]
+    assert "Empty variables count as not set: KAFKA_CFG_LOG_DIRS, KAFKA_LISTENERS, KAFKA_NUM_PARTITIONS" in entry.remarks
