@@ -51,6 +51,12 @@ def test_topics_at_start(container: Container) -> None:
     assert output.split() == ["customers=1", "events=3", "orders=6"]
 
 
+def test_go_gets_an_image_with_a_tag() -> None:
+    """The library for Go panics at a name without one."""
+    (image,) = re.findall(r'kafka\.Run\(ctx, "(.+)"\)', section("Testcontainers"))
+    assert re.fullmatch(r"pybroker:\w+", image)
+
+
 def test_there_are_refusals() -> None:
     assert len(REFUSALS) == 5
 
