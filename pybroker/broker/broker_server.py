@@ -33,11 +33,11 @@ from pybroker.config.hosts import connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
-from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
+from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager, stored_cluster_id
+from pybroker.log.manager import LogManager
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories

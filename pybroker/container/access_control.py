@@ -71,7 +71,7 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
 
 
 def _allows_everyone(properties: Texts) -> bool:
-    """Return whether an authorizer of Kafka's would allow everything, as long as nobody adds an ACL."""
+    """Return whether an authorizer of Kafka's would allow everything, as long as no ACL exists."""
     is_kafkas = properties[_AUTHORIZER][1].strip() in _KAFKAS_AUTHORIZERS
     return is_kafkas and properties.get(_ALLOW_EVERYONE, ("", ""))[1].strip().lower() == "true"
 

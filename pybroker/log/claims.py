@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.directory import LogDirectory
+    from pybroker.log.filesystem import Filesystem
 
 logger = logging.getLogger(__name__)
 
@@ -216,3 +217,15 @@ def _fail(directory: LogDirectory, error: OSError) -> None:
     failure = directory.fail(error)
     if not directory.is_offline:
         raise failure from error
+
+
+def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:
+    """Return the cluster that the first log directory with a `meta.properties` belongs to; None if all are new."""
+    for path in log_dirs:
+        try:
+            properties = checkpoint.read_meta_properties(filesystem, path)
+        except (OSError, checkpoint.CorruptCheckpointError):
+            continue  # `LogManager.start` reads it again, and reports what is wrong
+        if properties is not None:
+            return properties.cluster_id
+    return None

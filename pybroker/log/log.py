@@ -434,11 +434,6 @@ class Log:
         """Delete the segments below the log start offset. Returns their number."""
         return retention.delete_below_start(self, now_ms)
 
-    def delete_old_segments(self, now_ms: int, *, high_watermark: Offset | None = None) -> int:
-        """Do both, for a log of which a power failure may leave less. Returns the number of deleted segments."""
-        self.advance_start(now_ms, high_watermark=high_watermark)
-        return self.delete_below_start(now_ms)
-
     # --- life ---
 
     def close(self) -> None:
@@ -455,11 +450,7 @@ class Log:
         self.finish_close()
 
     def prepare_close(self) -> Callable[[], None]:
-        """Write what a clean end leaves behind, and return what makes it durable: to be run in any thread, before
-        `finish_close`.
-
-        Both raise OSError.
-        """
+        """Write what a clean end leaves behind; what is returned makes it durable in any thread. Both raise OSError."""
         if self.is_closed or self.log_directory.is_offline:
             return _nothing
         if self.is_unfinished:

@@ -1,14 +1,11 @@
 """All logs of a broker in its log directories.
 
     claim()    locks the directories and checks whom they belong to, as `claims` describes
-    start()    opens every log in them, and recovers those whose last stop was unclean, as `loading` describes
-    create, get, delete
-    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at
-    intervals
+    start()    opens every log in them, and recovers those whose last stop was unclean (`loading`); create, get, delete
+    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at intervals
     stop()     makes everything durable, writes checkpoints, and last the marker of a clean stop
 
-`strays` describes the names of partitions' directories, also of deleted ones; `directory_moves` describes those that
-end in `-future`.
+`strays` describes the names of partitions' directories, also of deleted ones; `directory_moves` those in `-future`.
 
 Source: LogManager.scala, LocalLog of Kafka.
 """
@@ -501,15 +498,3 @@ def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[
     # Also those whose first segment begins there: the deletion of earlier segments need not be durable.
     offsets = {log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset) for log in logs if log.log_start_offset > 0}
     return directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).writer(offsets)
-
-
-def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:
-    """Return the cluster that the first log directory with a `meta.properties` belongs to; None if all are new."""
-    for path in log_dirs:
-        try:
-            properties = checkpoint.read_meta_properties(filesystem, path)
-        except (OSError, checkpoint.CorruptCheckpointError):
-            continue  # `LogManager.start` reads it again, and reports what is wrong
-        if properties is not None:
-            return properties.cluster_id
-    return None

@@ -237,3 +237,9 @@ class TornFilesystem(FaultyFilesystem):
         written = super().pwrite(fd, memoryview(data)[: self.room], position)
         self.room -= written
         return written
+
+
+def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None = None) -> int:
+    """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
+    log.advance_start(now_ms, high_watermark=high_watermark)
+    return log.delete_below_start(now_ms)

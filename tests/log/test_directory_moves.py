@@ -15,7 +15,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, read_batches
+from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 
 class Crash(BaseException):
@@ -156,7 +156,7 @@ def test_records_deleted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     scene.begin()
     scene.turn()
     scene.log.increment_log_start_offset(Offset(31), high_watermark=Offset(40))
-    scene.log.delete_old_segments(scene.disk.clock.time_ms())
+    delete_old_segments(scene.log, scene.disk.clock.time_ms())
     scene.finish()
     moved = scene.moved[0][1]
     assert (moved.log_start_offset, moved.log_end_offset) == (31, 40)

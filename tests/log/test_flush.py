@@ -11,7 +11,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
 from pybroker.model import Offset
-from testing.scenes.logs import Disk, HeldThread, append, batch
+from testing.scenes.logs import Disk, HeldThread, append, batch, delete_old_segments
 
 
 class Watched(Filesystem):
@@ -151,10 +151,10 @@ def test_retention_takes_nothing_that_waits(tmp_path: Path) -> None:
     for _ in range(3):
         append(log, batch(1, size=150))
     disk.clock.advance(10_000)
-    assert log.delete_old_segments(disk.clock.time_ms()) == 0
+    assert delete_old_segments(log, disk.clock.time_ms()) == 0
     while thread.jobs:
         thread.run_next()
-    assert log.delete_old_segments(disk.clock.time_ms()) == 3
+    assert delete_old_segments(log, disk.clock.time_ms()) == 3
 
 
 def test_a_segment_that_is_deleted_while_its_flush_waits_is_no_broken_disk(tmp_path: Path) -> None:

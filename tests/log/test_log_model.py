@@ -14,7 +14,7 @@ from pybroker.log.log import Log
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
-from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, content, delete_old_segments, read_batches
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class LogModel(RuleBasedStateMachine):
     @precondition(lambda self: self.start > 0)
     @rule()
     def delete_below_start(self) -> None:
-        self.log.delete_old_segments(START_MS)
+        delete_old_segments(self.log, START_MS)
         self.kept = [one for one in self.kept if one.offset >= self.log.segments[0].base_offset]
         self.disk.directory.take_due(START_MS)
 

@@ -9,7 +9,7 @@ import pytest
 from pybroker.log.log import Log
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from testing.scenes.logs import START_MS, Disk, append, batch, content, read_batches
+from testing.scenes.logs import START_MS, Disk, append, batch, content, delete_old_segments, read_batches
 
 SIZE = len(batch(size=100))
 
@@ -29,10 +29,10 @@ def starts(log: Log) -> list[int]:
 def test_by_size_the_oldest_whole_segments_above_the_limit_go(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1))
     assert starts(log) == [0, 2, 4, 6, 8]
-    assert log.delete_old_segments(START_MS) == 2
+    assert delete_old_segments(log, START_MS) == 2
     assert starts(log) == [4, 6, 8]
     assert (log.log_start_offset, log.size) == (4, 6 * SIZE)
-    assert log.delete_old_segments(START_MS) == 0
+    assert delete_old_segments(log, START_MS) == 0
     with pytest.raises(KafkaError) as caught:
         log.read(Offset(3), bytes_max=1, upper_offset=Offset(10), min_one_batch=True)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -41,30 +41,30 @@ def test_by_size_the_oldest_whole_segments_above_the_limit_go(tmp_path: Path) ->
 def test_by_time_a_segment_is_as_old_as_its_youngest_record(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=10_000)
     log = filled(disk)
-    assert log.delete_old_segments(START_MS + 13_000) == 1  # records at 0 s and 1 s; those at 2 s and 3 s are exactly 10 s old
+    assert delete_old_segments(log, START_MS + 13_000) == 1  # records at 0 s and 1 s; those at 2 s and 3 s are exactly 10 s old
     assert starts(log) == [2, 4, 6, 8]
     log.close()
     log = disk.open(was_clean=True, log_start_offset=log.log_start_offset)
-    assert log.delete_old_segments(START_MS + 15_001) == 2, "after a restart the time indexes tell"
-    assert log.delete_old_segments(START_MS + 10**9) == 2
+    assert delete_old_segments(log, START_MS + 15_001) == 2, "after a restart the time indexes tell"
+    assert delete_old_segments(log, START_MS + 10**9) == 2
     assert (starts(log), log.log_start_offset, log.log_end_offset, log.size) == ([10], 10, 10, 0)
     assert append(log, batch()) == 10
 
 
 def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0))
-    assert log.delete_old_segments(START_MS + 10**9, high_watermark=Offset(5)) == 2
+    assert delete_old_segments(log, START_MS + 10**9, high_watermark=Offset(5)) == 2
     assert starts(log) == [4, 6, 8]
 
 
 def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0, cleanup_policy=frozenset({"compact"})))
-    assert log.delete_old_segments(START_MS + 10**9) == 0
+    assert delete_old_segments(log, START_MS + 10**9) == 0
     log.increment_log_start_offset(Offset(5), high_watermark=Offset(10))
-    assert log.delete_old_segments(START_MS + 10**9) == 2
+    assert delete_old_segments(log, START_MS + 10**9) == 2
     assert (starts(log), log.log_start_offset) == ([4, 6, 8], 5)
     log.increment_log_start_offset(Offset(10), high_watermark=Offset(10))
-    assert log.delete_old_segments(START_MS) == 2
+    assert delete_old_segments(log, START_MS) == 2
     assert starts(log) == [8], "the active segment stays"
 
 
@@ -83,7 +83,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay_while_readers_fin
     log = filled(disk)
     expected = [one.base_offset for one in read_batches(log)][:2]
     slice_of_first = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True)
-    assert log.delete_old_segments(START_MS) == 5
+    assert delete_old_segments(log, START_MS) == 5
     names = {path.name for path in disk.log_path.glob("*.log*")}
     assert "00000000000000000000.log.deleted" in names
     assert "00000000000000000000.log" not in names

@@ -22,7 +22,7 @@ from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches
+from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 PRODUCERS = [Producer(7), Producer(8)]
 
@@ -155,7 +155,7 @@ class Story:
         self.append(epoch=2)
         offset = self.log.log_start_offset + 5
         self.tried(lambda: self.log.increment_log_start_offset(offset, high_watermark=self.log.log_end_offset))
-        self.tried(lambda: self.log.delete_old_segments(START_MS))
+        self.tried(lambda: delete_old_segments(self.log, START_MS))
         starts = sorted(first for first in self.sent if first > self.log.log_start_offset)
         self.truncate(starts[len(starts) // 3])
         for _ in range(12):

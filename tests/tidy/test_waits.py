@@ -11,7 +11,7 @@ import pytest
 from testing.places import ROOT
 
 WITHOUT_A_LIMIT = {"acquire", "communicate", "get", "join", "result", "wait"}
-"""Of processes, threads, queues, futures and locks: without an argument they wait for ever."""
+"""Of processes, threads, queues, futures and locks: without an argument they wait without end."""
 RUNS = {"call", "check_call", "check_output", "run"}
 EXCEPTIONS = {
     "broker.wait()",  # the peer's own process, which a test starts and ends

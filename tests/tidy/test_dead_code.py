@@ -1,0 +1,68 @@
+"""Code without a use is not kept: every definition is used outside of itself, and not by tests alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import ROOT, relative, sources, text, tree
+
+CALLED_BY_LIBRARIES = {
+    *("list_commands", "get_command"),  # click
+    *("get_field_value", "settings_customise_sources"),  # pydantic-settings
+    *("connection_made", "buffer_updated", "eof_received", "connection_lost", "pause_writing"),  # asyncio
+    *(
+        "streamReader",
+        "initialOffset",
+        "getDefaultReadLimit",
+        "latestOffset",
+        "prepareForTriggerAvailableNow",
+        "reportLatestOffset",
+    ),
+}
+"""Methods that a library's protocol names; the last line is Spark's."""
+
+FOR_TESTS = {
+    "ManualClock": "stands in for the system's clock, and keeps to its protocol beside it",
+    "build_transaction_marker": "writes what a broker with transactions leaves in a log",
+    "is_pending": "shows the state of a timer",
+    "mute_reasons": "shows why a connection is not read",
+    "parts_bytes": "joins the parts of a message, which the network never does",
+    "write_offsets": "writes one checkpoint file, as Kafka or an older broker leaves it",
+}
+"""Definitions that only tests and benchmarks use, each with its reason to lie in the package."""
+
+WORD = re.compile(r"[A-Za-z_]\w*")
+WORDS = Counter(
+    word
+    for path in [*sources(".py", ".pyx", ".pxd", folders=("pybroker", "container")), ROOT / "pyproject.toml", ROOT / "setup.py"]
+    for word in WORD.findall(text(path))
+)
+MODULES = sources(".py", folders=("pybroker",))
+
+
+def definitions(module: ast.Module) -> list[str]:
+    """Functions, classes and methods; dunder methods and overrides by a decorator are called by others."""
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            is_registered = any(not isinstance(d, ast.Name) for d in node.decorator_list)
+            if not (node.name.startswith("__") or is_registered):
+                found.append(node.name)
+    return found
+
+
+def test_every_exception_is_needed() -> None:
+    defined = {name for path in MODULES for name in definitions(tree(path))}
+    assert defined >= CALLED_BY_LIBRARIES | FOR_TESTS.keys()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_definitions_are_used(path: Path) -> None:
+    here = Counter(definitions(tree(path)))
+    unused = [name for name in here if WORDS[name] <= here[name] and name not in CALLED_BY_LIBRARIES | FOR_TESTS.keys()]
+    assert not unused

@@ -1,0 +1,66 @@
+"""The names in documents are those of the code: a path, a function, a command or a link that is gone misleads more than none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import PACKAGE, ROOT, documents, relative, sources, text
+
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+PATH = re.compile(r"`([A-Za-z_][\w./-]*)`")
+SUFFIXES = (".py", ".pyx", ".pxd", ".md", ".toml", ".java")
+IN_FILE = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
+METHOD = re.compile(r"`([A-Z]\w+[a-z]\w*)\.([a-z]\w*)`")
+MAKE = re.compile(r"`make ([a-z][a-z-]*)")
+MAKE_TARGETS = set(re.findall(r"^([a-z][a-z-]*):", text(ROOT / "Makefile"), re.MULTILINE))
+HISTORY = re.compile(r"CHANGELOG\.md|benchmarks/results/.*")
+"""These tell of what was, under the names of its time."""
+
+PLACEHOLDERS = {"x.py", "_x_python.py", "_x_native.pyx"}
+FILES = [path for path in documents() if not HISTORY.fullmatch(relative(path))]
+CLASSES = {
+    name: text(path)
+    for path in sources(".py", ".pyx", folders=("pybroker", "testing"))
+    for name in re.findall(r"^(?:cdef )?class (\w+)", text(path), re.MULTILINE)
+}
+
+
+def exists(name: str, beside: Path) -> bool:
+    """Whether a file has this path, or ends in it."""
+    return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert not [target for target in LINK.findall(text(path)) if not (path.parent / target).exists()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_named_files_exist(path: Path) -> None:
+    named = {name for name in PATH.findall(text(path)) if name.endswith(SUFFIXES) or name.startswith("pybroker/")}
+    assert not [name for name in sorted(named - PLACEHOLDERS) if not exists(name.rstrip("/"), path)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_named_functions_exist(path: Path) -> None:
+    for name, function in IN_FILE.findall(text(path)):
+        (found, *_) = [base / name for base in (ROOT, PACKAGE, path.parent) if (base / name).exists()] or [None]
+        assert found is not None, f"no file {name}"
+        for part in function.split("."):
+            assert re.search(rf"\b(def|class) {part}\b", text(found)), f"no {part} in {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_named_methods_exist(path: Path) -> None:
+    """Of our own classes; a name such as `LogCleaner.offset` may be one of Kafka's, so the class has to be here."""
+    for name, method in METHOD.findall(text(path)):
+        if name in CLASSES and f"Kafka's `{name}" not in text(path):
+            assert re.search(rf"\b{method}\b", CLASSES[name]), f"{name} has no {method}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_named_make_targets_exist(path: Path) -> None:
+    assert set(MAKE.findall(text(path))) <= MAKE_TARGETS
