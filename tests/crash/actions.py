@@ -108,12 +108,18 @@ class Actions:
                 log = self._log(topic, partition)
                 if log is not None:
                     self._note(topic, partition, log)
+                elif (offline := self._offline_log(topic, partition)) is not None:
+                    self._note_start(topic, partition, offline)
         return self._model.promises()
+
+    def _note_start(self, topic: TopicModel, partition: PartitionModel, log: Log) -> None:
+        """Note how far retention may have gone; the step after it may have failed, and taken the log offline."""
+        if "delete" in topic.settings.get("cleanup.policy", "delete"):
+            partition.start_max = max(partition.start_max, log.log_start_offset)
 
     def _note(self, topic: TopicModel, partition: PartitionModel, log: Log) -> None:
         partition.durable_end = max(partition.durable_end, min(log.recovery_point, partition.end))
-        if "delete" in topic.settings.get("cleanup.policy", "delete"):
-            partition.start_max = max(partition.start_max, log.log_start_offset)
+        self._note_start(topic, partition, log)
         found = self._broker.replica_manager.partitions.get(partition.topic_partition)
         if found is not None:
             partition.visible_end = max(partition.visible_end, min(found.high_watermark, partition.end))
@@ -127,6 +133,11 @@ class Actions:
         if found is None or found.log.topic_id != topic.topic_id or found.log.log_directory.is_offline:
             return None
         return found.log
+
+    def _offline_log(self, topic: TopicModel, partition: PartitionModel) -> Log | None:
+        """Return the partition's log if its directory failed since the start."""
+        log = self._broker.log_manager.get(partition.topic_partition) if self._is_started else None
+        return log if log is not None and log.topic_id == topic.topic_id else None
 
     def _any(self) -> tuple[TopicModel, PartitionModel, Log] | None:
         """Choose a partition that can be used."""
