@@ -28,7 +28,7 @@ SESSION_MS = 60_000
 
 @contextmanager
 def unwritable() -> Iterator[None]:
-    def refuse(_self: object, _timeout_ms: int, _acks: int, entries: Any, on_complete: Any, **_more: Any) -> None:
+    def refuse(_self: object, entries: Any, on_complete: Any, **_more: Any) -> None:
         on_complete(dict.fromkeys(entries, PartitionProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)))
 
     with patch.object(ReplicaManager, "append_records", refuse):
