@@ -29,7 +29,8 @@ def rootless(engine: Engine, image: str) -> Iterator[Engine]:
     podman = shutil.which(PODMAN)
     if not user or os.geteuid() or not engine.is_podman or podman is None:
         pytest.skip("rootless networks are tested with podman, by root, as the user in PYBROKER_ROOTLESS_USER")
-    with tempfile.TemporaryDirectory(prefix="pybroker-rootless-") as name:  # pytest's folders belong to root alone
+    # pytest's folders belong to root alone, and a longer name makes the path of slirp4netns's socket too long.
+    with tempfile.TemporaryDirectory(prefix="pb-") as name:
         found = Engine(PODMAN, {"PATH": f"{name}:{os.environ['PATH']}"})
         _wrap(podman, user, Path(name))
         _copy_image(engine, found, image)
