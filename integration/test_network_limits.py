@@ -8,12 +8,14 @@ import logging
 import random
 import socket
 import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
 from pybroker.clock import SystemClock
 from pybroker.network import acceptor
-from pybroker.network.limits import Listener, NetworkLimits
+from pybroker.network.limits import BoundListener, Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.server import SocketServer
@@ -359,22 +361,61 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_not_kept_out_by_clients(loop: str) -> None:
-    async def scenario() -> None:
-        toy, pool = Toy(), MemoryPool(-1, SystemClock())
-        listeners = [Listener(name="CLIENTS", host="127.0.0.1"), Listener(name="BROKERS", host="127.0.0.1", is_protected=True)]
-        server = SocketServer(listeners, toy, pool, NetworkLimits(max_connections=2, descriptors_max=4))
-        clients, brokers = await server.start()
-        sockets = [socket.create_connection((clients.host, clients.port), WAIT_S) for _ in range(3)]
-        await until(lambda: server.connections_open == 2)
-        sockets += [socket.create_connection((brokers.host, brokers.port), WAIT_S) for _ in range(3)]
-        await until(lambda: server.connections_open == 4)
-        await asyncio.sleep(0.02)
-        assert server.connections_open == 4
+@asynccontextmanager
+async def two_listeners(limits: NetworkLimits) -> AsyncIterator[tuple[SocketServer, Callable[[BoundListener, int], None]]]:
+    """A server with a listener for clients and a protected one for brokers; and what connects peers to a listener."""
+    listeners = [Listener(name="CLIENTS", host="127.0.0.1"), Listener(name="BROKERS", host="127.0.0.1", is_protected=True)]
+    server = SocketServer(listeners, Toy(), MemoryPool(-1, SystemClock()), limits)
+    sockets: list[socket.socket] = []
+
+    def connect(bound: BoundListener, count: int) -> None:
+        sockets.extend(socket.create_connection((bound.host, bound.port), WAIT_S) for _ in range(count))
+
+    try:
+        yield server, connect
+    finally:
         for one in sockets:
             one.close()
-        await until(lambda: server.connections_open == 0)
         await server.stop(100)
+
+
+def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_not_kept_out_by_clients(loop: str) -> None:
+    async def scenario() -> None:
+        async with two_listeners(NetworkLimits(max_connections=2, descriptors_max=4)) as (server, connect):
+            clients, brokers = await server.start()
+            connect(clients, 3)
+            await until(lambda: server.connections_open == 2)
+            connect(brokers, 3)
+            await until(lambda: server.connections_open == 4)
+            await asyncio.sleep(0.02)
+            assert server.connections_open == 4
+        assert server.connections_open == 0
+
+    run(loop, scenario)
+
+
+def test_a_connection_that_is_set_up_late_at_one_listener_keeps_nobody_waiting_at_the_other(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        late = asyncio.Event()
+        set_up = acceptor.Acceptor._set_up
+
+        async def set_up_late(self: acceptor.Acceptor, accepted: socket.socket) -> None:
+            await set_up(self, accepted)
+            if self._name == "CLIENTS":
+                await late.wait()
+
+        monkeypatch.setattr(acceptor.Acceptor, "_set_up", set_up_late)
+        async with two_listeners(NetworkLimits(max_connections=1, descriptors_max=3)) as (server, connect):
+            clients, brokers = await server.start()
+            connect(clients, 1)
+            await until(lambda: server.connections_open == 1)
+            connect(brokers, 2)
+            await until(lambda: server.connections_open == 2)
+            assert server.connections_open == 2, "the client's connection counts twice until it is set up"
+            late.set()
+            await until(lambda: server.connections_open == 3)
 
     run(loop, scenario)
 

@@ -35,6 +35,8 @@ class Acceptor:
         listening: a socket that is bound and does not listen yet.
         connection: makes the protocol of a connection.
         has_room: whether one more connection may be taken.
+        on_arrived: called when an accepted connection is set up, or gone, so that it no longer counts as arriving. There may be
+            room again then, at any listener: the limits are of all listeners together.
         name: the listener's name, for people.
 
     Attributes:
@@ -50,12 +52,14 @@ class Acceptor:
         backlog: int,
         connection: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
+        on_arrived: Callable[[], None],
         name: str,
     ) -> None:
         self._listening = listening
         self._backlog = backlog
         self._connection = connection
         self._has_room = has_room
+        self._on_arrived = on_arrived
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._is_watched = False
@@ -133,7 +137,7 @@ class Acceptor:
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self.resume()
+        self._on_arrived()
 
     def _try_again(self) -> None:
         self._retry = None

@@ -128,6 +128,7 @@ class SocketServer:
                 backlog=self.limits.socket_listen_backlog_size,
                 connection=self._factory(loop, listener),
                 has_room=functools.partial(self._has_room, listener),
+                on_arrived=self._let_in,
                 name=listener.name,
             )
             self._acceptors.append(acceptor)
