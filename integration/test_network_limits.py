@@ -404,7 +404,7 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_nobody_waiting_a
         async def set_up_late(self: acceptor.Acceptor, accepted: socket.socket) -> None:
             await set_up(self, accepted)
             if self._name == "CLIENTS":
-                await late.wait()
+                await asyncio.wait_for(late.wait(), WAIT_S)
 
         monkeypatch.setattr(acceptor.Acceptor, "_set_up", set_up_late)
         async with two_listeners(NetworkLimits(max_connections=1, descriptors_max=3)) as (server, connect):
