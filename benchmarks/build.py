@@ -1,4 +1,4 @@
-"""Which build of the records a benchmark measures: the native one, five times as fast, or the pure Python twins.
+"""Which build of the records a benchmark measures: the native one or the pure Python twins.
 
 A broker that a benchmark starts has the benchmark's interpreter and working directory, and so the same build.
 """
@@ -20,7 +20,7 @@ def announce() -> None:
     folder = Path(pybroker.__file__).parent
     if not kernels.IS_NATIVE and native.is_wanted():
         sys.exit(
-            f"Error: the native extension is not built in {folder}/records, and pure Python is about five times slower.\n"
+            f"Error: the native extension is not built in {folder}/records, and pure Python is several times slower.\n"
             f"Build it in place (needs a C compiler): {sys.executable} -m pip install --editable '.[test]'\n"
             "To measure pure Python all the same: PYBROKER_PURE=1"
         )

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pybroker.config.listeners import EVERYWHERE
 from pybroker.network.limits import host_and_port
 from pybroker.network.local_peer import is_process_here
 from pybroker.network.origin import LOCALHOST, ListenerAddresses, Origin, Surroundings, is_loopback, origin_of
@@ -32,7 +33,6 @@ PODMAN: Final = "run/.containerenv"
 UID_MAP: Final = "proc/self/uid_map"
 KUBERNETES: Final = "KUBERNETES_SERVICE_HOST"
 _ALL_USERS: Final = ["0", "0", "4294967295"]
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared, never bound
 
 
 class FindsProcess(Protocol):
@@ -156,7 +156,7 @@ class Advertised:
 def advertised(config: BrokerConfig) -> Advertised:
     """Return what the configuration and the surroundings of this process determine."""
     listeners = {
-        endpoint.listener_name: ListenerAddresses(config.outside_address, endpoint.host in _EVERYWHERE)
+        endpoint.listener_name: ListenerAddresses(config.outside_address, endpoint.host in EVERYWHERE)
         for endpoint in config.endpoints
         if endpoint.listener_name in config.unadvertised_listeners
     }

@@ -30,6 +30,8 @@ _OUTSIDE: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?))(?::(?P<port>[0-9]{1,9}))?", re.ASCII
 )
 _UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, never bound
+EVERYWHERE: Final = frozenset({"", *_UNSPECIFIED})
+"""The hosts of a listener at every address."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

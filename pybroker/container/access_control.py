@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError
 
-Texts = Mapping[str, tuple[str, str]]
+if TYPE_CHECKING:
+    from pybroker.config.load import Texts
 
 VARIABLE: Final = "PYBROKER_WITHOUT_ACCESS_CONTROL"
 ALLOW_PLAINTEXT: Final = "ALLOW_PLAINTEXT_LISTENER"

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from pybroker.config.listeners import EVERYWHERE
 from pybroker.config.setting import ConfigError
 
 if TYPE_CHECKING:
     from pybroker.config.listeners import Endpoint
 
-_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, never bound
-
 
 def check(endpoints: Iterable[Endpoint], properties: Mapping[str, tuple[str, str]], is_own_host: Callable[[str], bool]) -> None:
     """Refuse a listener at a host that is not this container's. Raises ConfigError."""
     for endpoint in endpoints:
-        if endpoint.host in _EVERYWHERE or is_own_host(endpoint.host):
+        if endpoint.host in EVERYWHERE or is_own_host(endpoint.host):
             continue
         origin, text = properties["listeners"]
         reason = (

@@ -8,14 +8,14 @@ Source: KafkaConfig.validateValues.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.config.listeners import SUPPORTED_PROTOCOLS, parse_protocol_map
 from pybroker.config.setting import ConfigError
 from pybroker.container.several_brokers import refusal
 
-Texts = Mapping[str, tuple[str, str]]
+if TYPE_CHECKING:
+    from pybroker.config.load import Texts
 
 _LISTENERS: Final = (
     "advertised.listeners",

@@ -10,12 +10,14 @@ Source: QuorumConfig, KafkaConfig.validateValues; start-kafka.sh of wurstmeister
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
+from pybroker.config.listeners import EVERYWHERE
 from pybroker.config.setting import ConfigError
 
-Texts = Mapping[str, tuple[str, str]]
+if TYPE_CHECKING:
+    from pybroker.config.load import Texts
 
 DEFAULT_NODE_ID: Final = "1"
 FIRST_GENERATED_ID: Final = 1001
@@ -32,7 +34,6 @@ _LISTENER: Final = re.compile(r"([^:/\s,]+)://(?:\[([^\]]*)\]|([^:,\s]*)):(\d+)"
 _REPLICAS: Final = re.compile(r"(.*\.)?(replication\.factor|insync\.replicas|topic\.replicas|min\.isr)")
 """Settings of a broker's own topics and of Confluent's parts; a single node has none of them above 1."""
 
-_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, never bound
 _APART: Final = "and each container would be a cluster of its own"
 
 
@@ -120,7 +121,7 @@ def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> Non
             f"does not name the controller of this container, whose port is {', '.join(sorted(ports))}, {_APART}: use one broker"
         )
         raise refusal(properties, _SERVERS, reason)
-    own = {host.lower() for _, host, _ in listeners} - _EVERYWHERE
+    own = {host.lower() for _, host, _ in listeners} - EVERYWHERE
     if match[1].lower() not in own and not is_own_host(match[1]):
         reason = (
             f"{match[1]} is not known as an address of this container, {_APART}: use one broker; "

@@ -31,18 +31,24 @@ def is_over() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
+class Reporter:
+    """Reports the partitions that the consumer gets and gives up, for the libraries whose listeners are classes."""
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        for one in revoked:
+            say("revoked", one.partition)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        for one in assigned:
+            say("assigned", one.partition)
+
+
 def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer  # noqa: PLC0415
     from kafka.errors import KafkaConnectionError, KafkaError  # noqa: PLC0415
 
-    class Listener(ConsumerRebalanceListener):
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            for one in revoked:
-                say("revoked", one.partition)
-
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            for one in assigned:
-                say("assigned", one.partition)
+    class Listener(Reporter, ConsumerRebalanceListener):
+        pass
 
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,
@@ -106,14 +112,8 @@ async def aiokafka(bootstrap: str, group: str, topic: str, instance: str | None)
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # noqa: PLC0415
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
-    class Listener(ConsumerRebalanceListener):
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            for one in revoked:
-                say("revoked", one.partition)
-
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            for one in assigned:
-                say("assigned", one.partition)
+    class Listener(Reporter, ConsumerRebalanceListener):
+        pass
 
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,

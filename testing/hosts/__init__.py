@@ -2,6 +2,7 @@
 
 namespaces          hosts, containers and neighbours as network namespaces
 forward, forwarder  ports that lead to another address or namespace, as engines publish them
+holder              a process that holds namespaces and mounts
 small_disk          a file system that is full or fails
 toy_container       a container without an engine
 """

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from testing.waiting import WAIT_S, line_of
+from testing.hosts.holder import MOUNTED, held
+from testing.waiting import WAIT_S
 
 TMPFS = "mount -t tmpfs -o size={size} tmpfs '{path}'"
 EXT4 = """
@@ -85,21 +84,7 @@ def small_disk(path: Path, size_bytes: int, *, is_device: bool = False) -> Itera
     On the device, the page cache takes what is written, and the sync fails. Skips the test where the machine forbids mounts.
     """
     path.mkdir(parents=True)
-    script = (EXT4 if is_device else TMPFS).format(path=path, size=size_bytes).strip() + " && echo mounted && exec cat"
-    try:
-        holder = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except FileNotFoundError:
-        pytest.skip("needs unshare and nsenter, of util-linux")
-    assert holder.stdin is not None
-    assert holder.stdout is not None
-    with holder:  # closes its stdin, which ends it
-        said = line_of(holder.stdout, "a small file system").strip()
-        if said != "mounted":
-            pytest.skip(f"cannot mount a small file system here: {said}")
-        yield SmallDisk(path, holder.pid, is_device=is_device)
+    script = (EXT4 if is_device else TMPFS).format(path=path, size=size_bytes).strip() + f" && echo {MOUNTED} && exec cat"
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    with held(command, "a small file system", "unshare and nsenter") as holder:
+        yield SmallDisk(path, holder, is_device=is_device)

@@ -22,11 +22,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
 from pybroker.commands.install import install
+from testing.hosts.holder import MOUNTED, held
 from testing.places import ROOT
-from testing.waiting import WAIT_S, line_of
+from testing.waiting import WAIT_S
 
 IMAGE_ROOT = ROOT / "container" / "root"
 START_TIMEOUT_S = 120
@@ -187,25 +186,11 @@ def toy_container(folder: Path, *more_paths: Path) -> Iterator[Container]:
     root.mkdir(parents=True)
     paths = [ROOT, Path(sys.prefix), Path(sys.base_prefix), *more_paths]
     bound = dict.fromkeys(str(path.resolve()) for path in paths if not path.resolve().is_relative_to("/usr"))
-    script = _SET_UP + f"exec chroot '{root}' sh -c 'echo mounted; exec cat'"
+    script = _SET_UP + f"exec chroot '{root}' sh -c 'echo {MOUNTED}; exec cat'"
     command = ["unshare", "--mount", "--net", "--uts", "--propagation", "private", "sh", "-c", script, "toy"]
-    try:
-        holder = subprocess.Popen(
-            [*command, str(root), str(IMAGE_ROOT), f"{USER}:{USER}", *bound],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except FileNotFoundError:
-        pytest.skip("needs unshare, nsenter and setpriv, of util-linux")
-    assert holder.stdin is not None
-    assert holder.stdout is not None
-    with holder:  # closes its stdin, which ends it
-        said = line_of(holder.stdout, "a root and a network of its own").strip()
-        if said != "mounted":
-            pytest.skip(f"cannot make a root and a network of its own here: {said}")
-        container = Container(holder.pid, folder)
+    command += [str(root), str(IMAGE_ROOT), f"{USER}:{USER}", *bound]
+    with held(command, "a root and a network of its own", "unshare, nsenter and setpriv") as holder:
+        container = Container(holder, folder)
         try:
             container.hosts({"kafka": "127.0.0.1"})
             launcher = container.seen("/opt/pybroker/bin/pybroker")

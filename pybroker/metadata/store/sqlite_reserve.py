@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
@@ -148,8 +147,7 @@ class SqliteReserve:
 
     @property
     def _free_bytes(self) -> int:
-        volume = os.statvfs(self._path.parent)
-        return volume.f_bavail * volume.f_frsize
+        return Filesystem().volume_space(str(self._path.parent))[1]
 
     def _pragma(self, name: str) -> int:
         (value,) = self._connection.execute(f"PRAGMA {name}").fetchone()
