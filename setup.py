@@ -1,4 +1,4 @@
-"""The optional native extensions; without a compiler the install goes on and the pure Python twins are used."""
+"""The optional native extensions; without a compiler the install continues and the broker uses the pure Python twins."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PACKAGE = Path("pybroker")  # in the folder of this file, where a build runs
 
 
 def extensions(sources: dict[Path, Path], *, is_made_again: bool = False) -> list[Extension]:
-    """The extension modules, each from one source."""
+    """Return the extension modules, each from one source."""
     modules = [
         Extension(
             ".".join(module.parts),

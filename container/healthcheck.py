@@ -27,7 +27,7 @@ CLIENT_ID = b"healthcheck"
 
 
 def main() -> str | None:
-    """What keeps the broker from being ready; None when it is."""
+    """Return what keeps the broker from being ready; None when it is ready."""
     path = os.environ.get("PYBROKER_READY_FILE") or READY_FILE
     try:
         with open(path, encoding="ascii") as file:  # noqa: PTH123 (pathlib costs more than the rest of this program)
@@ -45,7 +45,7 @@ def main() -> str | None:
 
 
 def reason_beside(path: str) -> str | None:
-    """What the broker wrote about why it is not ready; None when it wrote nothing."""
+    """Return what the broker wrote about why it is not ready; None when it wrote nothing."""
     try:
         with open(path + ".reason", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (as above)
             return file.read(1000).strip() or None
@@ -54,7 +54,7 @@ def reason_beside(path: str) -> str | None:
 
 
 def ask(host: str, port: int) -> bytes:
-    """The response to ApiVersions v0 without its length, or as much as came before the connection ended."""
+    """Return the response to ApiVersions v0 without its length, or as much as came before the connection ended."""
     body = struct.pack(">hhih", API_VERSIONS, VERSION, CORRELATION_ID, len(CLIENT_ID)) + CLIENT_ID
     deadline = time.monotonic() + TIMEOUT_S
     family, kind, protocol, _, address = _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM)[0]
@@ -76,7 +76,7 @@ def ask(host: str, port: int) -> bytes:
 
 
 def complaint(response: bytes) -> str | None:
-    """What is wrong with a response to ApiVersions v0: correlation id, error code, and six bytes for each API."""
+    """Return what is wrong with a response to ApiVersions v0: correlation id, error code, and six bytes for each API."""
     if len(response) < 10:
         return f"the response to ApiVersions has {len(response)} bytes"
     correlation_id, error_code, count = struct.unpack_from(">ihi", response)

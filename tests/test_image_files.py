@@ -84,7 +84,7 @@ def test_the_brokers_own_reason_is_what_the_check_prints(
 
 
 def pinned(lock: Path) -> dict[str, str]:
-    """Each requirement of a lock file with the lines of its hashes."""
+    """Return each requirement of a lock file with the lines of its hashes."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==[^\n]*((?:\n +--hash=\S+(?: \\)?)*)", lock.read_text(), re.MULTILINE)
     return {name.lower(): hashes for name, hashes in found}
 

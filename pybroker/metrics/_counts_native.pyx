@@ -16,12 +16,12 @@ cdef class Counts:
 
     @property
     def buckets(self):
-        """A snapshot."""
+        """A snapshot of the counts."""
         return [self._buckets[index] for index in range(BUCKETS)]
 
     @property
     def sum(self):
-        """Of all durations."""
+        """The sum of all durations."""
         return self._sum
 
     def observe(self, int64_t duration_ns):

@@ -433,5 +433,5 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _is_copying(transport: asyncio.Transport) -> bool:
-    """Whether `writelines` joins its arguments: asyncio's own transports before 3.12 do."""
+    """Return whether `writelines` joins its arguments: asyncio's own transports before 3.12 do."""
     return sys.version_info < (3, 12) and type(transport).__module__.startswith("asyncio.")

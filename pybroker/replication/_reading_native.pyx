@@ -132,7 +132,7 @@ cdef Py_ssize_t partition_nothing_new = slot(Partition, "_nothing_new")
 
 
 def wanted_partitions(topics, names):
-    """What the topics of a request ask for. `names` finds a topic's name by its id, None where topics are named."""
+    """Return what the topics of a request ask for. `names` finds a topic's name by its id, None where topics are named."""
     cdef list found = []
     for topic in topics:
         if names is None:

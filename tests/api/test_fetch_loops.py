@@ -76,7 +76,7 @@ def numbers_of(metrics: TopicMetrics) -> list[int]:
 
 
 def append(whole: Whole, rng: random.Random) -> None:
-    """One or two batches, small or large, to some partition; in `open` of a transaction that does not end."""
+    """Append one or two batches, small or large, to some partition; those in `open` are of a transaction that does not end."""
     topic = rng.choice(list(TOPICS))
     number = rng.randrange(TOPICS[topic])
     log = whole.replicas.partitions[TopicPartition(topic, number)].log
@@ -93,7 +93,7 @@ def append(whole: Whole, rng: random.Random) -> None:
 
 
 def fetch(whole: Whole, rng: random.Random, version: int, **session: Any) -> FetchRequest:
-    """Of some partitions, known or not, from offsets that are there or not."""
+    """Return a request for some partitions, known or not, from offsets that are there or not."""
     topics = []
     for name in rng.sample([*TOPICS, "unknown"], rng.randrange(1, 4)):
         partitions = []

@@ -16,7 +16,7 @@ from tests.api.test_produce import request as produce_request
 
 
 async def filled(tmp_path: Path) -> Whole:
-    """Offsets 0 to 5 in three batches; the largest timestamp is that of offset 3."""
+    """Start a broker with offsets 0 to 5 in three batches; the largest timestamp is that of offset 3."""
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     for timestamp in (NOW_MS, NOW_MS + 1000, NOW_MS + 500):

@@ -123,7 +123,7 @@ async def parked(whole: Whole, name: str) -> asyncio.Future[Any]:
 
 @contextmanager
 def general_only() -> Iterator[None]:
-    """As if no request were of one partition and no batch of the usual form."""
+    """Let the broker treat no request as one of a single partition, and no batch as one of the usual form."""
     with (
         mock.patch.object(produce, "_ACKS_WITH_RESPONSE", frozenset()),
         mock.patch.object(LogSegment, "append_usual", return_value=False),

@@ -118,7 +118,7 @@ def test_the_memory_bound_is_off_or_above_the_largest_request() -> None:
 
 
 def bad_values(setting: Setting) -> list[str]:
-    """Texts that the row's check must refuse, of those that bounds and lists of names are usually wrong about."""
+    """Return texts that the row's check must refuse, of those that bounds and lists of names are usually wrong about."""
     candidates = {
         Kind.BOOLEAN: ["maybe"],
         Kind.LIST: ["no-such-name"],

@@ -56,7 +56,7 @@ PLAIN = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_siz
 
 
 def escaped(text: str) -> str:
-    """Every character as an escape, in UTF-16 units, as Properties.store may write it."""
+    """Return every character as an escape, in UTF-16 units, as Properties.store may write it."""
     units = text.encode("utf-16-be")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 

@@ -99,7 +99,7 @@ async def test_it_is_not_ready_while_there_is_no_room(tmp_path: Path) -> None:
     lifecycle = Lifecycle(ReadyFile(ready))
 
     async def groups_loaded() -> None:
-        """At once."""
+        """Return at once."""
 
     reason = tmp_path / "ready.reason"
     lifecycle.room_changed(has_room=False)

@@ -79,7 +79,7 @@ class Client:
 
 
 def milliseconds(text: str) -> int:
-    """`10s`, `500ms`, `2m`, `3h`, `7d`."""
+    """Return a time such as `10s`, `500ms`, `2m`, `3h` or `7d` in milliseconds."""
     for unit, factor in (("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)):
         if text.endswith(unit) and text[: -len(unit)].isdigit():
             return int(text[: -len(unit)]) * factor

@@ -192,7 +192,7 @@ class History:
         return model, places
 
     def _choose_next(self, leg: int, *, has_lost_pages: bool) -> None:
-        """Where the next leg begins: at the end, or at some operation of this one."""
+        """Choose where the next leg begins: at the end, or at some operation of this one."""
         point = self.random.choice([self._points[-1], self.random.choice(self._points)])
         crash = self.random.choice(list(self._crashes())[1 if has_lost_pages else 0 :])
         self._model, places = self._start_after(point, crash)
@@ -223,7 +223,7 @@ class History:
 
 
 def _is_known(disk: SimulatedDisk, contents: StoreContents, path: str) -> bool:
-    """Whether the store has the directory's id: one that is away before it was ever used is not missed."""
+    """Return whether the store has the directory's id: a directory that is away before it was ever used is not missed."""
     try:
         lines = disk.read_file(f"{path}/meta.properties").decode().splitlines()
     except FileNotFoundError:

@@ -43,7 +43,7 @@ CONFIGS: list[dict[str, Any]] = [
 
 @st.composite
 def sent_batches(draw: st.DrawFn) -> bytearray:
-    """As a producer sends it, or wrong in one place with a good checksum, or damaged."""
+    """Draw a batch as a producer sends it, or wrong in one place with a good checksum, or damaged."""
     times = draw(st.lists(st.integers(START_MS - 150, START_MS + 150) | st.just(-1), min_size=1, max_size=4))
     records = [
         Record(i, at, draw(st.sampled_from([b"key", None])), b"v" * draw(st.integers(0, 120))) for i, at in enumerate(times)
@@ -71,7 +71,7 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
 
 
 def with_a_huge_gap() -> bytearray:
-    """One record that takes two thousand million offsets; a coordinator may."""
+    """Return one record that takes two thousand million offsets; a coordinator may write such a record."""
     data = build_batch([Record(0, START_MS, b"key", b"value")])
     struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, (1 << 31) - 256)
     struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
@@ -90,7 +90,7 @@ def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOr
 
 
 def state(log: Log) -> object:
-    """Everything that an append may change."""
+    """Return everything that an append may change."""
     segments = [
         (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
         for s in log.segments
@@ -114,7 +114,7 @@ def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
 
 @contextmanager
 def stepwise_only(accept_batch: Any = None) -> Iterator[None]:
-    """Without the short ways, on the Python twin of the tail."""
+    """Let every append take the long way, on the Python twin of the tail."""
     accept = mock.patch.object(kernels, "accept_batch", accept_batch or (lambda *_: None))
     is_usual = mock.patch.object(LogSegment, "append_usual", return_value=False)
     with accept, is_usual, mock.patch.object(segment, "SegmentTail", _tail_python.SegmentTail):

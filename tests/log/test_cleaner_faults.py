@@ -72,7 +72,7 @@ class Failing(Filesystem):
 
 
 def transactional(folder: Path, filesystem: Filesystem) -> CompactedLog:
-    """Two groups of several segments, with transactions that were aborted and committed, two of them open over segments."""
+    """Make a log of two groups of several segments; it has aborted and committed transactions, two of them open over segments."""
     setting = CompactedLog(folder, filesystem=filesystem, segment_bytes=900)
     one, other = Producer(1), Producer(2)
     for n in range(3):

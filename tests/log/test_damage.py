@@ -50,7 +50,10 @@ def is_lost(offset: int, lost: list[LostRange]) -> bool:
 
 
 def check_nothing_is_passed_over(log: Log, expected: dict[int, bytes], damaged: range) -> None:
-    """`damaged` are the offsets of the batch that was damaged: nothing is asked of them but that no other record is there."""
+    """Check that no record is passed over.
+
+    `damaged` are the offsets of the batch that was damaged: of these, the check asks only that no other record is there.
+    """
     for offset, value in expected.items():
         if offset >= log.log_end_offset:
             assert offset in damaged or is_lost(offset, log.lost), offset

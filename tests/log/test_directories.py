@@ -76,7 +76,7 @@ class Broker:
         )
 
     def start(self) -> LogManager:
-        """As the broker does: claims, what is known is stored, logs."""
+        """Claim the directories, store what is known, and start the logs, as the broker does."""
         logs = self.manager()
         claims = logs.claim(self.known)
         self.known = list(claims.known.values())
@@ -110,7 +110,7 @@ class Broker:
         ]
 
     def filled(self) -> Broker:
-        """Four partitions with 100 records each, two in each directory."""
+        """Fill four partitions with 100 records each, two in each directory."""
         logs = self.start()
         for tp in TPS:
             append(logs.create(tp, TOPIC_ID, TopicConfig()), batch(100, size=5))
@@ -414,7 +414,7 @@ class TwoCopies:
         logs.stop()
 
     def settled(self) -> tuple[str, int]:
-        """Which directory has it, and where it ends; the other is a stray with all it had."""
+        """Return which directory has the log, and where the log ends; the other copy is a stray with all that it had."""
         logs = self.broker.start()
         log = logs.create(TPS[0], TOPIC_ID, TopicConfig(), is_new=False)
         found = Path(log.log_directory.path).name, log.log_end_offset

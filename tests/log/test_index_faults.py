@@ -37,7 +37,7 @@ def fresh_disk(path: Path, filesystem: Filesystem | None = None) -> Disk:
 
 
 def forget_windows(log: Log) -> None:
-    """As when others have been read since: the next lookup goes to the file."""
+    """Let go of the windows, as when other indexes have been read since: the next lookup goes to the file."""
     for segment in log.segments:
         segment.offset_index.release()
         segment.time_index.release()

@@ -15,7 +15,7 @@ SIZE = len(batch(size=100))
 
 
 def filled(disk: Disk, count: int = 10) -> Log:
-    """Two batches per segment, one second apart."""
+    """Fill a log with batches one second apart, two in each segment."""
     log = disk.create()
     for i in range(count):
         append(log, batch(size=100, timestamp=START_MS + i * 1000))

@@ -72,7 +72,7 @@ class ScarceFilesystem(Filesystem):
         super().write_file(path, data, sync=sync)
 
     def sync(self, fd: int) -> None:
-        """Needs no descriptor, and would only cost time."""
+        """Do nothing: a sync needs no descriptor, and would only cost time."""
 
     def sync_path(self, path: str) -> None:
         self._take()
@@ -137,7 +137,7 @@ class Story:
         self.sequences = dict.fromkeys(PRODUCERS, 0)
 
     def check(self) -> None:
-        """In memory alone: the log has what was acknowledged."""
+        """Check in memory alone that the log has what was acknowledged."""
         bases = self.log.segments.base_offsets
         assert bases == sorted(set(bases))
         assert bases[0] <= self.log.log_start_offset <= self.log.log_end_offset

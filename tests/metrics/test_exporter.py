@@ -16,7 +16,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def scrape(metrics: BrokerMetrics) -> dict[str, float]:
-    """Every sample of a scrape by its text, as Prometheus reads it."""
+    """Return every sample of a scrape by its text, as Prometheus reads it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(metrics))
     return {

@@ -11,7 +11,7 @@ HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\
 
 
 def column(address: str) -> str:
-    """As the kernel writes it: the number of the machine's byte order."""
+    """Return an address as the kernel writes it: as a number in the machine's byte order."""
     return f"{int.from_bytes(packed(address), sys.byteorder):08X}"
 
 

@@ -40,7 +40,7 @@ UNFIT = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeEr
 
 @pytest.fixture(scope="module", autouse=True)
 def twin() -> None:
-    """Both, side by side: not once for each."""
+    """Replace the fixture that runs each test once for each twin: these tests run both, side by side."""
 
 
 def decoded(decode: Any, data: bytes | bytearray) -> object:

@@ -56,7 +56,7 @@ def log_of(count: int, *, per_batch: int = 10, value_size: int = 100, codec: Com
 
 
 def pulled(part: LazyDownConversion, bytes_max: int = 1 << 20) -> list[bytes]:
-    """Each pull's bytes."""
+    """Return the bytes of each pull."""
     chunks: list[bytes] = []
     while parts := part.pull(bytes_max):
         chunks.append(b"".join(parts))

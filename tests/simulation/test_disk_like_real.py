@@ -195,7 +195,7 @@ def test_every_method_is_simulated_or_made_of_such(name: str) -> None:
 
 
 def _uses_only_paths_of_os(source: ast.AST) -> bool:
-    """Whether `os` is only used as `os.path`, `os.dup`-like calls not at all."""
+    """Return whether the source uses `os` only as `os.path`, and calls such as `os.dup` not at all."""
     uses = [
         node.attr
         for node in ast.walk(source)

@@ -17,12 +17,12 @@ def relative(path: Path) -> str:
 
 
 def sources(*suffixes: str, folders: tuple[str, ...] = CODE) -> list[Path]:
-    """Every file of these folders with one of these suffixes, in order."""
+    """Return every file of these folders with one of these suffixes, in order."""
     return sorted(path for folder in folders for suffix in suffixes for path in (ROOT / folder).rglob(f"*{suffix}"))
 
 
 def documents() -> list[Path]:
-    """Every text that a person reads outside of the code."""
+    """Return every text that a person reads outside of the code."""
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 
 

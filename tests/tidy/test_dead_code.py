@@ -46,7 +46,7 @@ MODULES = sources(".py", folders=("pybroker",))
 
 
 def definitions(module: ast.Module) -> list[str]:
-    """Functions, classes and methods; dunder methods and overrides by a decorator are called by others."""
+    """Return the names of functions, classes and methods; dunder methods and overrides by a decorator are called by others."""
     found = []
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

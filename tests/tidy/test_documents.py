@@ -29,7 +29,7 @@ CLASSES = {
 
 
 def exists(name: str, beside: Path) -> bool:
-    """Whether a file has this path, or ends in it."""
+    """Return whether a file has this path, or a path that ends in it."""
     return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
 
 

@@ -34,7 +34,7 @@ STYLE_PAGE = "CONTRIBUTING.md"
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The comments and the docstrings of a module, each with its line."""
+    """Yield the comments and the docstrings of a module, each with its line."""
     for token in tokenize.generate_tokens(io.StringIO(text(path)).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

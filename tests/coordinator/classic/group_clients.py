@@ -178,7 +178,7 @@ class World:
         return [client for client in self.clients if client.is_alive]
 
     async def do(self, what: str, value: int) -> None:
-        """`wait` and `live` for a time, `restart` the broker, or what a client does."""
+        """Do one thing: `wait` or `live` for a time, `restart` the broker, or what a client can do."""
         if what == "wait":
             self.whole.pass_time(value)
         elif what == "live":

@@ -18,7 +18,7 @@ from testing.scenes.api.whole import Whole
 
 
 def shown(whole: Whole, topics: Any) -> str:
-    """`t-0,1 u-0`, by topic id."""
+    """Return partitions that are listed by topic id as text: `t-0,1 u-0`."""
     names = {bytes(topic.topic_id): topic.name for topic in whole.controller.image.topics.values()}
     told = [f"{names.get(bytes(topic.topic_id), 'gone')}-{','.join(map(str, topic.partitions))}" for topic in topics]
     return " ".join(sorted(told)) or "nothing"

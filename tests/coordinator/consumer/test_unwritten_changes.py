@@ -66,7 +66,7 @@ def classic_of(whole: Whole) -> Any:
 
 
 async def mixed_group(whole: Whole, instance: str | None = None) -> str:
-    """`m` of the consumer protocol, static if `instance` is given, and one of the classic protocol, whose id is returned."""
+    """Make a group of `m`, static if `instance` is given, and of a member of the classic protocol; return the latter's id."""
     member_id = await classic_group(whole)
     assert (await whole.ask(heartbeat("m", 0, instance_id=instance), 1)).error_code == 0
     assert (await whole.ask(joining(member_id), 5)).generation_id == 2

@@ -21,7 +21,7 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 async def refusal(store: SqliteStore, puts: dict[str, bytes]) -> str:
-    """Why it was not committed; empty when it was."""
+    """Return why the change was not committed; the text is empty when it was."""
     try:
         await store.commit(puts=puts)
     except StoreError as error:
