@@ -44,7 +44,7 @@ def best_us(work: Callable[[], int]) -> float:
     return best
 
 
-def batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
+def full_batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
     records = [Record(i, now_ms + i, b"key", bytes(VALUE_BYTES)) for i in range(RECORDS)]
     epoch = 0 if producer_id >= 0 else -1
     return memoryview(
@@ -67,7 +67,7 @@ def main() -> None:
 
 def run(path: str) -> None:
     warm = Path(path) / "warm"
-    size = len(batch(0, -1, -1))
+    size = len(full_batch(0, -1, -1))
     warm.write_bytes(bytes(COUNT * size * 2))
     fd = os.open(warm, os.O_RDWR)
     os.ftruncate(fd, 0)
@@ -109,7 +109,7 @@ def prepared(producer_id: int) -> Iterator[list[memoryview]]:
     count = COUNT // ROUNDS
     for turn in range(ROUNDS):
         sequences = range(turn * count, (turn + 1) * count)
-        yield [batch(now_ms, producer_id, i * RECORDS if producer_id >= 0 else -1) for i in sequences]
+        yield [full_batch(now_ms, producer_id, i * RECORDS if producer_id >= 0 else -1) for i in sequences]
 
 
 def append(log: Log, buffers: list[memoryview]) -> float:

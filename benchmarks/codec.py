@@ -110,17 +110,17 @@ def kio_codec(request: object, response: object, version: int) -> Codec | None:
 
     from testing.wire.kio_classes import kio_class  # noqa: PLC0415
 
-    answer_class = kio_class(type(response), version)
-    if answer_class is None:
+    response_class = kio_class(type(response), version)
+    if response_class is None:
         return None
     read = entity_reader(kio_class(type(request), version))
     data = body(request, version)
-    answer, _ = entity_reader(answer_class)(body(response, version), 0)
-    write = entity_writer(answer_class)
+    theirs, _ = entity_reader(response_class)(body(response, version), 0)
+    write = entity_writer(response_class)
 
     def encoding() -> bytes:
         buffer = io.BytesIO()
-        write(buffer, answer)
+        write(buffer, theirs)
         return buffer.getvalue()
 
     return lambda: read(data, 0), encoding
@@ -137,9 +137,9 @@ def kafka_python_codec(request: object, response: object, version: int) -> Codec
 
     requests, responses = find(request), find(response)
     data = body(request, version)
-    answer = responses.decode(body(response, version), version=version)
-    answer._header = answer._min_version = answer._max_version = None  # left unset by `decode`, wanted by `encode`
-    return lambda: requests.decode(data, version=version), lambda: answer.encode(version=version)
+    theirs = responses.decode(body(response, version), version=version)
+    theirs._header = theirs._min_version = theirs._max_version = None  # left unset by `decode`, wanted by `encode`
+    return lambda: requests.decode(data, version=version), lambda: theirs.encode(version=version)
 
 
 def microseconds(functions: list[Callable[[], object]]) -> list[float]:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 FIRST = 100
 REQUEST = struct.pack(">i", 20) + bytes(20)
-ANSWER = struct.pack(">i", 4) + bytes(4)
+RESPONSE = struct.pack(">i", 4) + bytes(4)
 
 
 def handler(context: ConnectionContext, frame: memoryview) -> bytes:
-    return ANSWER
+    return RESPONSE
 
 
 def serve(pipe: Pipe, *, on_asyncio: bool, is_traced: bool) -> None:
@@ -77,7 +77,7 @@ def growth(count: int, *, on_asyncio: bool, is_traced: bool) -> float:
         for _ in range(more):
             client = socket.create_connection(("127.0.0.1", port))
             client.sendall(REQUEST)
-            assert client.recv(100) == ANSWER
+            assert client.recv(100) == RESPONSE
             clients.append(client)
         ours.send("measure")
         return int(ours.recv())

@@ -12,7 +12,7 @@ Ours runs under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apach
 eager switch the answer is built in memory first, which the limit must forbid; lazily it must be sent. Peak anonymous memory is
 sampled from /proc/PID/status (RssAnon).
 
-What a consumer costs that never reads its answer is in `benchmarks.unread_answers`.
+What a consumer costs that never reads its answer is in `benchmarks.unread_responses`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHUNK_KEY, EAGER_KEY = "pybroker.down.conversion.chunk.bytes", "pybroker.down.co
 CHUNKS_KB = (16, 32, 64, 128, 256, 512, 1024)
 PAPER_MB_S = {16: 136.95, 32: 167.04, 64: 181.92, 128: 197.72, 256: 181.25, 512: 180.41, 1024: 176.64, 0: 178.9}
 TOPIC, PARTITIONS, SIZE = "down", 12, 1000
-MEMORY_PARTITIONS, MEMORY_LIMIT_MB, ANSWER_BYTES = 250, 200, 250_000_000
+MEMORY_PARTITIONS, MEMORY_LIMIT_MB, RESPONSE_BYTES = 250, 200, 250_000_000
 
 
 def passes(peer: Peer, version: int, records: int, count: int) -> Reading:
@@ -109,7 +109,7 @@ def memory(options: argparse.Namespace) -> None:
             finally:
                 peer.close()
     peers.table(
-        f"One Fetch v3 of {ANSWER_BYTES / 1e6:.0f} MB from {MEMORY_PARTITIONS} partitions, {MEMORY_LIMIT_MB} MiB of memory",
+        f"One Fetch v3 of {RESPONSE_BYTES / 1e6:.0f} MB from {MEMORY_PARTITIONS} partitions, {MEMORY_LIMIT_MB} MiB of memory",
         ["broker", "conversion", "answer", "records", "RssAnon before, MB", "peak, MB", "broker CPU-s", "broker afterwards"],
         rows,
     )
@@ -122,10 +122,10 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
     with procstat.PeakSampler(peer.pid) as sampler:
         try:
             with raw.Connection(peer.bootstrap, timeout_s=300) as connection:
-                answer = raw.fetch(connection, 3, asks, bytes_max=ANSWER_BYTES)
-            records = sum(next_offset(fetched.records, set()) for fetched in answer.partitions)
-            errors = {fetched.error for fetched in answer.partitions} - {0}
-            outcome = f"{answer.size / 1e6:.0f} MB" + (f", errors {errors}" if errors else "")
+                response = raw.fetch(connection, 3, asks, bytes_max=RESPONSE_BYTES)
+            records = sum(next_offset(fetched.records, set()) for fetched in response.partitions)
+            errors = {fetched.error for fetched in response.partitions} - {0}
+            outcome = f"{response.size / 1e6:.0f} MB" + (f", errors {errors}" if errors else "")
         except (OSError, struct.error) as error:
             outcome = f"none: {error}"
     cpu = procstat.cpu_s(peer.pid) - cpu_before

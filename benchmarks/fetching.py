@@ -73,10 +73,10 @@ def read_all(
             order = [(first + n) % partitions for n in range(partitions)]  # a broker fills its answer in the order of the request
             first = (first + 1) % partitions
             asks = [raw.Ask(topic=topic, partition=p, offset=offsets[p], bytes_max=partition_bytes) for p in order]
-            answer = raw.fetch(connection, version, asks, wait_ms=500, bytes_max=50 << 20)
-            wire_bytes += answer.size
+            response = raw.fetch(connection, version, asks, wait_ms=500, bytes_max=50 << 20)
+            wire_bytes += response.size
             before = sum(offsets)
-            for fetched in answer.partitions:
+            for fetched in response.partitions:
                 if fetched.error:
                     raise RuntimeError(f"Fetch v{version}: partition {fetched.partition} error {fetched.error}")
                 offsets[fetched.partition] = max(offsets[fetched.partition], next_offset(fetched.records, magics))

@@ -45,22 +45,22 @@ def _generate(bootstrap: str, pid: int, frame: bytes, connections: int, depth: i
     sockets = [socket.create_connection((host, int(port)), 30) for _ in range(connections)]
     for connection in sockets:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    answer_bytes = _size_of_an_answer(sockets[0], frame)
+    response_bytes = _size_of_a_response(sockets[0], frame)
     pending = dict.fromkeys(sockets, 0)
     with selectors.EpollSelector() as selector:
         for connection in sockets:
             selector.register(connection, selectors.EVENT_READ)
             connection.sendall(frame * depth)
-        _exchange(selector, pending, frame, answer_bytes, warm_s)
+        _exchange(selector, pending, frame, response_bytes, warm_s)
         cpu_before, began = procstat.cpu_s(pid), time.monotonic()
-        count = _exchange(selector, pending, frame, answer_bytes, seconds)
+        count = _exchange(selector, pending, frame, response_bytes, seconds)
         load = Load(requests=count, seconds=time.monotonic() - began, cpu_s=procstat.cpu_s(pid) - cpu_before)
     for connection in sockets:
         connection.close()
     return load
 
 
-def _size_of_an_answer(connection: socket.socket, frame: bytes) -> int:
+def _size_of_a_response(connection: socket.socket, frame: bytes) -> int:
     connection.sendall(frame)
     data = b""
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
@@ -72,7 +72,7 @@ def _size_of_an_answer(connection: socket.socket, frame: bytes) -> int:
 
 
 def _exchange(
-    selector: selectors.EpollSelector, pending: dict[socket.socket, int], frame: bytes, answer_bytes: int, seconds: float
+    selector: selectors.EpollSelector, pending: dict[socket.socket, int], frame: bytes, response_bytes: int, seconds: float
 ) -> int:
     """Send a request for every answer; returns how many answers came. `pending` are bytes of answers that are not whole yet."""
     count, deadline = 0, time.monotonic() + seconds
@@ -83,7 +83,7 @@ def _exchange(
             received = len(connection.recv(RECEIVE_BYTES))
             if not received:
                 raise ConnectionError("the broker closed a connection")
-            whole, pending[connection] = divmod(pending[connection] + received, answer_bytes)
+            whole, pending[connection] = divmod(pending[connection] + received, response_bytes)
             if whole:
                 connection.sendall(frame * whole)
                 count += whole

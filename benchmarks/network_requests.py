@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pybroker.network.context import ConnectionContext
 
 REQUEST = struct.pack(">ihhih", 24, 18, 3, 7, 4) + b"name" + b"\0\x05abcd\x031.0"[:10]
-ANSWER = struct.pack(">ii", 300, 7) + bytes(296)
+RESPONSE = struct.pack(">ii", 300, 7) + bytes(296)
 
 
 def handler(context: ConnectionContext, frame: memoryview) -> bytes:
-    return ANSWER
+    return RESPONSE
 
 
 def serve(pipe: Pipe, *, on_asyncio: bool, pool_bytes: int) -> None:
@@ -64,7 +64,7 @@ def cpu_seconds(pid: int) -> float:
 def measure(pid: int, port: int, depth: int, seconds: float) -> str:
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        burst, expected = REQUEST * depth, len(ANSWER) * depth
+        burst, expected = REQUEST * depth, len(RESPONSE) * depth
         into = bytearray(expected)
         count = 0
         start, cpu = time.monotonic(), cpu_seconds(pid)

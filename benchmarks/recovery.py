@@ -44,7 +44,7 @@ def manager(path: Path, config: TopicConfig, threads: int = 1, filesystem: Files
     )
 
 
-def batch(record_count: int, size: int) -> bytes:
+def batch_of_records(record_count: int, size: int) -> bytes:
     value = os.urandom(size)
     return bytes(build_batch([Record(i, 1_700_000_000_000, None, value) for i in range(record_count)]))
 
@@ -85,7 +85,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     config = TopicConfig()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for name, data in (("16 kB", batch(16, 1000)), ("1 kB", batch(10, 80))):
+        for name, data in (("16 kB", batch_of_records(16, 1000)), ("1 kB", batch_of_records(10, 80))):
             path = Path(folder) / name.replace(" ", "")
             count = 8
             batches = int(options.gb * 1e9 / len(data) / count)
@@ -95,11 +95,11 @@ def main() -> None:
                 seconds = start(path, config, "all", threads=threads) / size
                 print(f"recovery of all, batches of {name}, {count} logs, {threads} threads: {seconds:.2f} s/GB")
         path = Path(folder) / "partitions"
-        fill(path, config, partitions=options.partitions, batches=1, data=batch(1, 100))
+        fill(path, config, partitions=options.partitions, batches=1, data=batch_of_records(1, 100))
         for what in ("clean", "behind recovery points", "all"):
             print(f"{options.partitions} partitions with a record, {what}: {start(path, config, what):.2f} s")
         path, config = Path(folder) / "segments", TopicConfig(segment_bytes=2000)
-        fill(path, config, partitions=1, batches=options.segments, data=batch(1, 1100))
+        fill(path, config, partitions=1, batches=options.segments, data=batch_of_records(1, 1100))
         for what in ("clean", "behind recovery points", "all"):
             print(f"a log of {options.segments} segments, {what}: {start(path, config, what):.2f} s")
 

@@ -39,7 +39,7 @@ class Sender:
 
     socket: socket.socket
     sent: int = 0
-    answer: bytes = b""
+    response: bytes = b""
 
 
 def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) -> dict[str, int]:
@@ -79,11 +79,11 @@ def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) 
                     piece = sender.socket.recv(65536)
                 except ConnectionError:
                     piece = b""
-                sender.answer += piece
+                sender.response += piece
                 if not piece:
                     done(sender, "closed")
-                elif len(sender.answer) >= 4 and len(sender.answer) >= 4 + struct.unpack_from(">i", sender.answer)[0]:
-                    done(sender, "refused" if _has_error(sender.answer[8:]) else "answered")
+                elif len(sender.response) >= 4 and len(sender.response) >= 4 + struct.unpack_from(">i", sender.response)[0]:
+                    done(sender, "refused" if _has_error(sender.response[8:]) else "answered")
     outcomes["silent"] = open_count
     for sender in senders:
         sender.socket.close()

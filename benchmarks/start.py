@@ -34,13 +34,13 @@ def main() -> None:
             for number in range(options.rounds + 1):
                 peer = peers.Peer(name, path / name.split()[-1])
                 peer.start()
-                cpu_at_answer = procstat.cpu_s(peer.pid)
+                cpu_at_response = procstat.cpu_s(peer.pid)
                 try:
                     if number == 0:
                         continue  # formats, and warms the page cache
                     time.sleep(SETTLE_S)
                     seconds.append(peer.start_s)
-                    cpu.append(cpu_at_answer)
+                    cpu.append(cpu_at_response)
                     resident.append(procstat.memory_bytes(peer.pid) / 1e6)
                     anonymous.append(procstat.memory_bytes(peer.pid, "RssAnon") / 1e6)
                 finally:

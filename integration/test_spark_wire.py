@@ -199,7 +199,7 @@ def asker(bootstrap: str) -> Iterator[Ask]:
         one.close()
 
 
-def batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
+def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
     """Records `first` to `first + count`, 10 ms apart, with headers, compressed as one is likely to ask Spark's sink for."""
     made = [expected(first + number)._replace(offset=number) for number in range(count)]
     producer_id, epoch = producer
@@ -238,9 +238,9 @@ def written(bootstrap: str, new_topic: Callable[..., str]) -> str:
     topic = new_topic(PARTITIONS)
     writer = Asker(bootstrap, "producer-1")
     try:
-        answer = writer(PRODUCE, produce_request(topic, {0: batch(60), 1: batch(10)}))
+        answer = writer(PRODUCE, produce_request(topic, {0: lz4_batch(60), 1: lz4_batch(10)}))
         assert produced(answer, topic) == {0: (0, 0), 1: (0, 0)}
-        assert produced(writer(PRODUCE, produce_request(topic, {0: batch(40, first=60)})), topic) == {0: (0, 60)}
+        assert produced(writer(PRODUCE, produce_request(topic, {0: lz4_batch(40, first=60)})), topic) == {0: (0, 60)}
     finally:
         writer.close()
     return topic
@@ -293,16 +293,16 @@ def test_writing_with_the_sink(asker: Ask, new_topic: Callable[..., str]) -> Non
     assert (started.error_code, started.producer_epoch) == (0, 0)
     assert started.producer_id >= 0
     me = (started.producer_id, 0)
-    first = produce_request(topic, {1: batch(5, producer=me, sequence=0), 0: batch(3, producer=me, sequence=0)})
+    first = produce_request(topic, {1: lz4_batch(5, producer=me, sequence=0), 0: lz4_batch(3, producer=me, sequence=0)})
     answer = ask(PRODUCE, first)
     assert produced(answer, topic) == {1: (0, 0), 0: (0, 0)}
     assert (answer.throttle_time_ms, answer.node_endpoints) == (0, [])
     assert produced(ask(PRODUCE, first), topic) == {1: (0, 0), 0: (0, 0)}, "sent again, written once"
-    second = produce_request(topic, {0: batch(4, producer=me, sequence=3, first=3)})
+    second = produce_request(topic, {0: lz4_batch(4, producer=me, sequence=3, first=3)})
     answer = ask(PRODUCE, second)
     assert produced(answer, topic) == {0: (0, 3)}
     assert answer.responses[0].partition_responses[0].log_append_time_ms == -1, "the records keep their times"
-    gap = produce_request(topic, {0: batch(1, producer=me, sequence=8), 1: batch(1, producer=me, sequence=5)})
+    gap = produce_request(topic, {0: lz4_batch(1, producer=me, sequence=8), 1: lz4_batch(1, producer=me, sequence=5)})
     assert produced(ask(PRODUCE, gap), topic) == {0: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), 1: (0, 5)}
     assert ask.asked == SPARK_ASKS["df.write"]
     reader = asker("consumer-1")
@@ -314,7 +314,7 @@ def test_writing_to_a_topic_that_is_not_there_makes_it(asker: Ask) -> None:
     wanted = MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID, name=topic)], allow_auto_topic_creation=True)
     (found,) = ask.settled(METADATA, wanted, lambda answer: int(answer.topics[0].error_code)).topics
     assert (found.error_code, [one.leader_epoch for one in found.partitions]) == (0, [0])
-    assert produced(ask(PRODUCE, produce_request(topic, {0: batch(1)})), topic) == {0: (0, 0)}
+    assert produced(ask(PRODUCE, produce_request(topic, {0: lz4_batch(1)})), topic) == {0: (0, 0)}
 
 
 def test_the_driver_of_a_batch_read(asker: Ask, written: str) -> None:
@@ -364,7 +364,7 @@ def test_the_driver_of_a_stream_sees_the_log_grow(asker: Ask, written: str) -> N
     ask.metadata(written, is_created=False)
     assert ask.list_offsets(written, EARLIEST, both) == {0: (0, -1), 1: (0, -1)}
     assert ask.list_offsets(written, LATEST, both) == {0: (100, -1), 1: (10, -1)}
-    asker("producer-1")(PRODUCE, produce_request(written, {1: batch(15, first=10)}))
+    asker("producer-1")(PRODUCE, produce_request(written, {1: lz4_batch(15, first=10)}))
     assert ask.list_offsets(written, LATEST, both) == {0: (100, -1), 1: (25, -1)}
     assert ask.asked == SPARK_ASKS["spark.readStream, driver"]
 
@@ -385,7 +385,7 @@ def test_an_executor_reads_its_range(asker: Ask, written: str, isolation: int) -
     assert first.session_id != 0
     assert first.node_endpoints == []
     # the next of the same session begins where the records ended, and brings what has come since
-    asker("producer-1")(PRODUCE, produce_request(written, {0: batch(5, first=100)}))
+    asker("producer-1")(PRODUCE, produce_request(written, {0: lz4_batch(5, first=100)}))
     second = ask.fetch(topic_id, 0, 100, session=(first.session_id, 1), isolation=isolation)
     assert second.session_id == first.session_id
     found, records = fetched(second, topic_id, 0)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from testing.process.broker import BrokerProcess
 
 
-def batch(sequence: int, *, producer_id: int = -1, count: int = 2, codec: CompressionType = CompressionType.LZ4) -> bytes:
+def numbered_batch(
+    sequence: int, *, producer_id: int = -1, count: int = 2, codec: CompressionType = CompressionType.LZ4
+) -> bytes:
     records = [Record(n, 1_700_000_000_000 + n, b"k%d" % n, b"v" * 100, (("h", None),)) for n in range(count)]
     epoch = 0 if producer_id >= 0 else -1
     return bytes(
@@ -49,7 +51,7 @@ def test_batches_come_back_as_they_were_written(bootstrap: str) -> None:
         assert client.cluster_id()
         producer_id, epoch = client.init_producer_id()
         assert epoch == 0
-        written = [batch(sequence, producer_id=producer_id) for sequence in (0, 2, 4)]
+        written = [numbered_batch(sequence, producer_id=producer_id) for sequence in (0, 2, 4)]
         offsets = [client.produce(topic, 1, one) for one in [*written[:2], written[1], written[2]]]
         assert offsets == [0, 2, 2, 4], "the broker knows what it was sent before"
         assert [client.list_offset(topic, 1, which) for which in (EARLIEST, LATEST)] == [0, 6]
@@ -80,7 +82,7 @@ def test_errors_have_kafkas_names(bootstrap: str) -> None:
             client.create_topic("no/topic", 1)
         with pytest.raises(BrokerError, match="INVALID_CONFIG"):
             client.create_topic(unique("wire"), 1, {"retention.ms": "x"})
-        damaged = bytearray(batch(-1))
+        damaged = bytearray(numbered_batch(-1))
         damaged[-1] ^= 1
         with (
             WireClient(bootstrap, retry_s=0) as hasty,
@@ -94,12 +96,12 @@ def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., Broker
     with WireClient(broker.bootstrap) as client:
         client.create_topic("t", 1)
         producer_id, _ = client.init_producer_id()
-        assert client.produce("t", 0, batch(0, producer_id=producer_id)) == 0
+        assert client.produce("t", 0, numbered_batch(0, producer_id=producer_id)) == 0
         broker.kill()
         again = threading.Timer(0.5, broker.start)
         again.start()
         try:
-            assert client.produce("t", 0, batch(2, producer_id=producer_id)) == 2
+            assert client.produce("t", 0, numbered_batch(2, producer_id=producer_id)) == 2
         finally:
             joined(again, "the broker's start")
         assert client.fetch("t", 0, 0).high_watermark == 4

@@ -1,6 +1,6 @@
 """Memory that a consumer costs which sends a Fetch and never reads the answer.
 
-    python -m benchmarks.unread_answers [--consumers 40] [--records 60000] [--no-kafka]
+    python -m benchmarks.unread_responses [--consumers 40] [--records 60000] [--no-kafka]
 
 Each consumer asks for 12 MB from 12 partitions: with Fetch v4, whose answer is what is on the disk, and with Fetch v3, which is
 converted. Reported is the broker's RssAnon per consumer; what the kernel holds for the sockets is not in it. KIP-283 allows one
