@@ -133,7 +133,7 @@ def nothing_new() -> None:
     from pybroker.replication.partition import Partition
 
     def made_again(self: Any, end: Any) -> Any:
-        result = self._answer()
+        result = self._response()
         result.fetch_offset_metadata = end
         return result
 
