@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 def _in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say what to install where a module is missing; any other exception is a traceback as ever."""
+    """Print what to install where a module is missing; any other exception gets its usual traceback."""
     if isinstance(error, ModuleNotFoundError):
         install = f"{sys.executable} -m pip install --editable '.[test]'"
         print(f"Error: {error}; install what the benchmarks need with: {install}", file=sys.stderr)
@@ -15,5 +15,5 @@ def _in_a_line(kind: type[BaseException], error: BaseException, trace: Traceback
         sys.__excepthook__(kind, error, trace)
 
 
-if sys.argv[:1] == ["-m"]:  # a benchmark is being started, not imported by a test
+if sys.argv[:1] == ["-m"]:  # somebody starts a benchmark, no test imports it
     sys.excepthook = _in_a_line

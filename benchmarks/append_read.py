@@ -1,10 +1,10 @@
-"""What an append and a read of the log cost in this process, per 16 kB batch. No sockets.
+"""Measures what an append and a read of the log cost in this process, per batch of 16 kB, without sockets.
 
     python -m benchmarks.append_read [directory]
 
-All is written below the directory (default: /dev/shm, else the temporary one) and removed again. Memory is touched once before
-anything is measured, as the first touch of fresh memory costs several times the write; `write` is the bare system call on new
-pages of a file, to compare with: on a busy machine look at the ratios.
+The benchmark writes everything below the directory (default: /dev/shm, else the temporary one) and removes it again. It touches
+memory once before it measures anything, because the first touch of fresh memory costs several times the write. `write` is the
+bare system call on new pages of a file, to compare with: on a busy machine look at the ratios.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROUNDS = 3
 
 
 def best_us(work: Callable[[], int]) -> float:
-    """CPU microseconds of this thread per operation, the best of some rounds."""
+    """Return the CPU microseconds of this thread per operation, in the best of `ROUNDS` rounds."""
     best = float("inf")
     for _ in range(ROUNDS):
         started = time.thread_time()
@@ -113,7 +113,7 @@ def prepared(producer_id: int) -> Iterator[list[memoryview]]:
 
 
 def append(log: Log, buffers: list[memoryview]) -> float:
-    """CPU microseconds per batch."""
+    """Append the batches, and return the CPU microseconds for each."""
     now_ms = int(time.time() * 1000)
     started = time.thread_time()
     for one in buffers:

@@ -1,4 +1,4 @@
-"""Which build of the records a benchmark measures: the native one or the pure Python twins.
+"""Reports which build of the records a benchmark measures: the native one or the pure Python twins.
 
 A broker that a benchmark starts has the benchmark's interpreter and working directory, and so the same build.
 """
@@ -16,7 +16,7 @@ from pybroker.records import kernels
 
 
 def announce() -> None:
-    """Print which build is measured; exit when that is the pure one and nobody asked for it."""
+    """Print which build is measured; exit when that is the pure one and no `PYBROKER_PURE=1` asked for it."""
     folder = Path(pybroker.__file__).parent
     if not kernels.IS_NATIVE and native.is_wanted():
         sys.exit(

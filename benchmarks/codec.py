@@ -1,4 +1,4 @@
-"""Microseconds per message: ours beside kio and kafka-python, on the broker's side (decode a request, encode its response).
+"""Measures microseconds per message, on the broker's side (decode a request, encode its response), beside kio and kafka-python.
 
     python -m benchmarks.codec
 
@@ -143,7 +143,7 @@ def kafka_python_codec(request: object, response: object, version: int) -> Codec
 
 
 def microseconds(functions: list[Callable[[], object]]) -> list[float]:
-    """The best time of each, measured in turns."""
+    """Return the best time of each function; the functions take turns."""
     counts = []
     for function in functions:
         function()

@@ -1,8 +1,9 @@
-"""What a run of our kafka-*.sh commands costs: CPU of the whole process, in ms, the median of some runs over one broker.
+"""Measures what a run of our kafka-*.sh commands costs: CPU of the whole process, in ms, the median of some runs over one broker.
 
     python -m benchmarks.commands [--runs 21] [--kafka]
 
-`--kafka` runs Kafka's own tool of the same name beside each (Java, and Maven the first time). A line of JSON for each command.
+`--kafka` runs Kafka's own tool of the same name beside each (which needs Java, and Maven the first time). The benchmark prints
+a line of JSON for each command.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
 
 
 def cpu_ms(command: list[str], *, given: bytes = b"") -> float:
-    """User and system time of a run with its children. Raises RuntimeError when it fails."""
+    """Return the user and system time of a run with its children. Raises RuntimeError when the run fails."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stderr is not None
@@ -51,7 +52,7 @@ def cpu_ms(command: list[str], *, given: bytes = b"") -> float:
 
 
 def median_ms(command: list[str], runs: int) -> float:
-    """The median; the first run is not counted, as it may have to compile."""
+    """Return the median of `runs` runs, after one that is not counted, because it may have to compile."""
     cpu_ms(command)
     return round(statistics.median(cpu_ms(command) for _ in range(runs)), 1)
 
@@ -60,7 +61,7 @@ def main() -> None:
     """Start a broker, and run every command some times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--kafka", action="store_true", help="Kafka's own tools beside them")
+    parser.add_argument("--kafka", action="store_true", help="run Kafka's own tools beside them")
     options = parser.parse_args()
     ours = [sys.executable, "-I", "-S", str(ENTRY)]
     with tempfile.TemporaryDirectory() as folder:

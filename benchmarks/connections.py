@@ -1,11 +1,11 @@
-"""Memory of an idle connection.
+"""Measures the memory of an idle connection.
 
     python -m benchmarks.connections [--asyncio] [--connections 1000]
 
-A server process with the network layer alone; a client process opens connections, sends one request on each, gets its answer, and
-leaves them idle. Reported is the growth of the server's resident memory per connection, after a first hundred that warm it up,
-and what Python's allocator counts of it (tracemalloc, in a second run, as tracing itself takes memory). The kernel's memory for
-sockets is not in it.
+The server process has the network layer alone. A client process opens connections, sends one request on each, gets the
+response, and leaves the connections idle. The benchmark reports the growth of the server's resident memory per connection,
+after a first hundred that warm the server up, and what Python's allocator counts of this growth (tracemalloc, in a second run,
+because tracing itself takes memory). The kernel's memory for sockets is not included.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def resident_bytes() -> int:
 
 
 def growth(count: int, *, on_asyncio: bool, is_traced: bool) -> float:
-    """Bytes per connection."""
+    """Return the bytes per connection."""
     ours, theirs = multiprocessing.Pipe()
     kwargs = {"on_asyncio": on_asyncio, "is_traced": is_traced}
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), kwargs=kwargs)
@@ -93,7 +93,7 @@ def growth(count: int, *, on_asyncio: bool, is_traced: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--asyncio", action="store_true", help="plain asyncio instead of uvloop")
+    parser.add_argument("--asyncio", action="store_true", help="run on plain asyncio instead of uvloop")
     parser.add_argument("--connections", type=int, default=1000)
     arguments = parser.parse_args()
     count = arguments.connections

@@ -1,12 +1,13 @@
-"""The container: from start to healthy, what is pulled, and memory at rest, beside Apache Kafka started from its jars.
+"""Measures the container: time until it is healthy, size of the image, and memory at rest, beside Apache Kafka from its jars.
 
     python -m benchmarks.containers [--rounds 5] [--no-kafka]
 
-Ours is the image of this checkout (`make image`), each round a new container with a new volume: the time is from `run` until the
-health check passes, what the engine needs for both included (`of it the engine`: the same for a container that only sleeps).
-Images of Kafka cannot be had everywhere, so Kafka runs as a process of its own, without an engine, which is to its advantage: the
-time is from formatting a new directory, as its image does at the first start, until Metadata is answered. Its size is that of its
-jars alone; a Java runtime and a system come on top. Memory is resident, five seconds after. Medians. MB = 1e6 bytes.
+Our image is that of this checkout (`make image`), and each round has a new container with a new volume. The time is from `run`
+until the health check passes, and includes what the engine needs for both (`of it the engine`: the same for a container that
+only sleeps). Not every machine can get an image of Kafka, so Kafka runs as a process of its own, without an engine, which is to
+its advantage. The time is from formatting a new directory, as Kafka's image does at the first start, until the first response
+to Metadata. The size is that of Kafka's jars alone, to which a Java runtime and a system must be added. Memory is resident
+memory, five seconds later. All figures are medians. MB = 1e6 bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TIMEOUT_S = 120
 
 
 def ours(engine: Engine, image: str) -> tuple[float, float]:
-    """Seconds to healthy and bytes of memory of one container."""
+    """Run one container; return the seconds until it is healthy, and its bytes of memory."""
     began = time.monotonic()
     with running(engine, image, "--publish", "127.0.0.1::9092") as container:
         while engine.call("exec", container.name, *CHECK).returncode:
@@ -42,7 +43,7 @@ def ours(engine: Engine, image: str) -> tuple[float, float]:
 
 
 def idle(engine: Engine, image: str) -> float:
-    """Seconds until a container that does nothing runs and has executed a command."""
+    """Return the seconds until a container that does nothing runs and has executed a command."""
     began = time.monotonic()
     with running(engine, image, "--entrypoint", "sleep", command=["60"]) as container:
         container.execute("true")
@@ -50,7 +51,7 @@ def idle(engine: Engine, image: str) -> float:
 
 
 def kafkas(folder: Path, number: int) -> tuple[float, float]:
-    """The same of Kafka, from a directory that is not formatted yet."""
+    """Run Kafka, from a directory that is not formatted yet; return the seconds until it responds, and its bytes of memory."""
     began = time.monotonic()
     peer = peers.Peer(peers.KAFKA, folder / str(number))
     try:
@@ -63,7 +64,7 @@ def kafkas(folder: Path, number: int) -> tuple[float, float]:
 
 
 def jar_bytes() -> tuple[int, int]:
-    """Of all jars of Kafka: as they are, which is compressed, and unpacked."""
+    """Return the bytes of all jars of Kafka: as they are, which is compressed, and unpacked."""
     jars = [Path(jar) for jar in Path(kafka_peer.classpath().removesuffix("/*")).glob("*.jar")]
     unpacked = 0
     for jar in jars:

@@ -1,18 +1,19 @@
-"""KIP-283: reading new batches with an old Fetch, its throughput by chunk size and its memory.
+"""Measures KIP-283, reading new batches with an old Fetch: its throughput by chunk size, and its memory.
 
     python -m benchmarks.downconversion [throughput|memory] [--records 1000000] [--no-kafka]
 
-Throughput: 12 partitions of 1 kB records in batches of 16 kB, read whole with Fetch v2 (magic 1), several passes of which the
-first warms up; once for each chunk size, with conversion in the handler ("eager", no chunks), and without conversion (Fetch v4)
-for comparison. Apache Kafka has one chunk size, 128 kB. The paper's figures are for 10M records on its own machine: only the
-shape can be compared.
+Throughput: a client reads 12 partitions of 1 kB records, in batches of 16 kB, whole with Fetch v2 (magic 1), in several passes,
+of which the first warms the broker up. It does so once for each chunk size, once with conversion in the handler ("eager", no
+chunks), and once without conversion (Fetch v4) for comparison. Apache Kafka has one chunk size, 128 kB. The paper's figures are
+for 10M records on its own machine: only the shape can be compared.
 
-Memory: the paper's acceptance test. 1M records of 1 kB in 250 partitions, ONE Fetch v3 of 250 MB with 1 MB from each partition.
-Ours runs under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apache Kafka under a heap of the same size. With the
-eager switch the answer is built in memory first, which the limit must forbid; lazily it must be sent. Peak anonymous memory is
-sampled from /proc/PID/status (RssAnon).
+Memory: this is the paper's acceptance test. 250 partitions have 1M records of 1 kB, and a client sends ONE Fetch v3 of 250 MB,
+with 1 MB from each partition. Our broker runs under a limit of its data segment (RLIMIT_DATA, as `ulimit -d`), Apache Kafka
+under a heap of the same size. With the eager switch our broker builds the response in memory first, which the limit must
+forbid; a lazy conversion must be able to send it. The benchmark samples the peak of anonymous memory from /proc/PID/status
+(RssAnon).
 
-What a consumer costs that never reads its answer is in `benchmarks.unread_responses`.
+`benchmarks.unread_responses` measures what a consumer costs that never reads its response.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MEMORY_PARTITIONS, MEMORY_LIMIT_MB, RESPONSE_BYTES = 250, 200, 250_000_000
 
 
 def passes(peer: Peer, version: int, records: int, count: int) -> Reading:
-    """The one with the median CPU among `count` passes after the first."""
+    """Return the reading with the median CPU among `count` passes after the first."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:
         arguments = {"version": version, "partitions": PARTITIONS, "records": records, "partition_bytes": 1 << 20}
@@ -110,13 +111,13 @@ def memory(options: argparse.Namespace) -> None:
                 peer.close()
     peers.table(
         f"One Fetch v3 of {RESPONSE_BYTES / 1e6:.0f} MB from {MEMORY_PARTITIONS} partitions, {MEMORY_LIMIT_MB} MiB of memory",
-        ["broker", "conversion", "answer", "records", "RssAnon before, MB", "peak, MB", "broker CPU-s", "broker afterwards"],
+        ["broker", "conversion", "response", "records", "RssAnon before, MB", "peak, MB", "broker CPU-s", "broker afterwards"],
         rows,
     )
 
 
 def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
-    """What came of it, how many records, anonymous memory before and at its peak, CPU, and whether the broker still answers."""
+    """Send the Fetch; return the outcome, the records, anonymous memory before and at its peak, CPU, and the broker's state."""
     asks = [raw.Ask(topic=TOPIC, partition=p, bytes_max=1_000_000) for p in range(MEMORY_PARTITIONS)]
     records, cpu_before = 0, procstat.cpu_s(peer.pid)
     with procstat.PeakSampler(peer.pid) as sampler:
@@ -131,7 +132,7 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
     cpu = procstat.cpu_s(peer.pid) - cpu_before
     host, _, port = peer.bootstrap.rpartition(":")
     afterwards = (
-        "answers"
+        "responds"
         if peer.is_alive and kafka_peer.answers_metadata(host, int(port), 30)
         else "dead"
         if not peer.is_alive
@@ -142,10 +143,10 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("part", nargs="?", choices=["throughput", "memory"], help="one of the two (default: both)")
+    parser.add_argument("part", nargs="?", choices=["throughput", "memory"], help="the part to run (default: both)")
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--passes", type=int, default=3, help="measured passes over the topic")
-    parser.add_argument("--batch-bytes", type=int, default=16_384, help="batches of the memory test; 900000 is the hardest")
+    parser.add_argument("--passes", type=int, default=3, help="passes over the topic that are measured (default: 3)")
+    parser.add_argument("--batch-bytes", type=int, default=16_384, help="size of a batch of the memory test (default: 16384); 900000 is the hardest")
     options = peers.parsed(parser)
     for name, part in (("throughput", throughput), ("memory", memory)):
         if options.part in (None, name):

@@ -1,12 +1,12 @@
-"""How long an append takes until it is acknowledged, with and without flush settings.
+"""Measures how long an append takes until the broker acknowledges it, with and without flush settings.
 
     python -m benchmarks.durable_appends [--rounds 3] [--seconds 2] [--warm 8] [--no-kafka]
 
-One record of 100 bytes per request, acks=all, one request at a time on each connection: 1 connection, 16 that share a partition,
-and 16 with a partition each. Topics without flush settings, with `flush.ms=100` (looked at every 100 ms) and with
-`flush.messages=1`. The generator takes the time from sending a request to its whole response; brokers and rounds take turns,
-after `--warm` seconds of each broker and a quarter of a second of each shape, and the median round by its p50 counts. What a bare
-fsync of 100 appended bytes takes on the same disk is told first.
+Each request has one record of 100 bytes, with acks=all, and each connection has one request at a time: 1 connection, 16 that
+share a partition, and 16 with a partition each. The topics have no flush settings, `flush.ms=100` (which the broker checks
+every 100 ms), or `flush.messages=1`. The generator takes the time from sending a request to its whole response. Brokers and
+rounds take turns, after `--warm` seconds of each broker and a quarter of a second of each shape, and the median round by its
+p50 counts. The first line of the figures is what a bare fsync of 100 appended bytes takes on the same disk.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def topic_of(setting: str) -> str:
 
 
 def frames(topic: str, connections: int, partitions: int) -> list[bytes]:
-    """A request for each connection."""
+    """Return a request for each connection."""
     record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
     bodies = [raw.produce_body(7, topic, {number % partitions: record}) for number in range(connections)]
     return [raw.request(raw.PRODUCE, 7, body) for body in bodies]
@@ -88,7 +88,7 @@ def _generate(bootstrap: str, requests: list[bytes], seconds: float, warm_s: flo
 def _exchange(
     selector: selectors.EpollSelector, sent: dict[socket.socket, float], request_of: dict[socket.socket, bytes], seconds: float
 ) -> list[float]:
-    """What each response took, in seconds."""
+    """Send requests, one at a time on each connection, and return what each response took, in seconds."""
     taken: list[float] = []
     deadline = time.perf_counter() + seconds
     while time.perf_counter() < deadline:
@@ -109,7 +109,7 @@ def _exchange(
 
 
 def bare_fsync_ms(folder: Path) -> float:
-    """The median of fsyncs of a file that grows by 100 bytes."""
+    """Return the median time of an fsync of a file that grows by 100 bytes."""
     taken = []
     path = folder / "fsync"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -124,7 +124,7 @@ def bare_fsync_ms(folder: Path) -> float:
 
 
 def check(peer: Peer, requests: list[bytes]) -> None:
-    """Whether the broker takes such a request."""
+    """Assert that the broker takes such a request."""
     with raw.Connection(peer.bootstrap) as connection:
         connection.socket.sendall(requests[0])
         (size,) = struct.unpack(">i", connection.receive_exactly(4))
@@ -161,7 +161,7 @@ def main() -> None:
 
 
 def measure(running: list[Peer], requests: list[bytes], options: argparse.Namespace) -> list[Latency]:
-    """The median round of each broker."""
+    """Return the median round of each broker."""
     rounds: dict[str, list[Latency]] = {peer.name: [] for peer in running}
     for _ in range(options.rounds):
         for peer in running:

@@ -1,4 +1,4 @@
-"""Filling a topic with batches of some size and reading it whole with one version of Fetch: raw requests, cheap to send."""
+"""Fills a topic with batches of some size and reads it whole with one version of Fetch: raw requests, cheap to send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAGIC_AT, LAST_OFFSET_DELTA_AT = 16, 23
 
 
 def fill(bootstrap: str, topic: str, *, partitions: int, records: int, size: int, batch_bytes: int = BATCH_BYTES) -> None:
-    """Write uncompressed magic-2 batches evenly over the partitions. The same bytes in each: a broker does not look into them."""
+    """Write uncompressed magic-2 batches evenly over the partitions, the same bytes in each: a broker does not look into them."""
     value = bytes(65 + n % 26 for n in range(size))
     per_batch = max(1, (batch_bytes - BATCH_OVERHEAD_BYTES) // (size + RECORD_OVERHEAD_BYTES))
     left = [records // partitions + (p < records % partitions) for p in range(partitions)]
@@ -51,7 +51,7 @@ def _check_produced(data: bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What reading a topic took: `cpu_s` of the broker, bytes of the answers."""
+    """What reading a topic took: `cpu_s` of the broker, bytes of the responses."""
 
     records: int
     seconds: float
@@ -63,14 +63,14 @@ class Reading:
 def read_all(
     bootstrap: str, pid: int, topic: str, *, version: int, partitions: int, records: int, partition_bytes: int
 ) -> Reading:
-    """Fetch until everything has come, 50 MB at most per answer from version 3 on, as a consumer's defaults have it."""
+    """Fetch until everything has come, 50 MB at most per response from version 3 on, as a consumer's defaults have it."""
     offsets = [0] * partitions
     magics: set[int] = set()
     wire_bytes = first = idle = 0
     with raw.Connection(bootstrap, timeout_s=120) as connection:
         cpu_before, began = procstat.cpu_s(pid), time.monotonic()
         while sum(offsets) < records:
-            order = [(first + n) % partitions for n in range(partitions)]  # a broker fills its answer in the order of the request
+            order = [(first + n) % partitions for n in range(partitions)]  # a broker fills its response in this order
             first = (first + 1) % partitions
             asks = [raw.Ask(topic=topic, partition=p, offset=offsets[p], bytes_max=partition_bytes) for p in order]
             response = raw.fetch(connection, version, asks, wait_ms=500, bytes_max=50 << 20)
@@ -88,7 +88,7 @@ def read_all(
 
 
 def next_offset(records: bytes, magics: set[int]) -> int:
-    """Behind the last whole message or batch; 0 when there is none. Notes the magics it meets."""
+    """Return the offset behind the last whole message or batch, 0 when there is none; add the magics of all to `magics`."""
     position, following, end = 0, 0, len(records)
     unpack = SET_HEADER.unpack_from
     while position + MAGIC_AT < end:

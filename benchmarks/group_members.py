@@ -1,8 +1,8 @@
-"""Members of groups that are no clients: a coroutine and a connection each, so that one process has hundreds.
+"""Plays members of groups without clients: each is a coroutine and a connection, so that one process has hundreds.
 
-They do what consumers do but read nothing: they join, the leader shares the partitions, they send heartbeats, join again when
-they are told to, and give up what they owned before that. `Fellowship` watches over them: in one generation no partition may have
-two owners, and at rest every one has exactly one.
+Members do what consumers do but read nothing. They join, the leader shares out the partitions, they send heartbeats, join again
+when the broker asks them to, and give up what they owned before that. `Fellowship` watches over the members: in one generation no
+partition may have two owners, and at rest every partition has exactly one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Fellowship:
     def __init__(self, topic: str, partition_count: int) -> None:
         self.topic = topic
         self.partition_count = partition_count
-        self.generation = 0  # the highest that any member was told
+        self.generation = 0  # the highest that any member has got
         self._owners: dict[tuple[int, int], Member] = {}  # by generation and partition
         self._changed = asyncio.Event()
 
     def claim(self, member: Member, generation: int, partitions: frozenset[int]) -> None:
-        """`member` owns these, and no others, in the generation; 0 where partitions belong to no generation (KIP-848)."""
+        """Let `member` own these and no others in the generation, which is 0 where partitions belong to none (KIP-848)."""
         self.release(member)
         for partition in partitions:
             owner = self._owners.get((generation, partition))
@@ -54,14 +54,14 @@ class Fellowship:
         self._changed.set()
 
     def is_at_rest(self, living: Sequence[Member]) -> bool:
-        """Whether those who live are in one generation and own everything, each partition once."""
+        """Return whether the members that live are in one generation and own everything, each partition once."""
         if len({member.generation for member in living}) > 1 or not all(member.is_settled for member in living):
             return False
         owned = sorted(partition for member in living for partition in member.owned)
         return owned == list(range(self.partition_count)) if living else True
 
     async def rest(self, living: Sequence[Member], timeout_s: float = REST_S) -> None:
-        """Wait until they are at rest. An error of a member is raised."""
+        """Wait until the members are at rest. Raises the error of a member that has failed."""
         async with asyncio.timeout(timeout_s):
             while not self.is_at_rest(living):
                 for member in living:
@@ -71,7 +71,7 @@ class Fellowship:
 
 
 class Member(ABC):
-    """One member. `connect`, then `start`; `leave` or `die` ends it, and it can be used again as a new one."""
+    """A member: it begins with `connect` and `start`, ends with `leave` or `die`, and can then begin again as a new member."""
 
     def __init__(
         self, fellowship: Fellowship, bootstrap: str, group: str, number: int, *, beat_s: float, session_ms: int = SESSION_MS
@@ -107,7 +107,7 @@ class Member(ABC):
         self._task = asyncio.create_task(self._run())
 
     def die(self) -> None:
-        """Without a word; the connection is broken off."""
+        """End without a word to the broker, and break the connection off."""
         assert self._task is not None
         self._task.cancel()
         self._task = None
@@ -116,7 +116,7 @@ class Member(ABC):
         self.is_settled, self.generation = False, -1
 
     async def leave(self) -> None:
-        """Whatever it was waiting for, it says goodbye on another connection."""
+        """Leave the group on another connection, whatever the member was waiting for."""
         goodbye = self._goodbye()
         self.die()
         if goodbye is not None:
@@ -127,7 +127,7 @@ class Member(ABC):
                 await self._writer.wait_closed()
 
     async def _exchange(self, frame: bytes) -> bytes:
-        """Send a whole request; returns the answer without its size and correlation id."""
+        """Send a whole request; return the response without its size and correlation id."""
         self._writer.write(frame)
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return (await self._reader.readexactly(size))[4:]
@@ -143,7 +143,7 @@ class Member(ABC):
 
 
 class ClassicMember(Member):
-    """Eager: it owns nothing while it joins."""
+    """A member of the classic protocol, and eager: it owns nothing while it joins."""
 
     def _begin(self) -> None:
         self._id = ""
@@ -177,7 +177,7 @@ class ClassicMember(Member):
                 await asyncio.sleep(self._beat_s)
 
     async def _join(self) -> dict[str, bytes]:
-        """Until there is a generation; returns what the leader assigns, nothing if it is not this one."""
+        """Join until there is a generation; return what this member assigns if it is the leader, otherwise nothing."""
         metadata = groups.subscription([self._fellowship.topic])
         while True:
             body = groups.join_body(self._group, self._id, metadata, session_ms=self._session_ms, rebalance_ms=REBALANCE_MS)
@@ -202,7 +202,7 @@ class ClassicMember(Member):
         return {member: struct.pack(f">{len(share)}i", *share) for member, share in shares.items()}
 
     async def _beat(self) -> int:
-        """Until there is an error."""
+        """Send heartbeats until there is an error, and return the error."""
         while True:
             await asyncio.sleep(self._beat_s)
             error = groups.parse_heartbeat(await self._call(groups.HEARTBEAT, groups.heartbeat_body(self._who)))
@@ -211,7 +211,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """Of KIP-848: what it must give up it gives up at once. Partitions are those of the only topic."""
+    """A member of KIP-848's protocol: it gives partitions up as soon as it must. Partitions are those of the only topic."""
 
     def _begin(self) -> None:
         self._id, self._epoch = "", 0
@@ -226,7 +226,7 @@ class ConsumerMember(Member):
         return self._frame(groups.consumer_heartbeat_body(self._group, self._id, -1)) if self._id else None
 
     async def _run(self) -> None:
-        is_whole, owned = True, None  # all is said in the first request, and after a change what is owned
+        is_whole, owned = True, None  # the first request has everything, one after a change what is owned
         while True:
             body = groups.consumer_heartbeat_body(
                 self._group, self._id, self._epoch,
@@ -251,5 +251,5 @@ class ConsumerMember(Member):
                     owned = beaten.assignment
                     partitions = frozenset(p for of_topic in owned.values() for p in of_topic)
                     self._fellowship.claim(self, 0, partitions)
-            if owned is None:  # otherwise it says at once what it owns now
+            if owned is None:  # otherwise it reports at once what it owns now
                 await asyncio.sleep(self._beat_s)

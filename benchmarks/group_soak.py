@@ -1,11 +1,11 @@
-"""Hundreds of members of one group come, leave and die at random; the group must come to rest each time.
+"""Lets hundreds of members of one group come, leave and die at random; the group must come to rest each time.
 
     python -m benchmarks.group_soak [--members 500] [--rounds 3] [--seconds 20] [--protocol consumer] [--seed N] [--no-kafka]
 
-Each round: for some seconds a member comes, leaves or dies every `--every` seconds; then nobody does any more, and it is measured
-how long it takes until all that live are in one generation and own all partitions, each one once. Ends with an error if that does
-not come to be, if a partition has two owners in one generation at any time, or if a generation comes again. Members die by
-breaking off their connection; the broker finds out after their session, 6 s.
+In each round, for some seconds a member comes, leaves or dies every `--every` seconds. Then no member does, and the benchmark
+measures how long it takes until all members that live are in one generation and own all partitions, each partition once. The
+benchmark ends with an error if that state does not come, if a partition has two owners in one generation at any time, or if a
+generation comes again. A member dies by breaking off its connection; the broker finds out after the member's session, 6 s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testing.wire.raw_groups import find_coordinator
 
 TOPIC = "soaked"
 MEMBERS = {"classic": ClassicMember, "consumer": ConsumerMember}
-STAY_S = 1.0  # at rest for so long
+STAY_S = 1.0  # at rest this long
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "100000",
@@ -54,7 +54,7 @@ class Soak:
         return [member for member in self._members if member.is_alive]
 
     async def run(self) -> list[tuple[object, ...]]:
-        """Returns a row for each round; the first has everybody come at once."""
+        """Return a row for each round; in the first, all members come at once."""
         rows = [await self._measured("all come", self._all_come())]
         rows += [await self._measured(f"round {number + 1}", self._churn()) for number in range(self._options.rounds)]
         for member in self._living:

@@ -1,18 +1,18 @@
-"""What groups cost: heartbeats, commits and fetches of offsets, the joining of many members, and loading at the start.
+"""Measures what groups cost: heartbeats, commits and fetches of offsets, the joining of many members, and loading at the start.
 
     python -m benchmarks.groups requests [--rounds 3] [--seconds 2] [--warm 12] [--only commit] [--no-kafka]
     python -m benchmarks.groups join [--members 100] [--rounds 5] [--no-kafka]
     python -m benchmarks.groups loading [--offsets 1000000] [--per-request 100] [--rounds 3] [--no-kafka]
 
-`requests` is measured as `small_requests` does it: one generator sends the same bytes to both brokers, both are warm, they take
+`requests` measures as `small_requests` does: one generator sends the same bytes to both brokers, both are warm, and they take
 turns. All connections speak for one member, whose session the heartbeats and commits prolong.
 
-`join`: each round all members of a new group send their first JoinGroup at once, each on its own connection, and go on as
-clients do, with a heartbeat every 0.1 s. It takes from then until all have their assignment in one generation. The initial
-delay is 0 for both brokers, so that the first member's generation is followed by others.
+`join`: in each round all members of a new group send their first JoinGroup at once, each on its own connection, and continue as
+clients do, with a heartbeat every 0.1 s. The time is from then until all have their assignment in one generation. The initial
+delay is 0 for both brokers, so that other generations follow that of the first member.
 
-`loading`: groups commit 100 partitions each, `--per-request` in a request; the broker is stopped and started again. It takes
-from the process's start, and from its first Metadata answer, until the last group's offsets can be fetched.
+`loading`: groups commit 100 partitions each, `--per-request` in a request; then the broker stops and starts again. The times are
+from the process's start, and from its first response to Metadata, until a client can fetch the last group's offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BEAT_S = 0.1
 
 
 def frames(bootstrap: str) -> dict[str, bytes]:
-    """By what they ask for."""
+    """Return frames by what they ask for."""
     create_topic(bootstrap, TOPIC, PARTITIONS)
     groups.find_coordinator(bootstrap, "g")
     with raw.Connection(bootstrap) as connection:
@@ -72,7 +72,7 @@ def frames(bootstrap: str) -> dict[str, bytes]:
 def median_load(
     running: list[Peer], same: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
 ) -> list[load.Load]:
-    """The round with the median cost of each broker, which take turns."""
+    """Return the round with the median cost of each broker; the brokers take turns."""
     rounds: dict[str, list[load.Load]] = {peer.name: [] for peer in running}
     for _ in range(options.rounds):
         for peer in running:
@@ -108,7 +108,7 @@ def requests(options: argparse.Namespace) -> None:
 
 
 async def join_once(peer: Peer, group: str, count: int) -> tuple[float, float, int]:
-    """Seconds and broker CPU seconds until all are Stable, and the generation in which that is."""
+    """Let a group join; return seconds and broker CPU seconds until all are Stable, and the generation in which that is."""
     fellowship = Fellowship(TOPIC, PARTITIONS)
     members = [ClassicMember(fellowship, peer.bootstrap, group, n, beat_s=BEAT_S) for n in range(count)]
     for member in members:
@@ -119,7 +119,7 @@ async def join_once(peer: Peer, group: str, count: int) -> tuple[float, float, i
     await fellowship.rest(members)
     seconds, cpu_s = time.monotonic() - began, procstat.cpu_s(peer.pid) - cpu_before
     generation = members[0].generation
-    for member in members:  # not one after the other: each who leaves would make all others join again
+    for member in members:  # and none leaves, because a member that leaves makes all others join again
         member.die()
     return seconds, cpu_s, generation
 
@@ -145,7 +145,7 @@ def join(options: argparse.Namespace) -> None:
 
 
 def write_offsets(peer: Peer, count: int, per_request: int) -> list[str]:
-    """Commit `count` offsets, by groups of `PARTITIONS` each. Returns the groups."""
+    """Commit `count` offsets, by groups of `PARTITIONS` each; return the groups."""
     names = [f"group-{number}" for number in range(count // PARTITIONS)]
     under_way: list[int] = []
     with raw.Connection(peer.bootstrap) as connection:
@@ -166,7 +166,7 @@ def write_offsets(peer: Peer, count: int, per_request: int) -> list[str]:
 
 
 def wait_until_loaded(peer: Peer, names: list[str]) -> None:
-    """Until the offsets of every group can be fetched."""
+    """Ask until the broker returns the offsets of every group."""
     with raw.Connection(peer.bootstrap) as connection:
         for name in names:
             body = groups.fetch_offsets_body(name, TOPIC, range(PARTITIONS))
@@ -182,7 +182,7 @@ def wait_until_loaded(peer: Peer, names: list[str]) -> None:
 
 
 def one_of_each_partition(names: list[str], partition_count: int = 50) -> list[str]:
-    """A group in each partition of the topic of offsets, by Java's hash."""
+    """Return a group in each partition of the topic of offsets, by Java's hash."""
     chosen: dict[int, str] = {}
     for name in names:
         value = 0
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--warm", type=float, default=12)
-    parser.add_argument("--only", default="", help="requests: a part of the request's name")
+    parser.add_argument("--only", default="", help="with `requests`, take only those with this in their names")
     parser.add_argument("--members", type=int, default=100)
     parser.add_argument("--offsets", type=int, default=1_000_000)
     parser.add_argument("--per-request", type=int, default=PARTITIONS)

@@ -1,4 +1,4 @@
-"""Instructions of the broker per request, counted by valgrind: the same on a busy machine as on a quiet one.
+"""Counts instructions of the broker per request, by valgrind: the same on a busy machine as on a quiet one.
 
     python -m benchmarks.instructions [--only produce] [--requests 400] [--without NAME ...]
 
@@ -36,7 +36,7 @@ BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
 
 
 class CountedPeer(Peer):
-    """Our broker in callgrind, which counts only while it is told to."""
+    """Our broker in callgrind, which counts only between two commands."""
 
     def __init__(self, folder: Path, taken_away: list[str]) -> None:
         super().__init__(OURS, folder)
@@ -52,7 +52,7 @@ class CountedPeer(Peer):
         subprocess.run(["vgdb", f"--pid={self.pid}", *command.split()], check=True, capture_output=True)
 
     def counted(self) -> int:
-        """Instructions since the last `zero`."""
+        """Return the instructions since the last `zero`."""
         self.tell("dump")
         newest = max(self._folder.glob("counts.*"), key=lambda path: int(path.name.rpartition(".")[2]))
         found = re.search(r"^(?:totals|summary): (\d+)", newest.read_text(errors="replace"), re.MULTILINE)
@@ -61,7 +61,7 @@ class CountedPeer(Peer):
 
 
 def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
-    """Requests by what they ask for, and by how much fewer of them are enough. What is fetched is written here."""
+    """Return requests by what they ask for, and how many times fewer of each are enough; write what they will fetch."""
     record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
     full = sample_batch([Sample(None, b"v" * 1000, T0_MS)] * 16)
     create_topic(bootstrap, ONE)
@@ -117,7 +117,7 @@ class Generator:
 
 
 def count(peer: CountedPeer, frame: bytes, shape: tuple[int, int], requests: int) -> float:
-    """Instructions per request."""
+    """Return the instructions per request."""
     with closing(Generator(peer.bootstrap, frame, *shape)) as generator:
         for _ in range(WARM_TURNS):
             generator.turn()
@@ -137,8 +137,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=f"{__doc__}\nspecial cases:{named}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--requests", type=int, default=400, help="that are counted in each cell, at least (default: 400)")
-    parser.add_argument("--only", default="", help="a part of the request's name")
+    parser.add_argument("--requests", type=int, default=400, help="the least number of requests that each cell counts (default: 400)")
+    parser.add_argument("--only", default="", help="take only the requests with this in their names")
     parser.add_argument("--shapes", default="1x1,50x1,50x16", help="connections and requests under way (default: 1x1,50x1,50x16)")
     parser.add_argument("--without", nargs="*", default=[], choices=list(without.CASES), metavar="NAME")
     parser.add_argument("--data", type=Path, help="where the broker keeps its data (default: a temporary folder)")

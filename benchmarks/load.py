@@ -1,7 +1,7 @@
-"""A load generator: one request, over and over, on some connections with some requests under way on each.
+"""Generates load: one request, over and over, on some connections with some requests under way on each.
 
-It runs in a process of its own that is kept off the broker's core. The answer to one request must always have the same size, so
-that answers are counted by bytes and the generator can keep a broker busy although it is Python.
+The generator runs in a process of its own, off the broker's core. The response to one request must always have the same size:
+so the generator counts responses by their bytes, and can keep a broker busy although it is Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECEIVE_BYTES = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """`seconds` are measured after `warm_s`. `cpu_s` is what the broker's processes spent in them."""
+    """The load of a run: `seconds` begin after `warm_s`, and `cpu_s` is what the broker's processes spent in these seconds."""
 
     requests: int
     seconds: float
@@ -74,7 +74,7 @@ def _size_of_a_response(connection: socket.socket, frame: bytes) -> int:
 def _exchange(
     selector: selectors.EpollSelector, pending: dict[socket.socket, int], frame: bytes, response_bytes: int, seconds: float
 ) -> int:
-    """Send a request for every answer; returns how many answers came. `pending` are bytes of answers that are not whole yet."""
+    """Send a request for each response, and return the number of responses; `pending` has the bytes of those not whole yet."""
     count, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline:
         for key, _ in selector.select(0.1):

@@ -1,10 +1,10 @@
-"""Logs of many partitions, each with records, under a small limit of file descriptors: how long starts and stops take.
+"""Measures how long starts and stops take with the logs of many partitions, each with records, and few file descriptors.
 
     python -m benchmarks.many_partitions [--partitions 10000] [--files 4096] [directory]
 
-Each round is a process of its own that may open so many files: it opens all logs, checks where each begins and ends, appends a
-record to each, and stops cleanly, or ends as a kill would end it. All is written below the directory (default: /dev/shm, else the
-temporary one, where the disk's fsync is what is measured) and removed again.
+Each round is a process of its own that may open `--files` files. It opens all logs, checks where each begins and ends, appends a
+record to each, and stops cleanly, or ends as a kill would end it. The benchmark writes everything below the directory (default:
+/dev/shm, else the temporary one, where the disk's fsync decides) and removes it again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""CPU of the network layer per small request, with a handler that only answers.
+"""Measures the CPU of the network layer per small request, with a handler that only returns a response.
 
     python -m benchmarks.network_requests [--asyncio] [--seconds 2] [--depth 1 --depth 64]
 
-A server process and a client on one connection; the client keeps `depth` requests under way. Reported is the server's CPU time
-per request (user + system, from the kernel's accounting). Server and client are pinned to different cores where there are two.
+A client has one connection to the server process, and keeps `depth` requests under way. The benchmark reports the server's CPU
+time per request (user + system, from the kernel's accounting). Server and client are on different cores where there are two.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def measure(pid: int, port: int, depth: int, seconds: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--asyncio", action="store_true", help="plain asyncio instead of uvloop")
+    parser.add_argument("--asyncio", action="store_true", help="run on plain asyncio instead of uvloop")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--depth", type=int, action="append")
-    parser.add_argument("--pool-bytes", type=int, default=-1, help="queued.max.request.bytes")
+    parser.add_argument("--pool-bytes", type=int, default=-1, help="the setting queued.max.request.bytes (default: -1, without a bound)")
     arguments = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")

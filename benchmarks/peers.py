@@ -1,8 +1,8 @@
-"""The brokers of a comparison: ours and Apache Kafka, started alike, pinned alike, measured alike; and the table at the end.
+"""Runs the brokers of a comparison, ours and Apache Kafka, started alike, pinned alike and measured alike; prints the table.
 
-A broker gets the first core, the load generators the others (`pin_client`), so that neither is charged for the other's cache
-misses; on a machine with one core nothing is pinned. Both brokers run through the whole benchmark; the one that is not being
-measured is idle.
+A broker gets the first core and the load generators get the others (`pin_client`), so that neither pays for the other's cache
+misses; on a machine with one core nothing is pinned. Both brokers run through the whole benchmark, and one is idle while the
+benchmark measures the other.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Peer:
         return procstat.is_alive(self.pid)
 
     def start(self, overrides: Mapping[str, str] | None = None) -> None:
-        """Start and wait for the first answer to Metadata; `start_s` is how long that took. The directory is formatted before."""
+        """Start, and set `start_s` to the seconds until the first response to Metadata; formatting precedes them."""
         port = kafka_peer.free_port()
         lines = [f"{key}={value}" for key, value in (overrides or {}).items()]
         self._data.mkdir(parents=True, exist_ok=True)
@@ -112,16 +112,16 @@ class Peer:
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """A parser with what all benchmarks take."""
+    """Return a parser with the options of all benchmarks."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-kafka", dest="kafka", action="store_false", help="measure ours alone: needs neither Java nor Maven")
+    parser.add_argument("--no-kafka", dest="kafka", action="store_false", help="measure pybroker alone, which needs neither Java nor Maven")
     parser.add_argument("--no-pybroker", dest="ours", action="store_false", help="measure Apache Kafka alone")
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     return parser
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options, once it is sure that what they ask for can run; says what will be measured."""
+    """Return the options, once it is sure that what they ask for can run; print what the benchmark will measure."""
     options = parser.parse_args()
     if not (options.ours or options.kafka):
         parser.error("--no-pybroker and --no-kafka leave nothing to measure")
@@ -139,7 +139,7 @@ def names(options: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def folder(options: argparse.Namespace) -> Iterator[Path]:
-    """A folder for everything that the brokers write, removed at the end."""
+    """Make a folder for everything that the brokers write, and remove it at the end."""
     path = Path(tempfile.mkdtemp(prefix="benchmark-", dir=options.data))
     try:
         yield path
@@ -155,7 +155,7 @@ def started(
     heap: str = "1G",
     data_limit_bytes: int | None = None,
 ) -> Iterator[list[Peer]]:
-    """The brokers that the options ask for, running."""
+    """Yield the brokers that the options ask for, running."""
     with folder(options) as path:
         peers = [Peer(name, path / name.split()[-1], heap=heap, data_limit_bytes=data_limit_bytes) for name in names(options)]
         try:
@@ -168,7 +168,7 @@ def started(
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print it as Markdown; floats with three significant digits."""
+    """Print the rows as a Markdown table; floats have three significant digits."""
     lines = [[_text(cell) for cell in row] for row in rows]
     widths = [max(len(line[column]) for line in [list(header), *lines]) for column in range(len(header))]
     print(f"\n{title}\n")

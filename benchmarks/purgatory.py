@@ -1,21 +1,21 @@
-"""The purgatory under load: the timing wheel against `loop.call_later`, and on request against Kafka's own.
+"""Measures the purgatory under load: the timing wheel beside `loop.call_later` and, with --kafka, Kafka's own.
 
     python -m benchmarks.purgatory [--num 1000000] [--rates 40000,80000,...] [--shapes low,high] [--uvloop] [--kafka] [--json
     FILE]
 
-The benchmark of the purgatory's design (2015), as `kafka.TestPurgatoryPerformance` has it: requests that hold 100 bytes arrive
-with exponential intervals, are watched under three keys, and time out after 200 ms unless they are completed before; the time
-to complete is log-normal, with median and 75th percentile 20 and 60 ms (low timeout rate) or 200 and 400 ms (high). What
-completes a request is not an event on a key, so its entries in the watcher lists are left to the purge.
+This is the benchmark of the purgatory's design (2015), as `kafka.TestPurgatoryPerformance` has it. Requests that hold 100 bytes
+arrive with exponential intervals, are watched under three keys, and time out after 200 ms unless they complete before. The time
+to complete is log-normal, with median and 75th percentile 20 and 60 ms (low timeout rate) or 200 and 400 ms (high). No event on
+a key completes a request, so the purge must remove its entries in the watcher lists.
 
 Every line of the table is a process of its own, pinned to one core, that does everything: it makes the arrivals, completes,
-expires and purges. `reached` is the rate at which requests were enqueued; below the asked rate the core was saturated. CPU
-seconds are of the whole process, for all requests until the last was completed. RSS is from before the first request to after
-the last, and the most in between. Both implementations run the same purgatory and differ in the timer only; compare lines of
-one run, as machines differ.
+expires and purges. `reached` is the rate at which the process enqueued requests; where it is below the asked rate, the core was
+saturated. CPU seconds are those of the whole process, for all requests until the last completed. RSS is from before the first
+request to after the last, and the most in between. Both implementations run the same purgatory and differ in the timer only.
+Compare lines of one run only, because machines differ.
 
---kafka adds lines for Kafka 3.9.2 (needs Java 17 and Maven; brings broker and test jar from Maven Central once, into the cache
-folder, see `kafka_peer`). Its JVM may use all cores: compare CPU seconds.
+--kafka adds lines for Kafka 3.9.2. It needs Java 17 and Maven, and brings broker and test jar from Maven Central once, into the cache
+folder (`kafka_peer`). The JVM may use all cores: compare CPU seconds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Request(DelayedOperation):
-    """As Kafka's FakeOperation: complete when its time to complete is over."""
+    """A request as Kafka's FakeOperation: it completes when its time to complete is over."""
 
     __slots__ = ("completes_at_ms", "payload", "tally")
 
@@ -75,7 +75,7 @@ class Request(DelayedOperation):
 
 
 class HandleRequest(Request):
-    """The same with a handle of the event loop in place of the wheel's links."""
+    """A request with a handle of the event loop in place of the wheel's links."""
 
     __slots__ = ("handle",)
 
@@ -100,7 +100,7 @@ class CallLaterTimer:
 
 
 def samples(num: int, rate: float, shape: str) -> tuple[array[int], array[int]]:
-    """Arrival times in ms from the start, and times to complete in ms."""
+    """Return the arrival times in ms from the start, and the times to complete in ms."""
     generator = random.Random(2015)
     median, percentile_75 = SHAPES[shape]
     mu = math.log(median)
@@ -189,7 +189,7 @@ def in_a_process(arguments: argparse.Namespace, implementation: str, shape: str,
 
 
 def kafka_classpath() -> str:
-    """The broker's class path and, in front, the test jar with the benchmark."""
+    """Return the broker's class path and, in front, the test jar with the benchmark."""
     broker = kafka_peer.classpath(RELEASE)
     jar = Path(broker).parent.parent / f"kafka_2.13-{RELEASE}-test.jar"
     if not jar.exists():
@@ -205,7 +205,7 @@ def kafka_classpath() -> str:
 
 
 def of_kafka(classpath: str, num: int, shape: str, rate: int) -> dict[str, Any]:
-    """One run of Kafka's; its last line has elapsed ms, asked rate, reached rate and the process's CPU ms."""
+    """Run Kafka's benchmark once; its last line has elapsed ms, asked rate, reached rate and the process's CPU ms."""
     median, percentile_75 = SHAPES[shape]
     with tempfile.TemporaryDirectory() as folder:
         quiet = Path(folder) / "log4j.properties"
@@ -239,8 +239,8 @@ def main() -> None:
     parser.add_argument("--num", type=int, default=1_000_000, help="requests of each run")
     parser.add_argument("--rates", default=RATES, help="requests per second, separated by commas")
     parser.add_argument("--shapes", default="low,high")
-    parser.add_argument("--uvloop", action="store_true", help="uvloop instead of plain asyncio")
-    parser.add_argument("--kafka", action="store_true", help="Kafka's own purgatory too")
+    parser.add_argument("--uvloop", action="store_true", help="run on uvloop instead of plain asyncio")
+    parser.add_argument("--kafka", action="store_true", help="measure Kafka's own purgatory too")
     parser.add_argument("--json", type=Path, help="append one line for each run to this file")
     parser.add_argument("--one", choices=("wheel", "call_later"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,10 +1,11 @@
-"""Opening the logs of a data directory: after a clean stop and after a kill, of much data, of many partitions, of many segments.
+"""Measures opening a data directory's logs after a clean stop and after a kill: much data, many partitions, many segments.
 
     python -m benchmarks.recovery [--gb 1] [--partitions 10000] [--segments 10000] [--folder PATH]
 
-The log manager alone, in this process, without a broker around it. A kill is an end without flush, checkpoint and marker; what
-was written is in the page cache, so this is what recovery computes, not what a disk gives. "All" has no recovery point, so
-every byte is read and checked; "behind recovery points" is as after the checkpoints of a running broker. GB = 1e9 bytes.
+The log manager runs alone, in this process, without a broker around it. A kill is an end without flush, checkpoint and marker.
+What was written is in the page cache, so the figures are what recovery computes, not what a disk gives. "All" has no recovery
+point, so the log manager reads and checks every byte; "behind recovery points" is as after the checkpoints of a running broker.
+GB = 1e9 bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TOPIC_ID = TopicId(bytes(range(16)))
 
 
 class Unsynced(Filesystem):
-    """To make the data without waiting for the disk."""
+    """A filesystem that makes the data without waiting for the disk."""
 
     __slots__ = ()
 
@@ -60,7 +61,7 @@ def fill(path: Path, config: TopicConfig, *, partitions: int, batches: int, data
 
 
 def start(path: Path, config: TopicConfig, what: str, *, threads: int = 1) -> float:
-    """Seconds until all logs are open after a stop of the kind `what`; ends with a clean stop."""
+    """Return the seconds until all logs are open after a stop of the kind `what`; end with a clean stop."""
     if what != "clean":
         (path / ".kafka_cleanshutdown").unlink()
     if what == "all":

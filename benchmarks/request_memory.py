@@ -1,11 +1,11 @@
-"""KIP-72: 200 connections that trickle 10 MB Produce requests into a pool of 100 MB.
+"""Measures KIP-72: 200 connections that trickle 10 MB Produce requests into a pool of 100 MB.
 
     python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
 
-Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its answer. Without a
-bound the broker holds 2 GB of half-read requests at once; with queued.max.request.bytes it reads on only as memory comes back,
-and must answer all of them in the end. Peak anonymous memory (RssAnon) is compared with the true bound,
-queued.max.request.bytes + socket.request.max.bytes - 1.
+Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its response. Without
+a bound the broker holds 2 GB of half-read requests at once. With queued.max.request.bytes it continues to read only as memory
+comes back, and must respond to all requests in the end. The benchmark compares the peak of anonymous memory (RssAnon) with the
+true bound, queued.max.request.bytes + socket.request.max.bytes - 1.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Sender:
 
 
 def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) -> dict[str, int]:
-    """Send everything and count the outcomes: "answered", "refused" (an error code), "closed", "silent"."""
+    """Send everything and count the outcomes: "responses", "refused" (an error code), "closed", "silent"."""
     host, _, port = bootstrap.rpartition(":")
     view = memoryview(request)
-    outcomes = dict.fromkeys(("answered", "refused", "closed", "silent"), 0)
+    outcomes = dict.fromkeys(("responses", "refused", "closed", "silent"), 0)
     senders: list[Sender] = []
     open_count, began = 0, time.monotonic()
     with selectors.DefaultSelector() as selector:
@@ -70,7 +70,7 @@ def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) 
                     try:
                         sender.sent += sender.socket.send(view[sender.sent : due])
                     except BlockingIOError:
-                        continue  # the broker does not read: as it should
+                        continue  # the broker does not read, as its bound demands
                     except ConnectionError:
                         done(sender, "closed")
             for key, _ in selector.select(TICK_S):
@@ -83,7 +83,7 @@ def trickle(bootstrap: str, request: bytes, connections: int, trickle_s: float) 
                 if not piece:
                     done(sender, "closed")
                 elif len(sender.response) >= 4 and len(sender.response) >= 4 + struct.unpack_from(">i", sender.response)[0]:
-                    done(sender, "refused" if _has_error(sender.response[8:]) else "answered")
+                    done(sender, "refused" if _has_error(sender.response[8:]) else "responses")
     outcomes["silent"] = open_count
     for sender in senders:
         sender.socket.close()
@@ -117,15 +117,15 @@ def measure(peer: Peer, connections: int, trickle_s: float) -> tuple[object, ...
         outcomes = pool.submit(trickle, peer.bootstrap, request, connections, trickle_s).result()
     seconds, cpu = time.monotonic() - began, procstat.cpu_s(peer.pid) - cpu_before
     growth = sampler.peak_bytes - sampler.before_bytes
-    told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
-    return told, sampler.before_bytes / 1e6, sampler.peak_bytes / 1e6, growth / 1e6, cpu, seconds
+    outcome = ", ".join(f"{count} {what}" for what, count in outcomes.items() if count)
+    return outcome, sampler.before_bytes / 1e6, sampler.peak_bytes / 1e6, growth / 1e6, cpu, seconds
 
 
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
-    parser.add_argument("--no-pool", dest="pool", action="store_false", help="without the bound: what it is there for")
+    parser.add_argument("--no-pool", dest="pool", action="store_false", help="leave the bound out, to see what it is for")
     options = peers.parsed(parser)
     overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
     rows = []

@@ -1,13 +1,13 @@
-"""Broker CPU per small request: ApiVersions, Metadata, a single record produced, a single record fetched.
+"""Measures broker CPU per small request: ApiVersions, Metadata, a single record produced, a single record fetched.
 
     python -m benchmarks.small_requests [--rounds 3] [--seconds 2] [--warm 12] [--only fetch] [--no-kafka]
 
-1 and 50 connections, one request at a time on each and pipelined (64 under way on the one connection, 16 on each of the 50).
-One load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a request both
-get `--warm` seconds of it, pipelined, since Java compiles what runs often; before each other shape a quarter of that. Then
-they take turns, `--rounds` times `--seconds` each, so that a noisy neighbour meets both; the median counts. The figure is the
-broker's CPU time over the number of answers; requests/s depends on the generator, too, and is only there to show how busy the
-broker was.
+There are 1 and 50 connections, with one request at a time on each, and pipelined (64 under way on the one connection, 16 on
+each of the 50). One load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a
+request both brokers get `--warm` seconds of it, pipelined, because Java compiles what runs often; before each other shape a
+quarter of that. Then the brokers take turns, `--rounds` times `--seconds` each, so that a noisy neighbour meets both; the
+median counts. The figure is the broker's CPU time over the number of responses; requests/s depends on the generator, too, and
+is only there to show how busy the broker was.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, requests under way
 
 
 def requests(bootstrap: str) -> dict[str, bytes]:
-    """Frames by what they ask for; the record that is fetched is written here."""
+    """Return frames by what they ask for, and write the record that they will fetch."""
     record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
     create_topic(bootstrap, TOPIC, PARTITIONS)
     create_topic(bootstrap, f"{TOPIC}-one")
@@ -47,7 +47,7 @@ def requests(bootstrap: str) -> dict[str, bytes]:
 def measure(
     running: list[Peer], frames: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
 ) -> list[load.Load]:
-    """The round with the median cost of each broker."""
+    """Return the round with the median cost of each broker."""
     connections, depth = shape
     rounds: dict[str, list[load.Load]] = {peer.name: [] for peer in running}
     for _ in range(options.rounds):
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--warm", type=float, default=12)
-    parser.add_argument("--only", default="", help="a part of the request's name")
+    parser.add_argument("--only", default="", help="take only the requests with this in their names")
     options = peers.parsed(parser)
     rows = []
     with peers.started(options) as running:

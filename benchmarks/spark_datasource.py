@@ -1,9 +1,9 @@
-"""Segment files as a table (`spark.read.format("pybroker")`) beside Spark's own Kafka connector, over the same records.
+"""Measures segment files as a table (`spark.read.format("pybroker")`) beside Spark's own Kafka connector, over the same records.
 
     python -m benchmarks.spark_datasource [--records 1000000] [--codec none] [--cores 2] [--rounds 2]
 
-A million records of 1 kB go into two partitions of a broker; then each way of reading them is run to its end by Spark's `noop`
-sink, the first round for warmth. The connector reads through the broker, the data source reads the files that the broker has.
+A million records of 1 kB are written to two partitions of a broker. Then Spark's `noop` sink runs each way of reading them to its
+end; the first round only warms up. The connector reads through the broker, the data source reads the files that the broker has.
 
 "no Spark" is the same reading in one process, as far as Arrow record batches: the rest is Spark's part. MB are of values.
 Needs the `spark` extra.
@@ -101,9 +101,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--codec", default="none", help="none, gzip, snappy, lz4, zstd")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
-    parser.add_argument("--rounds", type=int, default=2, help="after the first, of which the best counts")
-    parser.add_argument("--only", default="", help="the ways that have this in their names")
+    parser.add_argument("--cores", type=int, default=2, help="Spark's threads (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds after the first, of which the best counts (default: 2)")
+    parser.add_argument("--only", default="", help="take only the ways with this in their names")
     parser.set_defaults(kafka=False)
     options = peers.parsed(parser)
     with peers.started(options, {"log.retention.ms": "-1"}) as (broker,):

@@ -1,16 +1,16 @@
-"""CPU of copying a topic from one broker to another: batches as they are, beside decompressed and compressed again.
+"""Measures the CPU of copying a topic from one broker to another: batches as they are, beside decompressed and compressed again.
 
     python -m benchmarks.spark_mirror [--records 1000000] [--codecs lz4,zstd] [--rounds 2]
 
-A million records of 1 kB go into four partitions of a broker, in a producer's batches of 256 kB before compression. Then each way
-of copying them to another broker runs in a process of its own, to a new topic each time:
+A million records of 1 kB are written to four partitions of a broker, in a producer's batches of 256 kB before compression. Then
+each way of copying them to another broker runs in a process of its own, to a new topic each time:
 
     verbatim          `pybroker spark mirror --local`: nothing is decompressed
     recompressed      the same, but the records of every batch are decompressed and compressed again on the way, as one block
     confluent-kafka   its consumer, and its producer with the same codec: C, record by record through Python
 
 CPU is the copying process's own, user and system, without its start. GB are of values, before compression. The brokers have the
-first core, the copying process the others.
+first core, the copying process has the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fill(bootstrap: str, topic: str, records: int, size: int, codec: str) -> Non
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     chance = random.Random(7)
     words = [b"%x" % chance.randrange(65536) for _ in range(4096)]
-    text = b" ".join(chance.choices(words, k=8 << 20))  # lz4 makes three quarters of it, zstd a half
+    text = b" ".join(chance.choices(words, k=8 << 20))  # lz4 leaves three quarters of it, zstd a half
     for i in range(records):
         at = chance.randrange(len(text) - size)
         while True:
@@ -122,7 +122,7 @@ WAYS: dict[str, Callable[[str, str, str, str, str], None]] = {
 
 
 def child(way: str, source: str, target: str, topic: str, name: str, codec: str) -> None:
-    """One way in this process; what it took goes to stdout."""
+    """Copy in one way in this process, and print what it took."""
     peers.pin_client()
     before, began = time.process_time(), time.monotonic()
     WAYS[way](source, target, topic, name, codec)
@@ -143,7 +143,7 @@ def measure(way: str, source: str, target: str, topic: str, name: str, codec: st
 
 
 def stored_mb(bootstrap: str, topic: str) -> float:
-    """The size of a topic's batches."""
+    """Return the size of a topic's batches."""
     total = 0
     with WireClient(bootstrap) as client:
         for number in range(PARTITIONS):
@@ -163,8 +163,8 @@ def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--codecs", default="lz4,zstd", help="of none, gzip, snappy, lz4, zstd")
-    parser.add_argument("--rounds", type=int, default=2, help="of which the one with the least CPU counts")
+    parser.add_argument("--codecs", default="lz4,zstd", help="of none, gzip, snappy, lz4 and zstd, separated by commas (default: lz4,zstd)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds, of which the one with the least CPU counts (default: 2)")
     parser.set_defaults(kafka=False)
     options: argparse.Namespace = peers.parsed(parser)
     gigabytes, rows = options.records * options.size / 1e9, []

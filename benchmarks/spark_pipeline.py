@@ -1,4 +1,4 @@
-"""The data pipeline on Spark over pybroker and over Apache Kafka: the same connector, the same jobs, the same records.
+"""Measures the data pipeline on Spark over pybroker and over Apache Kafka: the same connector, the same jobs, the same records.
 
     python -m benchmarks.spark_pipeline [--counts 1000000] [--cores 2] [--rounds 2]
     python -m benchmarks.spark_pipeline --counts 100000,300000,1000000,3000000 --rounds 1    # how it grows
@@ -6,12 +6,12 @@
 
 A round writes the records into a new topic with Spark's Kafka sink, reads them with Spark's connector, archives them to Parquet
 (a stream), replays the archive to another topic, and reads the segment files with `spark.read.format("pybroker")`: each step on
-one broker and then on the other, and which goes first changes from round to round. Every step is checked to have moved all
-records. The best of the rounds counts; a round with few records goes before them, as Java compiles what it runs.
+one broker and then on the other; which broker is first changes from round to round. The benchmark checks that every step has
+moved all records. The best of the rounds counts; a round with few records precedes them, because Java compiles what it runs.
 
-Values are lines of JSON, of which lz4 leaves a third; expressions of Spark make them, as `pybroker spark generate` would take
-longer than the sink that is measured. MB are of values. Brokers have the first core, as in all benchmarks here;
-Spark has as many threads as `--cores` says, on whichever cores are free. Needs the `spark` extra.
+Values are lines of JSON, of which lz4 leaves a third; expressions of Spark make them, because `pybroker spark generate` would
+take longer than the sink that is measured. MB are of values. Brokers have the first core, as in all benchmarks here; Spark has
+`--cores` threads, on whichever cores are free. Needs the `spark` extra.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Step:
     spark: SparkSession
     broker: peers.Peer
     name: str
-    """Of this round, on this broker: topics and folders are called so."""
+    """The name of this round on this broker, which its topics and folders have."""
     count: int
     size: int
     partitions: int
@@ -80,7 +80,7 @@ class Taken:
 
     seconds: float
     cpu_s: float
-    """Of the broker."""
+    """The broker's CPU."""
 
 
 def write(step: Step) -> int:
@@ -129,7 +129,7 @@ STEPS: dict[str, Callable[[Step], int]] = {
 
 
 def records(step: Step) -> DataFrame:
-    """What the sink writes: keys, and values that begin with the record's number, evenly over the partitions."""
+    """Return what the sink writes: keys, and values that begin with the record's number, evenly over the partitions."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     start = F.pmod(F.col("id") * 7919 * 64, F.lit(POOL_BYTES - step.size)).cast("int") + 1
@@ -143,7 +143,7 @@ def records(step: Step) -> DataFrame:
 
 
 def pool() -> bytes:
-    """Events of a shop as lines of JSON, the same every time."""
+    """Return events of a shop as lines of JSON, the same every time."""
     chance, lines, size = random.Random(7), [], 0
     while size < POOL_BYTES:
         hour, second = f"{chance.randrange(24):02}:{chance.randrange(60):02}", f"{chance.random() * 60:06.3f}"
@@ -176,7 +176,7 @@ def written(step: Step, topic: str) -> int:
 
 
 def prepare(step: Step) -> None:
-    """Make the topics, and wait until somebody leads them."""
+    """Make the topics, and wait until they have leaders."""
     cluster = Cluster(step.broker.bootstrap)
     for topic in (step.name, step.replayed):
         cluster.create_topic(topic, step.partitions)
@@ -193,7 +193,7 @@ def prepare(step: Step) -> None:
 
 
 def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
-    """Every step on every broker, one after the other; what they leave behind is removed."""
+    """Take every step on every broker, one after the other, and remove what the steps leave behind."""
     taken = {}
     try:
         for step in steps:
@@ -220,7 +220,7 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
 
 
 def tell(name: str, step: Step, moved: int, taken: Taken) -> None:
-    """A line on stderr, so that a run that is stopped has said something."""
+    """Print a line on stderr, so that a run that somebody stops has printed something."""
     rate = moved / taken.seconds
     figures = f"{taken.seconds:.1f} s, {rate:,.0f} rows/s, {rate * step.size / 1e6:.1f} MB/s, broker CPU-s {taken.cpu_s:.2f}"
     print(f"{step.broker.name}: {name}: {moved:,} records, {figures}", file=sys.stderr, flush=True)
@@ -238,12 +238,12 @@ def best(rounds: Iterable[dict[tuple[str, str], Taken]]) -> dict[tuple[str, str]
 
 
 def cells(values: Iterable[float]) -> str:
-    """Figures of one kind: ours / Kafka's."""
+    """Return figures of one kind as text: ours / Kafka's."""
     return " / ".join(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values)
 
 
 def show(title: str, found: dict[tuple[str, str], Taken], names: list[str], count: int, size: int) -> None:
-    """A table of one number of records."""
+    """Print the table of one number of records."""
     rows = []
     for name in dict.fromkeys(name for name, _ in found):
         taken = [found[name, broker] for broker in names]
@@ -259,7 +259,7 @@ def show(title: str, found: dict[tuple[str, str], Taken], names: list[str], coun
 
 
 def compare(title: str, found: dict[str, dict[tuple[str, str], Taken]], counts: dict[str, int], names: list[str]) -> None:
-    """Rows a second of several runs side by side: numbers of records, or of cores."""
+    """Print rows a second of several runs side by side: numbers of records, or of cores."""
     steps = dict.fromkeys(name for one in found.values() for name, _ in one)
     rows = [
         [name, *(cells(counts[run] / taken[name, broker].seconds for broker in names) for run, taken in found.items())]
@@ -271,7 +271,7 @@ def compare(title: str, found: dict[str, dict[tuple[str, str], Taken]], counts: 
 def measure(
     spark: SparkSession, brokers: list[peers.Peer], count: int, options: argparse.Namespace
 ) -> dict[tuple[str, str], Taken]:
-    """The best of the rounds with so many records."""
+    """Return the best of the rounds with `count` records."""
     rounds = []
     for number in range(options.rounds):
         steps = [
@@ -296,14 +296,14 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--counts", type=numbers, default=[1_000_000], help="of records")
-    parser.add_argument("--size", type=int, default=1000, help="of a value")
-    parser.add_argument("--cores", type=numbers, default=[2], help="threads of Spark")
+    parser.add_argument("--counts", type=numbers, default=[1_000_000], help="numbers of records, separated by commas (default: 1000000)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: 1000)")
+    parser.add_argument("--cores", type=numbers, default=[2], help="numbers of Spark's threads, separated by commas (default: 2)")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--warm", type=int, default=20_000, help="records of the round that is not counted")
+    parser.add_argument("--warm", type=int, default=20_000, help="records of the round that does not count (default: 20000)")
     parser.add_argument("--codec", default="lz4", help="none, gzip, snappy, lz4, zstd")
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--only", default="", help="steps that have this in their names; write and archive are always done")
+    parser.add_argument("--only", default="", help="take only the steps with this in their names; write and archive always run")
     options = peers.parsed(parser)
     names, found = peers.names(options), {}
     with peers.started(options, BROKER) as brokers:

@@ -1,11 +1,11 @@
-"""From start to the first answer, and memory at rest.
+"""Measures the time from start to the first response, and memory at rest.
 
     python -m benchmarks.start [--rounds 5] [--no-kafka]
 
 Each round starts the process on a data directory that is already formatted and has been stopped cleanly, asks for Metadata
-every 5 ms until it is answered, waits until the process is quiet, reads its memory, and stops it. Reported: medians. MB = 1e6
-bytes. Our bytecode is there before, as pip leaves it where it installs, or else each start might compile anew (and does where
-PYTHONDONTWRITEBYTECODE is set).
+every 5 ms until there is a response, waits until the process is quiet, reads its memory, and stops it. The figures are medians.
+MB = 1e6 bytes. Our bytecode is there before, as pip leaves it where it installs, or else each start might compile it again (and
+does where PYTHONDONTWRITEBYTECODE is set).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Produce and consume with librdkafka: broker CPU-seconds per GB in and out.
+"""Measures broker CPU-seconds per GB in and out, with librdkafka as producer and consumer.
 
     python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 3] [--warm-rounds 2] [--no-kafka]
 
 Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no
-compression) and reads them back by assignment. The client is a process of its own off the broker's core. The brokers take
-turns within a round. The first rounds warm both up (Java compiles what runs often) and are not reported; of the others, the
-median. GB = 1e9 bytes of values. MB/s depends on the client and the machine; the CPU is the broker's own.
+compression) and reads them back by assignment. The client is a process of its own off the broker's core. The brokers take turns
+within a round. The first rounds warm both up (Java compiles what runs often) and do not count; the figures are medians of the
+others. GB = 1e9 bytes of values. MB/s depends on the client and the machine; the CPU is the broker's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S = 300
 
 
 def produce(bootstrap: str, topic: str, records: int, size: int) -> int:
-    """Returns how many were acknowledged."""
+    """Return the number of records that the broker acknowledged."""
     failed = 0
 
     def done(error: object, _: object) -> None:
@@ -61,7 +61,7 @@ def produce(bootstrap: str, topic: str, records: int, size: int) -> int:
 
 
 def consume(bootstrap: str, topic: str, records: int, _: int) -> int:
-    """Returns how many came."""
+    """Return the number of records that came."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
     count, deadline = 0, time.monotonic() + TIMEOUT_S
@@ -72,7 +72,7 @@ def consume(bootstrap: str, topic: str, records: int, _: int) -> int:
 
 
 def measure(peer: Peer, topic: str, records: int, size: int) -> list[float]:
-    """CPU-s per GB and MB/s of writing, then the same of reading."""
+    """Return CPU-s per GB and MB/s of writing, then the same of reading."""
     figures = []
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:

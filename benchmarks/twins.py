@@ -1,10 +1,10 @@
-"""What a C compiler is worth: broker CPU per small request and per GB, with the native parts and in pure Python.
+"""Measures what a C compiler is worth: broker CPU per small request and per GB, with the native parts and in pure Python.
 
     python -m benchmarks.twins [--rounds 3] [--seconds 2] [--warm 1] [--records 200000] [--only fetch]
 
 Two brokers from this source tree run side by side, the second with `PYBROKER_PURE=1`. The requests are those of
-`benchmarks.small_requests`, one at a time on one connection and on 50, the records those of `benchmarks.throughput`. The brokers
-take turns, so that a noisy neighbour meets both; the median of the rounds counts. Only the ratio says something about another
+`benchmarks.small_requests`, one at a time on one connection and on 50; the records are those of `benchmarks.throughput`. The
+brokers take turns, so that a noisy neighbour meets both; the median of the rounds counts. Only the ratio holds on another
 machine.
 """
 
@@ -25,7 +25,7 @@ SIZE = 1000
 
 
 def small(running: list[Peer], options: argparse.Namespace) -> list[tuple[object, ...]]:
-    """CPU-us per request."""
+    """Return a row for each request: CPU-us, native and pure, and their ratio."""
     frames = {peer.name: small_requests.requests(peer.bootstrap) for peer in running}
     rows: list[tuple[object, ...]] = []
     for request in frames[NATIVE]:
@@ -43,7 +43,7 @@ def small(running: list[Peer], options: argparse.Namespace) -> list[tuple[object
 
 
 def bulk(running: list[Peer], options: argparse.Namespace) -> list[tuple[object, ...]]:
-    """CPU-s per GB."""
+    """Return a row for Produce and one for Fetch of full batches: CPU-s per GB, native and pure, and their ratio."""
     rounds: dict[str, list[list[float]]] = {peer.name: [] for peer in running}
     for number in range(options.rounds):
         for peer in running:
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--warm", type=float, default=1)
     parser.add_argument("--records", type=int, default=200_000, help="0 leaves the batches out")
-    parser.add_argument("--only", default="", help="a part of the request's name")
+    parser.add_argument("--only", default="", help="take only the requests with this in their names")
     options = peers.parsed(parser)
     with peers.folder(options) as path:
         running = [

@@ -1,10 +1,10 @@
-"""Memory that a consumer costs which sends a Fetch and never reads the answer.
+"""Measures the memory that a consumer costs that sends a Fetch and never reads the response.
 
     python -m benchmarks.unread_responses [--consumers 40] [--records 60000] [--no-kafka]
 
-Each consumer asks for 12 MB from 12 partitions: with Fetch v4, whose answer is what is on the disk, and with Fetch v3, which is
-converted. Reported is the broker's RssAnon per consumer; what the kernel holds for the sockets is not in it. KIP-283 allows one
-chunk of 128 kB of a converted answer.
+Each consumer asks for 12 MB from 12 partitions: with Fetch v4, whose response is what is on the disk, and with Fetch v3, whose
+response is converted. The figure is the broker's RssAnon per consumer, without what the kernel holds for the sockets. KIP-283
+allows one chunk of 128 kB of a converted response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARM_UP_CONSUMERS, SETTLE_S = 5, 2
 
 
 def measure(peer: Peer, version: int, consumers: int) -> float:
-    """Bytes of anonymous memory for each of so many consumers."""
+    """Return the bytes of anonymous memory for each of `consumers` consumers."""
     asks = [raw.Ask(topic=TOPIC, partition=p, bytes_max=1_000_000) for p in range(PARTITIONS)]
     body = raw.fetch_body(version, asks, bytes_max=50_000_000)
     with contextlib.ExitStack() as stack:

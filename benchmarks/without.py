@@ -1,8 +1,8 @@
-"""The broker without some of the special cases of its hot paths, so that each can be measured alone.
+"""Runs the broker without some of the special cases of its hot paths, so that each can be measured alone.
 
     python -m benchmarks.without accept_batch,only_frame start --port 9092 ...
 
-Each is taken away by the general way that stands behind it; the broker does the same without it.
+The general way behind a special case takes its place, so the broker does the same without it.
 """
 
 # ruff: noqa: PLC0415  (what a case patches is imported with it, some of it before everything else)
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 CASES: dict[str, tuple[str, Callable[[], None]]] = {}
-"""What a case does, and what takes it away, by its name."""
+"""What each case does and the function that takes the case away, by the case's name."""
 
 
 def case(about: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -31,7 +31,7 @@ def _put(owner: Any, name: str, value: Any) -> None:
 
 
 def _nothing(*_: Any) -> None:
-    """What a special case returns that finds nothing special."""
+    """Return None, as a special case does that finds nothing special."""
 
 
 @case("a tuple of a class is made without calling the class")
@@ -65,7 +65,7 @@ def one_partition() -> None:
     _put(produce, "_ACKS_WITH_RESPONSE", frozenset())
 
 
-@case("a batch that begins nothing is written and noted by one call of the tail")
+@case("one call of the tail writes and notes a batch that begins nothing")
 def append_usual() -> None:
     from pybroker.log.segment import LogSegment
 
@@ -86,14 +86,14 @@ def accept_batch() -> None:
     _put(kernels, "accept_batch", _nothing)
 
 
-@case("a fetch without a session is read by one native call")
+@case("one native call reads a fetch without a session")
 def read_at_once() -> None:
     from pybroker.replication import reading
 
     _put(reading, "read_at_once", _nothing)
 
 
-@case("what a fetch wants, in C")
+@case("what a fetch wants is found out in C")
 def wanted_partitions() -> None:
     from pybroker.replication import _reading_python, reading
 
@@ -120,7 +120,7 @@ def remember() -> None:
     from pybroker.log import segment, tail
 
     class Forgetful(tail.SegmentTail):
-        """It keeps nothing in mind."""
+        """A tail that remembers no batch."""
 
         __slots__ = ()
         recent = older = property(lambda _: {}, _nothing)
