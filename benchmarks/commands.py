@@ -42,12 +42,12 @@ def cpu_ms(command: list[str], *, given: bytes = b"") -> float:
     assert process.stderr is not None
     process.stdin.write(given)
     process.stdin.close()
-    said = process.stderr.read()
+    errors = process.stderr.read()
     process.stderr.close()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {said.decode(errors='replace')}")
+        raise RuntimeError(f"{' '.join(command)}: {errors.decode(errors='replace')}")
     return (usage.ru_utime + usage.ru_stime) * 1000
 
 

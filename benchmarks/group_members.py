@@ -49,7 +49,7 @@ class Fellowship:
         member.owned = frozenset()
         self._changed.set()
 
-    def told(self, generation: int) -> None:
+    def reached(self, generation: int) -> None:
         self.generation = max(self.generation, generation)
         self._changed.set()
 
@@ -152,20 +152,22 @@ class ClassicMember(Member):
         return await self._exchange(raw.request(key, groups.VERSIONS[key], body))
 
     @property
-    def _who(self) -> Identity:
+    def _identity(self) -> Identity:
         return Identity(self._group, self.generation, self._id)
 
     def _goodbye(self) -> bytes | None:
         if not self._id:
             return None
-        return raw.request(groups.LEAVE_GROUP, groups.VERSIONS[groups.LEAVE_GROUP], groups.leave_body(self._who))
+        return raw.request(groups.LEAVE_GROUP, groups.VERSIONS[groups.LEAVE_GROUP], groups.leave_body(self._identity))
 
     async def _run(self) -> None:
         while True:
             self.is_settled = False
             self._fellowship.release(self)
             assignments = await self._join()
-            error, assignment = groups.parse_sync(await self._call(groups.SYNC_GROUP, groups.sync_body(self._who, assignments)))
+            error, assignment = groups.parse_sync(
+                await self._call(groups.SYNC_GROUP, groups.sync_body(self._identity, assignments))
+            )
             if not error:
                 owned = frozenset(struct.unpack(f">{len(assignment) // 4}i", assignment))
                 self.is_settled = True
@@ -193,7 +195,7 @@ class ClassicMember(Member):
             if not joined.error:
                 assert joined.generation >= self.generation, "a generation never comes again"  # the present one may
                 self.generation = joined.generation
-                self._fellowship.told(joined.generation)
+                self._fellowship.reached(joined.generation)
                 return self._share(joined.members)
 
     def _share(self, members: list[str]) -> dict[str, bytes]:
@@ -205,7 +207,7 @@ class ClassicMember(Member):
         """Send heartbeats until there is an error, and return the error."""
         while True:
             await asyncio.sleep(self._beat_s)
-            error = groups.parse_heartbeat(await self._call(groups.HEARTBEAT, groups.heartbeat_body(self._who)))
+            error = groups.parse_heartbeat(await self._call(groups.HEARTBEAT, groups.heartbeat_body(self._identity)))
             if error:
                 return error
 
@@ -246,7 +248,7 @@ class ConsumerMember(Member):
             else:
                 self._id, self._epoch = beaten.member, beaten.epoch
                 self.generation, self.is_settled = beaten.epoch, True
-                self._fellowship.told(beaten.epoch)
+                self._fellowship.reached(beaten.epoch)
                 if beaten.assignment is not None:
                     owned = beaten.assignment
                     partitions = frozenset(p for of_topic in owned.values() for p in of_topic)

@@ -50,10 +50,10 @@ def frames(bootstrap: str) -> dict[str, bytes]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     groups.find_coordinator(bootstrap, "g")
     with raw.Connection(bootstrap) as connection:
-        who = groups.join_alone(connection, "g", session_ms=SESSION_MS)
+        identity = groups.join_alone(connection, "g", session_ms=SESSION_MS)
         offsets = {partition: Committed(1_000_000 + partition, "") for partition in range(12)}
         assert not any(
-            groups.parse_commit(groups.call(connection, groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, offsets)))
+            groups.parse_commit(groups.call(connection, groups.OFFSET_COMMIT, groups.commit_body(identity, TOPIC, offsets)))
         )
     one = {0: offsets[0]}
 
@@ -61,9 +61,9 @@ def frames(bootstrap: str) -> dict[str, bytes]:
         return raw.request(key, groups.VERSIONS[key], body)
 
     return {
-        "Heartbeat v3": frame(groups.HEARTBEAT, groups.heartbeat_body(who)),
-        "OffsetCommit v7, 1 partition": frame(groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, one)),
-        "OffsetCommit v7, 12 partitions": frame(groups.OFFSET_COMMIT, groups.commit_body(who, TOPIC, offsets)),
+        "Heartbeat v3": frame(groups.HEARTBEAT, groups.heartbeat_body(identity)),
+        "OffsetCommit v7, 1 partition": frame(groups.OFFSET_COMMIT, groups.commit_body(identity, TOPIC, one)),
+        "OffsetCommit v7, 12 partitions": frame(groups.OFFSET_COMMIT, groups.commit_body(identity, TOPIC, offsets)),
         "OffsetFetch v5, 1 partition": frame(groups.OFFSET_FETCH, groups.fetch_offsets_body("g", TOPIC, one)),
         "OffsetFetch v5, 12 partitions": frame(groups.OFFSET_FETCH, groups.fetch_offsets_body("g", TOPIC, offsets)),
     }

@@ -137,7 +137,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=f"{__doc__}\nspecial cases:{named}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--requests", type=int, default=400, help="the least number of requests that each cell counts (default: 400)")
+    parser.add_argument(
+        "--requests", type=int, default=400, help="the least number of requests that each cell counts (default: 400)"
+    )
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     parser.add_argument("--shapes", default="1x1,50x1,50x16", help="connections and requests under way (default: 1x1,50x1,50x16)")
     parser.add_argument("--without", nargs="*", default=[], choices=list(without.CASES), metavar="NAME")

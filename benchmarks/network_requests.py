@@ -84,7 +84,9 @@ def main() -> None:
     parser.add_argument("--asyncio", action="store_true", help="run on plain asyncio instead of uvloop")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--depth", type=int, action="append")
-    parser.add_argument("--pool-bytes", type=int, default=-1, help="the setting queued.max.request.bytes (default: -1, without a bound)")
+    parser.add_argument(
+        "--pool-bytes", type=int, default=-1, help="the setting queued.max.request.bytes (default: -1, without a bound)"
+    )
     arguments = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")

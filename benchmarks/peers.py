@@ -114,7 +114,9 @@ class Peer:
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of all benchmarks."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-kafka", dest="kafka", action="store_false", help="measure pybroker alone, which needs neither Java nor Maven")
+    parser.add_argument(
+        "--no-kafka", dest="kafka", action="store_false", help="measure pybroker alone, which needs neither Java nor Maven"
+    )
     parser.add_argument("--no-pybroker", dest="ours", action="store_false", help="measure Apache Kafka alone")
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     return parser

@@ -14,8 +14,8 @@ saturated. CPU seconds are those of the whole process, for all requests until th
 request to after the last, and the most in between. Both implementations run the same purgatory and differ in the timer only.
 Compare lines of one run only, because machines differ.
 
---kafka adds lines for Kafka 3.9.2. It needs Java 17 and Maven, and brings broker and test jar from Maven Central once, into the cache
-folder (`kafka_peer`). The JVM may use all cores: compare CPU seconds.
+--kafka adds lines for Kafka 3.9.2. It needs Java 17 and Maven, and brings broker and test jar from Maven Central once, into the
+cache folder (`kafka_peer`). The JVM may use all cores: compare CPU seconds.
 """
 
 from __future__ import annotations

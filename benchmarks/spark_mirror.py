@@ -163,7 +163,9 @@ def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--codecs", default="lz4,zstd", help="of none, gzip, snappy, lz4 and zstd, separated by commas (default: lz4,zstd)")
+    parser.add_argument(
+        "--codecs", default="lz4,zstd", help="of none, gzip, snappy, lz4 and zstd, separated by commas (default: lz4,zstd)"
+    )
     parser.add_argument("--rounds", type=int, default=2, help="rounds, of which the one with the least CPU counts (default: 2)")
     parser.set_defaults(kafka=False)
     options: argparse.Namespace = peers.parsed(parser)

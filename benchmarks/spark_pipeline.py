@@ -296,7 +296,9 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--counts", type=numbers, default=[1_000_000], help="numbers of records, separated by commas (default: 1000000)")
+    parser.add_argument(
+        "--counts", type=numbers, default=[1_000_000], help="numbers of records, separated by commas (default: 1000000)"
+    )
     parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: 1000)")
     parser.add_argument("--cores", type=numbers, default=[2], help="numbers of Spark's threads, separated by commas (default: 2)")
     parser.add_argument("--rounds", type=int, default=2)
