@@ -15,5 +15,5 @@ def _in_a_line(kind: type[BaseException], error: BaseException, trace: Traceback
         sys.__excepthook__(kind, error, trace)
 
 
-if sys.argv[:1] == ["-m"]:  # somebody starts a benchmark, no test imports it
+if sys.argv[:1] == ["-m"]:  # this run is a benchmark's own; no other module imports the package
     sys.excepthook = _in_a_line

@@ -220,7 +220,7 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
 
 
 def tell(name: str, step: Step, moved: int, taken: Taken) -> None:
-    """Print a line on stderr, so that a run that somebody stops has printed something."""
+    """Print a line on stderr, so that a run that does not get to its end has printed something."""
     rate = moved / taken.seconds
     figures = f"{taken.seconds:.1f} s, {rate:,.0f} rows/s, {rate * step.size / 1e6:.1f} MB/s, broker CPU-s {taken.cpu_s:.2f}"
     print(f"{step.broker.name}: {name}: {moved:,} records, {figures}", file=sys.stderr, flush=True)
