@@ -20,7 +20,7 @@ def test_a_page_that_starts_and_stops() -> None:
     metrics = BrokerMetrics()
     server = MetricsServer(metrics)
     port = server.start("127.0.0.1", 0)
-    metrics.all_topics.messages_in = 42
+    metrics.topic("t").messages_in = 42
     content_type, page = get(port)
     assert content_type.startswith("text/plain")
     assert "\nkafka_server_brokertopicmetrics_messagesin_total 42.0\n" in page

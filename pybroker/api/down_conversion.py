@@ -130,8 +130,7 @@ class _Counted(SendPart):
         metrics.conversion_ns["Fetch"] += time.perf_counter_ns() - started_ns
         converted = lazy.records_converted - before
         if converted:
-            for counters in metrics.of_topic(self._topic):
-                counters.fetch_message_conversions += converted
+            metrics.topic(self._topic).fetch_message_conversions += converted
         return parts
 
     def cold(self) -> Callable[[], None] | None:

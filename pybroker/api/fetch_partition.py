@@ -164,14 +164,14 @@ def topic_responses(
 
 
 def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:
-    """Count what one partition of a response carries, for all topics and for its own."""
-    size = 0 if data.records is None else data.records.size
+    """Count what one partition of a response carries."""
     name, code = wanted.topic, data.error_code
     # Names of unknown topics must not fill the memory with counters.
-    for counters in (
-        (metrics.all_topics,) if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else metrics.of_topic(name)
-    ):
-        counters.fetch_requests += 1
-        counters.bytes_out += size
-        if code:
-            counters.failed_fetch_requests += 1
+    if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        counters = metrics.no_topic
+    else:
+        counters = metrics.topic(name)
+    counters.fetch_requests += 1
+    counters.bytes_out += 0 if data.records is None else data.records.size
+    if code:
+        counters.failed_fetch_requests += 1

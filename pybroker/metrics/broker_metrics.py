@@ -10,7 +10,7 @@ thread: a plain int is always whole, and numbers of one scrape may be a few requ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pybroker.metrics.request_metrics import RequestMetrics
@@ -51,6 +51,15 @@ class TopicMetrics:
         self.produce_message_conversions = 0
         self.produce_requests = 0
 
+    @classmethod
+    def together(cls, counted: Iterable[TopicMetrics]) -> TopicMetrics:
+        """Return the sums of the numbers in `counted`."""
+        sums = cls()
+        for one in counted:
+            for name in cls.__slots__:
+                setattr(sums, name, getattr(sums, name) + getattr(one, name))
+        return sums
+
 
 class Reading(NamedTuple):
     """A number that its owner keeps. `labels` names the parts of the keys that `read` returns; without labels the key is ()."""
@@ -63,19 +72,30 @@ class Reading(NamedTuple):
 
 
 class BrokerMetrics:
-    """The numbers of one broker. `all_topics` counts what each topic counts, and survives the deletion of topics."""
+    """The numbers of one broker."""
 
-    __slots__ = ("all_topics", "conversion_ns", "readings", "requests", "topics", "unexpected_errors")
+    __slots__ = ("_counted", "conversion_ns", "readings", "requests", "topics", "unexpected_errors")
 
     def __init__(self) -> None:
         self.requests: dict[int, RequestMetrics] = {}
-        self.all_topics = TopicMetrics()
         self.topics: dict[str, TopicMetrics] = {}
+        self._counted = [TopicMetrics()]
+        """The numbers of no topic, followed by those of all topics."""
         self.conversion_ns = {"Produce": 0, "Fetch": 0}
         """Time spent converting record formats, by Kafka's name of the request."""
         self.unexpected_errors = 0
         """Bugs of the broker: handlers, jobs of disk threads and periodic tasks that raised unexpected exceptions."""
         self.readings: list[Reading] = []
+
+    @property
+    def all_topics(self) -> TopicMetrics:
+        """The sums of what all topics count, deleted topics too. They are made when they are read, so a request counts once."""
+        return TopicMetrics.together(list(self._counted))
+
+    @property
+    def no_topic(self) -> TopicMetrics:
+        """The place for the events of topics that are unknown. It also keeps the numbers of deleted topics."""
+        return self._counted[0]
 
     def request(self, api_key: int, name: str) -> RequestMetrics:
         """Return the counters of one API; `name` is Kafka's, used at the first call."""
@@ -89,37 +109,29 @@ class BrokerMetrics:
         metrics = self.topics.get(name)
         if metrics is None:
             metrics = self.topics[name] = TopicMetrics()
+            self._counted.append(metrics)
         return metrics
-
-    def of_topic(self, name: str) -> tuple[TopicMetrics, TopicMetrics]:
-        """Return the two places where the events of a topic are counted: that of all topics, and its own."""
-        own = self.topics.get(name)
-        return self.all_topics, self.topic(name) if own is None else own
 
     def produced(self, name: str, *, size: int, record_count: int) -> None:
         """Count an append to a topic: `size` bytes of batches with that many records."""
-        own = self.topics.get(name) or self.topic(name)
-        together = self.all_topics
-        own.produce_requests += 1
-        own.bytes_in += size
-        own.messages_in += record_count
-        together.produce_requests += 1
-        together.bytes_in += size
-        together.messages_in += record_count
+        metrics = self.topics.get(name) or self.topic(name)
+        metrics.produce_requests += 1
+        metrics.bytes_in += size
+        metrics.messages_in += record_count
 
     def fetched(self, name: str, size: int) -> None:
         """Count a read of a topic: `size` bytes of batches."""
-        own = self.topics.get(name) or self.topic(name)
-        together = self.all_topics
-        own.fetch_requests += 1
-        together.fetch_requests += 1
-        if size:
-            own.bytes_out += size
-            together.bytes_out += size
+        metrics = self.topics.get(name) or self.topic(name)
+        metrics.fetch_requests += 1
+        metrics.bytes_out += size
 
     def forget_topic(self, name: str) -> None:
-        """Drop the counters of a deleted topic."""
-        self.topics.pop(name, None)
+        """Drop the counters of a deleted topic; the sums keep its numbers."""
+        deleted = self.topics.pop(name, None)
+        if deleted is not None:
+            none, *others = self._counted
+            # One assignment, because another thread may read the sums meanwhile.
+            self._counted = [TopicMetrics.together((none, deleted)), *(one for one in others if one is not deleted)]
 
     def gauge(self, name: str, help_text: str, read: Callable[[], Number]) -> None:
         """Register a number that goes up and down. `read` runs in another thread: it only looks at plain attributes."""

@@ -134,10 +134,10 @@ class BrokerCollector(Collector):
             yield family
 
     def _topics(self) -> Iterator[Metric]:
-        topics = list(self._metrics.topics.items())
+        topics, together = list(self._metrics.topics.items()), self._metrics.all_topics
         for name in TOPIC_COUNTERS:
             family = _counter(name)
-            family.add_sample(name.name, {}, getattr(self._metrics.all_topics, name.attribute))
+            family.add_sample(name.name, {}, getattr(together, name.attribute))
             for topic, metrics in topics:
                 family.add_sample(name.name, {"topic": topic}, getattr(metrics, name.attribute))
             yield family

@@ -40,10 +40,10 @@ def failed_append(partition: Partition, records: memoryview, error: Exception, m
     else:
         logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-    for counters in metrics.of_topic(partition.topic_partition.topic):
-        counters.produce_requests += 1
-        counters.failed_produce_requests += 1
-        counters.bytes_rejected += len(records) if code in _TOO_LARGE else 0
+    counters = metrics.topic(partition.topic_partition.topic)
+    counters.produce_requests += 1
+    counters.failed_produce_requests += 1
+    counters.bytes_rejected += len(records) if code in _TOO_LARGE else 0
     return PartitionProduceResult(
         code,
         log_start_offset=NO_OFFSET if code in _NOTHING_KNOWN else partition.log.log_start_offset,

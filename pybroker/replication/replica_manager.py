@@ -411,8 +411,7 @@ class ReplicaManager:
 
     def _count_conversion(self, topic: str, *, record_count: int, took_ns: int) -> None:
         self._metrics.conversion_ns["Produce"] += took_ns
-        for counters in self._metrics.of_topic(topic):
-            counters.produce_message_conversions += record_count
+        self._metrics.topic(topic).produce_message_conversions += record_count
 
     def wake(self, topic_partition: TopicPartition) -> None:
         """Check again the requests that wait for a partition: its log's end, its high watermark or its role may have
