@@ -167,10 +167,7 @@ def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchP
     """Count what one partition of a response carries."""
     name, code = wanted.topic, data.error_code
     # Names of unknown topics must not fill the memory with counters.
-    if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        counters = metrics.no_topic
-    else:
-        counters = metrics.topic(name)
+    counters = metrics.no_topic if name is None or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else metrics.topic(name)
     counters.fetch_requests += 1
     counters.bytes_out += 0 if data.records is None else data.records.size
     if code:
