@@ -23,7 +23,7 @@ from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
@@ -85,7 +85,7 @@ def run(path: str) -> None:
     manager = LogManager(
         [f"{path}/logs"],
         cluster_id="benchmark",
-        node_id=1,
+        node_id=BrokerId(1),
         services=LogServices(clock=SystemClock()),
         config_of=lambda _: TopicConfig(),
     )

@@ -24,7 +24,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.open_files import OPEN_FILES
-from pybroker.model import LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 
@@ -53,7 +53,9 @@ def one_round(path: str, partitions: int, files: int, number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     OPEN_FILES.held_max = descriptors.shares_of_process().data_files
     clock = SystemClock()
-    manager = LogManager([path], cluster_id="c", node_id=1, services=LogServices(clock=clock), config_of=lambda _: TopicConfig())
+    manager = LogManager(
+        [path], cluster_id="c", node_id=BrokerId(1), services=LogServices(clock=clock), config_of=lambda _: TopicConfig()
+    )
     began = time.perf_counter()
     manager.start()
     started_s, held = time.perf_counter() - began, open_files()

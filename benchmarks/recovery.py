@@ -22,7 +22,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 
@@ -41,7 +41,7 @@ class Unsynced(Filesystem):
 def manager(path: Path, config: TopicConfig, threads: int = 1, filesystem: Filesystem | None = None) -> LogManager:
     services = LogServices(clock=SystemClock(), recovery_threads=threads)
     return LogManager(
-        [str(path)], cluster_id="c", node_id=1, services=services, config_of=lambda _: config, filesystem=filesystem
+        [str(path)], cluster_id="c", node_id=BrokerId(1), services=services, config_of=lambda _: config, filesystem=filesystem
     )
 
 

@@ -21,6 +21,9 @@ ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 """The generation of a producer with its id, which fences older ones. KIP-98."""
 
+BrokerId = NewType("BrokerId", int)
+"""The number of a broker, which Kafka also calls node id, and replica id where it is one of a partition's brokers."""
+
 LeaderEpoch = NewType("LeaderEpoch", int)
 """The generation of a partition's leader. KIP-101."""
 
@@ -44,6 +47,7 @@ NO_MEMBER_ID: Final = MemberId("")
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_BROKER_ID: Final = BrokerId(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_OFFSET: Final = Offset(-1)
 FIRST_OFFSET: Final = Offset(0)

@@ -13,7 +13,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -62,7 +62,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> LogManager:
     manager = LogManager(
         [str(tmp_path_factory.mktemp("data"))],
         cluster_id="dump",
-        node_id=1,
+        node_id=BrokerId(1),
         services=LogServices(clock=clock),
         config_of=lambda _: TopicConfig(),
     )

@@ -21,6 +21,7 @@ from pybroker.protocol.messages.metadata import MetadataResponseBroker, Metadata
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
+    from pybroker.model import BrokerId
     from pybroker.protocol.messages.metadata import MetadataRequest
 
 NOT_ASKED_FOR: Final = -(2**31)
@@ -33,7 +34,13 @@ class MetadataTopics:
     __slots__ = ("_all", "_by_name", "_hides_unreachable", "_image", "_names_listener", "_reachable", "operations")
 
     def __init__(
-        self, image: ClusterImage, reachable: frozenset[int], *, operations: int, hides_unreachable: bool, names_listener: bool
+        self,
+        image: ClusterImage,
+        reachable: frozenset[BrokerId],
+        *,
+        operations: int,
+        hides_unreachable: bool,
+        names_listener: bool,
     ) -> None:
         self._image, self._reachable = image, reachable
         self._hides_unreachable = hides_unreachable  # v0 knows only brokers that the client can reach
@@ -87,7 +94,8 @@ class MetadataTopics:
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
         reachable, leader = self._reachable, partition.leader
-        replicas, isr = list(partition.replicas), list(partition.isr)
+        replicas: list[int] = list(partition.replicas)
+        isr: list[int] = list(partition.isr)
         if self._hides_unreachable:
             replicas = [broker_id for broker_id in replicas if broker_id in reachable]
             isr = [broker_id for broker_id in isr if broker_id in reachable]

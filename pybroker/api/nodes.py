@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.model import NO_BROKER_ID
+
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
+    from pybroker.model import BrokerId
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs, as bits of AclOperation's codes."""
@@ -25,13 +28,13 @@ GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 
-NO_CONTROLLER: Final = -1
+NO_CONTROLLER: Final = NO_BROKER_ID
 
 
 class Node(NamedTuple):
     """A broker with the address that the client must use."""
 
-    broker_id: int
+    broker_id: BrokerId
     host: str
     port: int
     rack: str | None
@@ -42,7 +45,7 @@ class Reach:
 
     __slots__ = ("controller_id", "ids", "nodes")
 
-    def __init__(self, nodes: tuple[Node, ...], wanted_controller: int) -> None:
+    def __init__(self, nodes: tuple[Node, ...], wanted_controller: BrokerId) -> None:
         self.nodes = nodes  # in the order of their ids
         self.ids = frozenset(node.broker_id for node in nodes)
         self.controller_id = wanted_controller if wanted_controller in self.ids else NO_CONTROLLER
@@ -66,6 +69,6 @@ def reach(broker: Services, context: RequestContext) -> Reach:
     return known
 
 
-def offline_replicas(partition: PartitionImage, reachable: frozenset[int]) -> list[int]:
+def offline_replicas(partition: PartitionImage, reachable: frozenset[BrokerId]) -> list[int]:
     """Return the replicas on brokers that are away, or out of the client's reach."""
     return [broker_id for broker_id in partition.replicas if broker_id not in reachable]

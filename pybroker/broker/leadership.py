@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH
 from pybroker.metadata.leader_epochs import EPOCH_MAX
-from pybroker.model import TopicPartition
+from pybroker.model import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ async def renew_leader_epochs(controller: Controller, logs: LogManager) -> None:
         logger.error("There is no leader epoch above %d: clients cannot notice it if records are gone", EPOCH_MAX)
 
 
-def _reasons(image: ClusterImage, broker_id: int, logs: LogManager) -> Iterator[str]:
+def _reasons(image: ClusterImage, broker_id: BrokerId, logs: LogManager) -> Iterator[str]:
     logs_in = {directory.path: 0 for directory in logs.directories}
     for log in logs.all_logs():
         logs_in[log.log_directory.path] += 1

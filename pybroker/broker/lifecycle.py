@@ -17,6 +17,7 @@ from pybroker.network.limits import host_and_port
 if TYPE_CHECKING:
     from pybroker.broker.ready_file import ReadyFile
     from pybroker.metadata.controller import Controller
+    from pybroker.model import BrokerId
     from pybroker.network.limits import BoundListener
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,9 @@ class Lifecycle:
         """Do what must precede the first client; the cluster exists. Returns why the broker cannot start, if it cannot."""
         return None
 
-    async def announce(self, node_id: int, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]) -> None:
+    async def announce(
+        self, node_id: BrokerId, bound: Sequence[BoundListener], groups_loaded: Callable[[], Awaitable[None]]
+    ) -> None:
         """Announce that clients can connect. `groups_loaded()` returns when all partitions' groups are loaded. Cancelled at the
         stop.
         """
@@ -57,7 +60,7 @@ class Lifecycle:
         sys.stdout.write(f"READY {host_and_port(*local_address(bound[0]))}\n")
         sys.stdout.flush()
 
-    def lines(self, node_id: int) -> str:  # noqa: ARG002
+    def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
         return ""
 

@@ -25,6 +25,7 @@ from pybroker.config.listeners import (
 )
 from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
+from pybroker.model import BrokerId  # noqa: TC001  pydantic reads the types of the attributes
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -82,7 +83,7 @@ class BrokerConfig(BaseSettings):
     auto_leader_rebalance_enable: bool
     background_threads: int
     broker_heartbeat_interval_ms: int
-    broker_id: int
+    broker_id: BrokerId
     broker_rack: str | None
     broker_session_timeout_ms: int
     cluster_id: str | None
@@ -178,7 +179,7 @@ class BrokerConfig(BaseSettings):
     metadata_store: str
     metrics_listener: str
     min_insync_replicas: int
-    node_id: int
+    node_id: BrokerId
     num_io_threads: int
     num_network_threads: int
     num_partitions: int

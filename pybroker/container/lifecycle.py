@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.broker.ready_file import ReadyFile
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.new_topic import NewTopic
+    from pybroker.model import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class ContainerLifecycle(Lifecycle):
                 return f"{self._topics[topic.name][0]}: the topic {topic.name} cannot be created: {outcome.error.message}"
         return None
 
-    def lines(self, node_id: int) -> str:
+    def lines(self, node_id: BrokerId) -> str:
         """Return the lines for which programs that start Kafka's images wait."""
         return (
             f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING\n"

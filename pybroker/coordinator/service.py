@@ -32,7 +32,7 @@ from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, Runti
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
-from pybroker.model import GroupId, MemberId, TopicPartition
+from pybroker.model import BrokerId, GroupId, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.compression import CompressionType
 
@@ -234,7 +234,7 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def leader_of(self, group_id: GroupId) -> int | None:
+    def leader_of(self, group_id: GroupId) -> BrokerId | None:
         """Return the broker that coordinates the group, or None while the partition has no leader or the topic is missing."""
         topic = self._controller.image.topics.get(OFFSETS_TOPIC)
         if topic is None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from pybroker.network.limits import host_and_port
+
+if TYPE_CHECKING:
+    from pybroker.model import BrokerId
 
 
 class Instead(Enum):
@@ -39,7 +43,7 @@ class Software(Enum):
 class Broker:
     """A broker as the cluster advertises it."""
 
-    node_id: int
+    node_id: BrokerId
     host: str
     port: int
 
@@ -61,7 +65,7 @@ class BrokerResponse:
 
     software: Software
     cluster_id: str | None
-    node_id: int | None
+    node_id: BrokerId | None
     apis: int
     brokers: tuple[Broker, ...]
     has_advertised: bool = False

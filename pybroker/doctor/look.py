@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.conversation import ClosedError, Conversation, ConversationError, SilentError
 from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.metadata import MetadataRequest
@@ -153,7 +154,8 @@ def _response(conversation: Conversation) -> BrokerResponse | None:
     metadata = conversation.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     if metadata is None:
         raise ConversationError("there is no common version of Metadata")
-    brokers = tuple(sorted((Broker(one.node_id, one.host, one.port) for one in metadata.brokers), key=lambda one: one.node_id))
+    advertised = (Broker(BrokerId(one.node_id), one.host, one.port) for one in metadata.brokers)
+    brokers = tuple(sorted(advertised, key=lambda one: one.node_id))
     node_id, settings = _who(conversation, [broker.node_id for broker in brokers])
     software = Software.PYBROKER if _OURS in settings else Software.KAFKA if _KAFKAS in settings else Software.UNKNOWN
     return BrokerResponse(
@@ -167,7 +169,7 @@ def _response(conversation: Conversation) -> BrokerResponse | None:
     )
 
 
-def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | None, Mapping[str, str | None]]:
+def _who(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple[BrokerId | None, Mapping[str, str | None]]:
     """Return which of the nodes this broker is, and some settings: a broker reports only its own."""
     keys = [_OURS, _KAFKAS, _ADVERTISED, _BY_PEER]
     resources = [
@@ -181,7 +183,7 @@ def _who(conversation: Conversation, node_ids: Sequence[int]) -> tuple[int | Non
     for result in () if response is None else response.results:
         settings = {config.name: config.value for config in result.configs}
         if result.error_code == ErrorCode.NONE and settings:
-            return int(result.resource_name), settings
+            return BrokerId(int(result.resource_name)), settings
     return None, {}
 
 

@@ -20,7 +20,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_parse, topic_id_text
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,7 +119,7 @@ class MetaProperties:
     """The cluster and the broker that a log directory belongs to."""
 
     cluster_id: str
-    node_id: int
+    node_id: BrokerId
     directory_id: str  # text form of a UUID, one per directory
     is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this id is new
 
@@ -145,7 +145,7 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
         directory_id = values.get("directory.id", "")
         return MetaProperties(
             cluster_id=values["cluster.id"],
-            node_id=int(values["node.id"]),
+            node_id=BrokerId(int(values["node.id"])),
             directory_id=directory_id or MetaProperties.new_directory_id(),
             is_complete=bool(directory_id),
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pybroker.log.directory import LogDirectory
     from pybroker.log.filesystem import Filesystem
+    from pybroker.model import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class KnownDirectory:
 class Claims:
     """The claims of one start. Call `claim_all` first; then `known` is what the store must know from now on."""
 
-    def __init__(self, known: Sequence[KnownDirectory], *, cluster_id: str, node_id: int) -> None:
+    def __init__(self, known: Sequence[KnownDirectory], *, cluster_id: str, node_id: BrokerId) -> None:
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.known = {one.directory_id: one for one in known}

@@ -26,7 +26,7 @@ from pybroker.log.loading import Loader
 from pybroker.log.log import Log, LogServices
 from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.log.results import ThreadRunner, run_inline
-from pybroker.model import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class LogManager:
         log_dirs: Sequence[str],
         *,
         cluster_id: str,
-        node_id: int,
+        node_id: BrokerId,
         services: LogServices,
         config_of: Callable[[str], TopicConfig],
         filesystem: Filesystem | None = None,

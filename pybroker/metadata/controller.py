@@ -65,7 +65,7 @@ from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, To
 from pybroker.metadata.producer_ids import ProducerIds
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, TopicId, topic_id_text
+from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TopicOutcome:
 class Controller:
     """The cluster's state and its changes, for a broker `broker_id` that is its own controller. Call `start` first."""
 
-    def __init__(self, store: Store, config: BrokerConfig, *, broker_id: int, random: Random | None = None) -> None:
+    def __init__(self, store: Store, config: BrokerConfig, *, broker_id: BrokerId, random: Random | None = None) -> None:
         self._store, self._random = store, random or Random()  # noqa: S311 - spreads load
         self.static_config = self.config = config
         self.broker_id = broker_id

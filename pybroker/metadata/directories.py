@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log.claims import KnownDirectory
 from pybroker.metadata.store.base import Store, StoreError
 
+if TYPE_CHECKING:
+    from pybroker.model import BrokerId
+
 DIRECTORIES_PREFIX: Final = "directories/"
 
 
-def directories_key(broker_id: int) -> str:
+def directories_key(broker_id: BrokerId) -> str:
     """Return the key of the entry with the broker's directories."""
     return f"{DIRECTORIES_PREFIX}{broker_id}"
 
@@ -47,14 +50,14 @@ def decode_directories(key: str, value: bytes) -> list[KnownDirectory]:
         raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 
 
-async def read_directories(store: Store, broker_id: int) -> list[KnownDirectory]:
+async def read_directories(store: Store, broker_id: BrokerId) -> list[KnownDirectory]:
     """Read the directories that the broker has used. Raises StoreError."""
     key = directories_key(broker_id)
     entry = await store.get(key)
     return [] if entry is None else decode_directories(key, entry.value)
 
 
-async def write_directories(store: Store, broker_id: int, known: Iterable[KnownDirectory]) -> None:
+async def write_directories(store: Store, broker_id: BrokerId, known: Iterable[KnownDirectory]) -> None:
     """Replace the entry, if that changes it. Raises StoreError."""
     key, value = directories_key(broker_id), encode_directories(known)
     entry = await store.get(key)

@@ -32,7 +32,7 @@ from pybroker.metadata.image import (
     TopicImage,
 )
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
-from pybroker.model import LeaderEpoch, topic_id_parse, topic_id_text
+from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
@@ -51,12 +51,12 @@ def topic_key(name: str) -> str:
     return TOPIC_PREFIX + name
 
 
-def broker_key(broker_id: int) -> str:
+def broker_key(broker_id: BrokerId) -> str:
     """Return the key of a broker's registration."""
     return f"{BROKER_PREFIX}{broker_id}"
 
 
-def leader_epoch_floor_key(broker_id: int) -> str:
+def leader_epoch_floor_key(broker_id: BrokerId) -> str:
     """Return the key of the least leader epoch of all partitions that the broker leads."""
     return f"{LEADER_EPOCH_FLOOR_PREFIX}{broker_id}"
 
@@ -80,7 +80,7 @@ def with_leader_epoch(epochs: LeaderEpochs, key: str, value: bytes | None, revis
             )
         if value is None:
             return epochs
-        return epochs.with_floor(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX)), floor=LeaderEpoch(int(value)))
+        return epochs.with_floor(BrokerId(int(key.removeprefix(LEADER_EPOCH_FLOOR_PREFIX))), floor=LeaderEpoch(int(value)))
     except ValueError as error:
         raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
 
@@ -152,7 +152,7 @@ def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
     try:
         fields = json.loads(value)
         endpoints = {listener: Endpoint(host, port) for listener, (host, port) in fields["endpoints"].items()}
-        return BrokerRegistration(broker_id=int(broker_id), endpoints=endpoints, rack=fields["rack"])
+        return BrokerRegistration(broker_id=BrokerId(int(broker_id)), endpoints=endpoints, rack=fields["rack"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"the store's entry of broker {broker_id} cannot be read: {error!r}") from error
 
@@ -166,7 +166,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
     topics: list[TopicImage] = []
     removed_topics: list[str] = []
     brokers: list[BrokerRegistration] = []
-    removed_brokers: list[int] = []
+    removed_brokers: list[BrokerId] = []
     cluster_id = None
     configs: dict[ConfigResource, ConfigsImage | None] = {}
     leader_epochs = image.leader_epochs
@@ -179,7 +179,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
         elif kind == "brokers" and value is not None:
             brokers.append(decode_broker(name, value))
         elif kind == "brokers":
-            removed_brokers.append(int(name))
+            removed_brokers.append(BrokerId(int(name)))
         elif kind == "configs":
             of, _, resource = name.partition("/")
             configs[ConfigResource(of, resource)] = None if value is None else decode_configs(key, value, at)

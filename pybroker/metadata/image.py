@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.names import is_internal
+from pybroker.model import NO_BROKER_ID
 
 if TYPE_CHECKING:
-    from pybroker.model import LeaderEpoch, TopicId
+    from pybroker.model import BrokerId, LeaderEpoch, TopicId
 
-NO_LEADER: Final = -1
+NO_LEADER: Final = NO_BROKER_ID
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -33,10 +34,10 @@ class PartitionImage:
     In a ClusterImage `leader_epoch` is the effective epoch, which `leader_epochs` explains.
     """
 
-    leader: int
+    leader: BrokerId
     leader_epoch: LeaderEpoch
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
     partition_epoch: int
 
 
@@ -72,7 +73,7 @@ class BrokerRegistration:
     explains that).
     """
 
-    broker_id: int
+    broker_id: BrokerId
     endpoints: Mapping[str, Endpoint]
     rack: str | None = None
 
@@ -122,8 +123,8 @@ class ClusterImage:
     """
 
     cluster_id: str
-    controller_id: int
-    brokers: Mapping[int, BrokerRegistration]
+    controller_id: BrokerId
+    brokers: Mapping[BrokerId, BrokerRegistration]
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[TopicId, TopicImage]
     revision: int
@@ -143,7 +144,7 @@ class ClusterImage:
         topics: Iterable[TopicImage] = (),
         removed_topics: Iterable[str] = (),
         brokers: Iterable[BrokerRegistration] = (),
-        removed_brokers: Iterable[int] = (),
+        removed_brokers: Iterable[BrokerId] = (),
         cluster_id: str | None = None,
         configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
         leader_epochs: LeaderEpochs | None = None,
@@ -209,7 +210,7 @@ class ClusterImage:
         return [new for old, new in raised if new is not old]
 
 
-def empty_image(controller_id: int) -> ClusterImage:
+def empty_image(controller_id: BrokerId) -> ClusterImage:
     """Return a cluster without an id, brokers or topics."""
     nothing: MappingProxyType[Any, Any] = MappingProxyType({})
     return ClusterImage(

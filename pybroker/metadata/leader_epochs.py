@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import LeaderEpoch
+from pybroker.model import BrokerId, LeaderEpoch
 
 if TYPE_CHECKING:
     from pybroker.metadata.image import TopicImage
@@ -44,13 +44,13 @@ class LeaderEpochs:
 
     counter: LeaderEpoch = FIRST_EPOCH
     revision: int = 0
-    floors: Mapping[int, LeaderEpoch] = field(default_factory=lambda: MappingProxyType({}))
+    floors: Mapping[BrokerId, LeaderEpoch] = field(default_factory=lambda: MappingProxyType({}))
 
     def counted(self, counter: LeaderEpoch, *, revision: int) -> LeaderEpochs:
         """Return the epochs after the counter's entry was put; a smaller number in it changes nothing."""
         return replace(self, counter=max(self.counter, counter), revision=revision)
 
-    def with_floor(self, broker_id: int, *, floor: LeaderEpoch) -> LeaderEpochs:
+    def with_floor(self, broker_id: BrokerId, *, floor: LeaderEpoch) -> LeaderEpochs:
         """Return the epochs after a broker's entry was put; a smaller floor changes nothing. The counter is never below
         a floor.
         """

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from pybroker.metadata.image import ClusterImage
+    from pybroker.model import BrokerId
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class MorePartitions:
 
     name: str
     count: int
-    assignments: Sequence[Sequence[int]] | None = None
+    assignments: Sequence[Sequence[BrokerId]] | None = None
 
 
 def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Plan:

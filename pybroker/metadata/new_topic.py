@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from pybroker.config.broker import BrokerConfig
+    from pybroker.model import BrokerId
 
 BROKER_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -35,7 +36,7 @@ class NewTopic:
     name: str
     partition_count: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
-    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
     configs: Mapping[str, str | None]
 
 
@@ -89,7 +90,7 @@ class TopicPlanner:
             raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
         return overrides
 
-    def _placed(self, topic: NewTopic) -> list[tuple[int, ...]]:
+    def _placed(self, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
         if topic.replication_factor < BROKER_DEFAULT or topic.replication_factor == 0:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -105,13 +106,13 @@ class TopicPlanner:
             random=self._random,
         )
 
-    def _assigned(self, topic: NewTopic) -> list[tuple[int, ...]]:
+    def _assigned(self, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
         for given, label in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
             if given != BROKER_DEFAULT:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"A manual partition assignment was specified, but {label} was not set to -1."
                 )
-        by_partition: dict[int, tuple[int, ...]] = {}
+        by_partition: dict[int, tuple[BrokerId, ...]] = {}
         factor = len(topic.assignments[0][1])
         for partition, brokers in topic.assignments:
             if partition in by_partition:
@@ -123,7 +124,7 @@ class TopicPlanner:
         return [by_partition[partition] for partition in range(len(by_partition))]
 
 
-def check_assignment(image: ClusterImage, brokers: tuple[int, ...], factor: int) -> None:
+def check_assignment(image: ClusterImage, brokers: tuple[BrokerId, ...], factor: int) -> None:
     """Check that a partition can be on these brokers, in a topic with `factor` replicas. Raises INVALID_REPLICA_ASSIGNMENT."""
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")

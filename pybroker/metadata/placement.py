@@ -23,10 +23,12 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from random import Random
 
+    from pybroker.model import BrokerId
+
 
 def place_replicas(
-    broker_ids: Iterable[int], *, partition_count: int, replication_factor: int, random: Random
-) -> list[tuple[int, ...]]:
+    broker_ids: Iterable[BrokerId], *, partition_count: int, replication_factor: int, random: Random
+) -> list[tuple[BrokerId, ...]]:
     """Return the replicas of each partition, the preferred leader first. Raises INVALID_REPLICATION_FACTOR with too few
     brokers.
     """

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition, new_tuple
+from pybroker.model import (
+    NO_BROKER_ID,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+    new_tuple,
+)
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
     from pybroker.log.transaction_index import AbortedTransaction
     from pybroker.records.errors import RecordError
 
-CONSUMER_REPLICA_ID: Final = -1
+CONSUMER_REPLICA_ID: Final = NO_BROKER_ID
 NO_PREFERRED_REPLICA: Final = -1
 
 HARD_LIMIT_VERSION_MAX: Final = 2
@@ -56,7 +67,7 @@ class ClientMetadata(NamedTuple):
 class FetchParams:
     """The parameters of a whole fetch request. `fetch_params` has the rules of the limits."""
 
-    replica_id: int
+    replica_id: BrokerId
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -78,7 +89,7 @@ class FetchParams:
 def fetch_params(
     *,
     version: int,
-    replica_id: int,
+    replica_id: BrokerId,
     max_wait_ms: int,
     min_bytes: int,
     max_bytes: int,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import AppendOrigin
-from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
     FetchIsolation,
@@ -68,7 +68,7 @@ class Partition:
         self,
         topic_partition: TopicPartition,
         log: Log,
-        broker_id: int,
+        broker_id: BrokerId,
         image: PartitionImage,
         high_watermark: Offset = FIRST_OFFSET,
     ) -> None:
@@ -78,7 +78,7 @@ class Partition:
         self.broker_id = broker_id
         self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self.leader_epoch_start_offset = NO_OFFSET
-        self._follower_end_offsets: dict[int, LogOffsetMetadata | None] = {}  # of the other replicas; None until one has fetched
+        self._follower_end_offsets: dict[BrokerId, LogOffsetMetadata | None] = {}  # of other replicas; None until one has fetched
         self._nothing_new: FetchPartitionData | None = None
         self._set_state(image)
         self._advance_high_watermark()
@@ -247,7 +247,7 @@ class Partition:
             self.high_watermark_metadata = target
             self.log.producers.on_high_watermark(target.offset)
 
-    def update_follower(self, replica_id: int, end_offset: LogOffsetMetadata) -> bool:
+    def update_follower(self, replica_id: BrokerId, end_offset: LogOffsetMetadata) -> bool:
         """Note that a follower fetched from `end_offset`. Returns whether that moved the high watermark."""
         before = self.high_watermark
         self._follower_end_offsets[replica_id] = end_offset

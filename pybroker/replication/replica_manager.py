@@ -27,7 +27,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
@@ -91,7 +91,7 @@ class ReplicaManager:
     def __init__(
         self,
         *,
-        broker_id: int,
+        broker_id: BrokerId,
         config: BrokerConfig,
         clock: Clock,
         log_manager: LogManager,
@@ -475,7 +475,7 @@ class ReplicaManager:
             logger.exception("Fetch from %s failed", topic_partition)
             return FetchPartitionData(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _note_follower(self, replica_id: int, results: FetchResults) -> None:
+    def _note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:
         """Note that a follower that fetches from an offset has everything before it."""
         for wanted, data in results:
             partition = self._partitions.get(wanted.topic_partition)  # missing if the disk failed during another read

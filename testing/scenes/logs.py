@@ -20,7 +20,7 @@ from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import FetchedRecords
-from pybroker.model import LeaderEpoch, Offset, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
@@ -142,7 +142,7 @@ class Disk:
         return LogManager(
             [str(self.path)],
             cluster_id="a-cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=self.services,
             config_of=lambda _: self.config,
             filesystem=self.filesystem,

@@ -6,6 +6,7 @@ import pytest
 
 from pybroker.api.handlers import describe_cluster
 from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.model import BrokerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -18,7 +19,7 @@ VERSIONS = range(message_versions(ApiKey.DESCRIBE_CLUSTER)[1] + 1)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("operations", [False, True])
 async def test_the_brokers_in_every_version(version: int, operations: bool) -> None:
-    other = BrokerRegistration(broker_id=2, endpoints={"PLAINTEXT": Endpoint("two", 2)})
+    other = BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("two", 2)})
     cluster = await ClusterScene().start(other)
     request = DescribeClusterRequest(include_cluster_authorized_operations=operations, include_fenced_brokers=version >= 2)
     response = await cluster.answer(describe_cluster.handle, version, request)

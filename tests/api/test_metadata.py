@@ -10,7 +10,7 @@ from pybroker.api.handlers import metadata
 from pybroker.metadata.entries import encode_topic, topic_key
 from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -147,7 +147,7 @@ async def test_authorized_operations_are_all_operations(version: int) -> None:
 
 
 async def test_each_listener_has_its_addresses() -> None:
-    far = BrokerRegistration(broker_id=2, endpoints={"EXTERNAL": Endpoint("two.example", 2)})
+    far = BrokerRegistration(broker_id=BrokerId(2), endpoints={"EXTERNAL": Endpoint("two.example", 2)})
     cluster = await ClusterScene().start(far, EXTERNAL=Endpoint("one.example", 1))
     inside = await ask(cluster, 12, MetadataRequest(topics=[]))
     assert [(b.node_id, b.host, b.port) for b in inside.brokers] == [(1, "10.0.0.7", 9092)]
@@ -173,8 +173,14 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
 ) -> None:
     """Broker 2 has no address for the listener, broker 3 is gone."""
     store = MemoryStore()
-    cluster = await ClusterScene(store).start(BrokerRegistration(broker_id=2, endpoints={}))
-    partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(4), replicas=(1, 2, 3), isr=(1, 2), partition_epoch=0)
+    cluster = await ClusterScene(store).start(BrokerRegistration(broker_id=BrokerId(2), endpoints={}))
+    partition = PartitionImage(
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(4),
+        replicas=tuple(map(BrokerId, (1, 2, 3))),
+        isr=tuple(map(BrokerId, (1, 2))),
+        partition_epoch=0,
+    )
     topic = TopicImage(name="t", topic_id=TopicId(b"t" * 16), partitions=(partition,), configs={})
     await store.commit(puts={topic_key("t"): encode_topic(topic)})
     (answer,) = (await ask(cluster, version, names("t"))).topics[0].partitions

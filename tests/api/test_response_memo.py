@@ -11,7 +11,7 @@ from pybroker.api import response_memo
 from pybroker.api.registry import APIS, load_api
 from pybroker.api.response_memo import KeptResponse, ResponseMemo
 from pybroker.metadata.image import empty_image
-from pybroker.model import TopicId
+from pybroker.model import BrokerId, TopicId
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode_response, encode_request
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -66,7 +66,7 @@ async def test_other_addresses_versions_and_requests_have_responses_of_their_own
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_memo, "MEMO_BYTES_MAX", 100)
     monkeypatch.setattr(response_memo, "REQUEST_BYTES_MAX", 10)
-    memo, image, connection = ResponseMemo(), empty_image(1), ConnectionContext(connection_id=1)
+    memo, image, connection = ResponseMemo(), empty_image(BrokerId(1)), ConnectionContext(connection_id=1)
     asked = [ResponseMemo.key(connection, 1, memoryview(bytes([number]) * 10)) for number in range(5)]
     large = ResponseMemo.key(connection, 1, memoryview(bytes(11)))
     assert memo.find(image, asked[0]) is None
@@ -75,7 +75,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [memo.find(image, one) is not None for one in (*asked, large)] == [False, False, False, True, True, False]
     memo.keep(image, asked[0], KeptResponse(bytes(91), ()))
     assert memo.find(image, asked[0]) is None
-    memo.keep(empty_image(2), asked[0], KeptResponse(b"", ()))
+    memo.keep(empty_image(BrokerId(2)), asked[0], KeptResponse(b"", ()))
     assert memo.find(image, asked[0]) is None
 
 

@@ -22,7 +22,7 @@ from pybroker.metadata.directories import directories_key, read_directories, wri
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import TopicId, TopicPartition, topic_id_text
+from pybroker.model import BrokerId, TopicId, TopicPartition, topic_id_text
 from testing.scenes.logs import START_MS, Producer, append, batch
 
 FS = Filesystem()
@@ -53,7 +53,7 @@ class AdoptionScene:
         return LogManager(
             list(self.config.log_dirs),
             cluster_id=CLUSTER,
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=ManualClock(START_MS)),
             config_of=lambda _: TopicConfig(),
         )
@@ -63,7 +63,7 @@ class AdoptionScene:
             found = adoption.survey(directories)
             topics = adoption.topics_of(found, self.config, settings, are_gaps_allowed=are_gaps_allowed)
             await adoption.adopt(self.store, self.config, found, topics)
-        controller = Controller(self.store, self.config, broker_id=1)
+        controller = Controller(self.store, self.config, broker_id=BrokerId(1))
         await controller.start("not this one")
         return controller
 
@@ -93,7 +93,7 @@ async def test_topics_ids_partitions_and_the_cluster_come_out_of_the_directories
     epochs = {partition.leader_epoch for topic in image.topics.values() for partition in topic.partitions}
     assert epochs == {7}, "above every epoch of every log"
     assert image.leader_epochs.counter == 7, "and so are those of topics that are made later"
-    assert {one.path for one in await read_directories(scene.store, 1)} == {str(one) for one in scene.folders}
+    assert {one.path for one in await read_directories(scene.store, BrokerId(1))} == {str(one) for one in scene.folders}
     assert await why_not_start(scene.store, scene.config, FS) is None
 
 
@@ -101,7 +101,7 @@ async def test_the_logs_are_taken_as_they_are(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
     controller = await scene.adopt()
     logs = scene.manager()
-    logs.claim(await read_directories(scene.store, 1))
+    logs.claim(await read_directories(scene.store, BrokerId(1)))
 
     def topic_id_of(tp: TopicPartition) -> TopicId | None:
         topic = controller.image.topics.get(tp.topic)
@@ -185,7 +185,7 @@ async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pyt
 
 async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
-    await Controller(scene.store, scene.config, broker_id=1).start("a-cluster")
+    await Controller(scene.store, scene.config, broker_id=BrokerId(1)).start("a-cluster")
     before = (await scene.store.list()).revision
     with pytest.raises(adoption.AdoptionError, match="not new"):
         await scene.adopt()
@@ -236,11 +236,11 @@ async def test_logs_set_aside_leave_a_store_that_starts(tmp_path: Path) -> None:
     assert len(kept) == 6
     assert sorted(kept) == scene.strays()
     assert await why_not_start(scene.store, scene.config, FS) is None
-    controller = Controller(scene.store, scene.config, broker_id=1)
+    controller = Controller(scene.store, scene.config, broker_id=BrokerId(1))
     await controller.start("not this one")
     assert (controller.image.cluster_id, dict(controller.image.topics)) == (CLUSTER, {})
     logs = scene.manager()
-    logs.claim(await read_directories(scene.store, 1))
+    logs.claim(await read_directories(scene.store, BrokerId(1)))
     logs.start(lambda _: None)
     assert list(logs.all_logs()) == []
     logs.stop()
@@ -297,17 +297,17 @@ async def test_what_is_known_of_directories_is_read_as_it_was_written(tmp_path: 
         KnownDirectory(directory_id="b", path="/b", is_away=True),
         KnownDirectory(directory_id="a", path=str(tmp_path), is_forgotten=True),
     ]
-    assert await read_directories(store, 1) == []
-    await write_directories(store, 1, known)
+    assert await read_directories(store, BrokerId(1)) == []
+    await write_directories(store, BrokerId(1), known)
     revision = (await store.list()).revision
-    await write_directories(store, 1, reversed(known))
+    await write_directories(store, BrokerId(1), reversed(known))
     assert (await store.list()).revision == revision, "no change is no commit"
-    assert await read_directories(store, 1) == sorted(known, key=lambda one: one.directory_id)
-    assert await read_directories(store, 2) == []
+    assert await read_directories(store, BrokerId(1)) == sorted(known, key=lambda one: one.directory_id)
+    assert await read_directories(store, BrokerId(2)) == []
     for damage in (b"", b"[]", b'{"directories": {"a": {}}}', b'{"directories": 1}'):
-        await store.commit(puts={directories_key(1): damage})
+        await store.commit(puts={directories_key(BrokerId(1)): damage})
         with pytest.raises(StoreError, match="directories/1 cannot be read"):
-            await read_directories(store, 1)
+            await read_directories(store, BrokerId(1))
 
 
 async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ async def test_directories_are_described_and_given_up(tmp_path: Path) -> None:
         KnownDirectory(directory_id="gone", path=str(tmp_path / "c")),
         KnownDirectory(directory_id="left", path="/elsewhere"),
     ]
-    await write_directories(scene.store, 1, known)
+    await write_directories(scene.store, BrokerId(1), known)
     config = BrokerConfig(node_id=1, log_dirs=(*scene.config.log_dirs, str(tmp_path / "c")))
     described = await known_directories.described(scene.store, config, FS)
     assert sorted(described) == sorted(

@@ -21,7 +21,7 @@ from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.leader_epochs import EPOCH_MAX
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
-from pybroker.model import LeaderEpoch, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
 from testing.scenes.logs import START_MS, append, batch
 from tests.metadata.test_controller import Failing
 
@@ -36,13 +36,13 @@ class Node:
         self.known: list[KnownDirectory] = []
 
     async def start(self, *, make_logs: bool = True) -> None:
-        self.controller = Controller(self.store, BrokerConfig(), broker_id=1)
+        self.controller = Controller(self.store, BrokerConfig(), broker_id=BrokerId(1))
         await self.controller.start(cluster_id="cluster")
-        await self.controller.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         self.logs = LogManager(
             [str(self.path / "a"), str(self.path / "b")],
             cluster_id="cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=ManualClock(START_MS)),
             config_of=lambda _: TopicConfig(),
         )

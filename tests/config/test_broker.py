@@ -9,6 +9,10 @@ from pydantic import ValidationError
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.table import BROKER_SETTINGS, SECTIONS
+from pybroker.model import BrokerId
+
+IDS = {"broker.id", "node.id"}
+"""Settings whose type says more than their kind."""
 
 TYPES: dict[Kind, object] = {
     Kind.BOOLEAN: bool,
@@ -28,7 +32,7 @@ def test_the_class_has_the_tables_attributes_and_types() -> None:
     declared = {name: hints[name] for name in BrokerConfig.model_fields if name != "origins"}
     expected: dict[str, object] = {}
     for setting in BROKER_SETTINGS.values():
-        plain = TYPES[setting.kind]
+        plain = BrokerId if setting.name in IDS else TYPES[setting.kind]
         is_nullable = setting.default is None and setting.name != "log.dirs"  # which is filled in from log.dir
         expected[setting.attribute] = plain | None if is_nullable else plain  # type: ignore[operator]  # types at run time
     assert declared == expected

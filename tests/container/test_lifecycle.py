@@ -8,6 +8,7 @@ from pybroker.broker.lifecycle import LOADING, NO_ROOM, Lifecycle
 from pybroker.broker.ready_file import ReadyFile
 from pybroker.container.lifecycle import ContainerLifecycle
 from pybroker.container.topics import wanted_topics
+from pybroker.model import BrokerId
 from pybroker.network.limits import BoundListener
 from testing.scenes.api.whole import Whole
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
 
 BOUND = [BoundListener(name="PLAINTEXT", host="0.0.0.0", port=9092), BoundListener(name="HOST", host="127.0.0.1", port=1)]
 
@@ -58,7 +60,7 @@ async def test_it_is_ready_when_the_groups_are_loaded(tmp_path: Path, capsys: py
         assert (tmp_path / "ready.reason").read_text() == f"{LOADING}\n"
         assert capsys.readouterr().out == ""
 
-    await lifecycle.announce(7, BOUND, groups_loaded)
+    await lifecycle.announce(BrokerId(7), BOUND, groups_loaded)
     assert ready.read_text().split() == ["127.0.0.1", "9092"]
     assert capsys.readouterr().out.splitlines() == [
         "[BrokerLifecycleManager id=7] Transitioning from RECOVERY to RUNNING",
@@ -79,7 +81,7 @@ async def test_a_broker_without_a_container_keeps_the_file_too_where_it_is_named
     async def groups_loaded() -> None:
         assert not ready.exists()
 
-    await lifecycle.announce(7, BOUND, groups_loaded)
+    await lifecycle.announce(BrokerId(7), BOUND, groups_loaded)
     assert ready.read_text().split() == ["127.0.0.1", "9092"]
     assert capsys.readouterr().out == "READY 127.0.0.1:9092\n"
     lifecycle.stopping()
@@ -90,7 +92,7 @@ async def test_a_ready_file_that_cannot_be_is_a_warning(tmp_path: Path, caplog: 
     async def groups_loaded() -> None:
         pass
 
-    await ContainerLifecycle({}, ReadyFile(tmp_path / "missing" / "ready")).announce(1, BOUND, groups_loaded)
+    await ContainerLifecycle({}, ReadyFile(tmp_path / "missing" / "ready")).announce(BrokerId(1), BOUND, groups_loaded)
     assert f"PYBROKER_READY_FILE={tmp_path}/missing/ready cannot be written (No such file or directory)" in caplog.text
 
 
@@ -103,7 +105,7 @@ async def test_it_is_not_ready_while_there_is_no_room(tmp_path: Path) -> None:
 
     reason = tmp_path / "ready.reason"
     lifecycle.room_changed(has_room=False)
-    await lifecycle.announce(7, BOUND, groups_loaded)
+    await lifecycle.announce(BrokerId(7), BOUND, groups_loaded)
     assert not ready.exists()
     assert reason.read_text() == f"{NO_ROOM}\n"
     lifecycle.room_changed(has_room=True)

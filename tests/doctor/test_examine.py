@@ -9,9 +9,11 @@ import pytest
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.examine import examine
 from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
+from pybroker.model import BrokerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 CLUSTER = "wn5OPu3oTQSRIInEHe2aBQ"
 
@@ -26,7 +28,7 @@ def response(
     return BrokerResponse(
         software=software,
         cluster_id=cluster_id,
-        node_id=node_id,
+        node_id=None if node_id is None else BrokerId(node_id),
         apis=39,
         brokers=brokers,
         has_advertised=has_advertised,
@@ -63,7 +65,7 @@ class Machine:
         return self.lines[self.lines.index("") + 1 :]
 
 
-LOCAL = Broker(1, "localhost", 9092)
+LOCAL = Broker(BrokerId(1), "localhost", 9092)
 
 
 def test_a_cluster_that_works() -> None:
@@ -97,7 +99,7 @@ def test_a_broker_that_does_not_identify_itself_may_be_the_right_one() -> None:
 
 
 PUBLISHED = fine("localhost", 19092, LOCAL)
-NAMED = Broker(1, "kafka", 9092)
+NAMED = Broker(BrokerId(1), "kafka", 9092)
 OURS = (
     "Set PYBROKER_ADVERTISED=localhost:19092, which works from here, for the broker's container;"
     " or run the client on the container's network."
@@ -157,7 +159,7 @@ def test_an_advertised_address_that_does_not_work(looks: list[Look], verdict: st
 
 
 def test_each_of_several_brokers_is_looked_at() -> None:
-    one, two, three = Broker(1, "a", 9092), Broker(2, "b", 9092), Broker(3, "c", 9092)
+    one, two, three = Broker(BrokerId(1), "a", 9092), Broker(BrokerId(2), "b", 9092), Broker(BrokerId(3), "c", 9092)
     brokers = (one, two, three)
     machine = Machine(fine("a", 9092, *brokers), fine("b", 9092, *brokers, node_id=1), failing("c", 9092, Failure.UNREACHABLE))
     assert not machine.examine("a")

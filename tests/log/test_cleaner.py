@@ -20,7 +20,7 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.manager import LogManager
-from pybroker.model import Offset
+from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -458,7 +458,7 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     logs = LogManager(
         [str(folder) for folder in folders],
         cluster_id="a-cluster",
-        node_id=1,
+        node_id=BrokerId(1),
         services=disk.services,
         config_of=lambda _: disk.config,
     )

@@ -18,7 +18,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import StoredOffset, read_stored
-from pybroker.model import Offset, TopicId, TopicPartition
+from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, append, batch
 
@@ -69,7 +69,7 @@ class Broker:
         return LogManager(
             [str(self.path(name)) for name in self.names],
             cluster_id="a-cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=ManualClock(START_MS)),
             config_of=lambda _: TopicConfig(),
             filesystem=self.filesystem,

@@ -13,7 +13,7 @@ from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.model import Offset, TopicPartition
+from pybroker.model import BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
 
@@ -49,7 +49,7 @@ class MoveScene:
         self.logs = LogManager(
             [str(folder) for folder in self.folders],
             cluster_id="cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=self.disk.services,
             config_of=lambda _: self.disk.config,
             filesystem=self.filesystem,

@@ -14,7 +14,7 @@ from pybroker.log.leader_epoch_cache import LeaderEpochCache
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.log.time_index import TimeIndex
 from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
-from pybroker.model import LeaderEpoch, Offset, ProducerId, TopicPartition, topic_id_parse
+from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition, topic_id_parse
 
 FS = Filesystem()
 
@@ -134,7 +134,7 @@ def test_partition_metadata_and_meta_properties_have_kafka_s_text(tmp_path: Path
     (tmp_path / "meta.properties").write_text(
         "#\n#Fri Nov 20 23:19:44 UTC 2026\nnode.id=3\nversion=1\ncluster.id=abc\ndirectory.id=GhBBi2PqSHKVyuZoHcHKJA\n"
     )
-    expected = checkpoint.MetaProperties(cluster_id="abc", node_id=3, directory_id="GhBBi2PqSHKVyuZoHcHKJA")
+    expected = checkpoint.MetaProperties(cluster_id="abc", node_id=BrokerId(3), directory_id="GhBBi2PqSHKVyuZoHcHKJA")
     assert checkpoint.read_meta_properties(FS, str(tmp_path)) == expected
     checkpoint.write_meta_properties(FS, str(tmp_path), expected)
     assert checkpoint.read_meta_properties(FS, str(tmp_path)) == expected

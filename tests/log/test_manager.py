@@ -14,7 +14,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
-from pybroker.model import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
 
@@ -38,7 +38,7 @@ def test_another_broker_s_directory_is_refused_and_let_go(tmp_path: Path) -> Non
     other = LogManager(
         [str(tmp_path)],
         cluster_id="another",
-        node_id=1,
+        node_id=BrokerId(1),
         services=LogServices(clock=Disk(tmp_path).clock),
         config_of=lambda _: TopicConfig(),
     )
@@ -89,7 +89,7 @@ def test_the_directory_with_the_fewest_logs_takes_a_new_one(tmp_path: Path) -> N
     manager = LogManager(
         [str(tmp_path / "a"), str(tmp_path / "b")],
         cluster_id="c",
-        node_id=1,
+        node_id=BrokerId(1),
         services=disk.services,
         config_of=lambda _: disk.config,
     )

@@ -12,7 +12,7 @@ from pybroker.clock import ManualClock
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import Offset, TopicId
+from pybroker.model import BrokerId, Offset, TopicId
 from pybroker.protocol.error_codes import KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 from testing.simulation.disk import SimulatedDisk
@@ -32,7 +32,7 @@ class TwoDirectories:
         self.logs = LogManager(
             ["/a", "/b"],
             cluster_id="cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=clock),
             config_of=lambda _: self.config,
             filesystem=self.disk,

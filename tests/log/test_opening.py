@@ -15,7 +15,7 @@ from pybroker.log import opening
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import Offset, TopicPartition
+from pybroker.model import BrokerId, Offset, TopicPartition
 from testing.scenes.logs import TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch
 
 TPS = [TP._replace(partition=number) for number in range(6)]
@@ -51,7 +51,7 @@ def manager(disk: Disk, paths: Sequence[Path], filesystem: Filesystem, *, thread
     return LogManager(
         [str(path) for path in paths],
         cluster_id="a-cluster",
-        node_id=1,
+        node_id=BrokerId(1),
         services=LogServices(clock=disk.clock, recovery_threads=threads),
         config_of=lambda _: disk.config,
         filesystem=filesystem,

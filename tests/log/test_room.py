@@ -15,7 +15,7 @@ from pybroker.log.filesystem import WriteBuffer
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.room import FULL_BYTES, LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE, ROOM_BYTES, Room
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import FaultyFilesystem, append, batch
 
@@ -64,7 +64,7 @@ class VolumeScene:
         self.logs = LogManager(
             [self.path],
             cluster_id="cluster",
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=self.clock),
             config_of=lambda _: TopicConfig(file_delete_delay_ms=0),
             filesystem=volume,

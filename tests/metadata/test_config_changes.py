@@ -17,6 +17,7 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import Store, StoreError
 from pybroker.metadata.store.memory import MemoryStore
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 
 OF_ALL = ConfigResource(BROKER_KIND, "")
@@ -24,9 +25,9 @@ OF_ONE = ConfigResource(BROKER_KIND, "1")
 
 
 async def started(store: Store, *topics: str) -> Controller:
-    controller = Controller(store, BrokerConfig(node_id=1), broker_id=1)
+    controller = Controller(store, BrokerConfig(node_id=1), broker_id=BrokerId(1))
     await controller.start("cluster-id")
-    await controller.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+    await controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
     await controller.create_topics([NewTopic(name=name, configs={}) for name in topics])
     return controller
 

@@ -19,7 +19,7 @@ from pybroker.metadata.producer_ids import BLOCK_SIZE
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import Conflict, StoreError
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import ZERO_TOPIC_ID, TopicId, topic_id_parse
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId, topic_id_parse
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 async def controller(store: MemoryStore | None = None, *, brokers: int = 1, **config: Any) -> Controller:
-    made = Controller(MemoryStore() if store is None else store, BrokerConfig(**config), broker_id=1, random=Random(3))
+    made = Controller(MemoryStore() if store is None else store, BrokerConfig(**config), broker_id=BrokerId(1), random=Random(3))
     await made.start()
     for broker_id in range(1, brokers + 1):
-        await made.register_broker(BrokerRegistration(broker_id=broker_id, endpoints={}))
+        await made.register_broker(BrokerRegistration(broker_id=BrokerId(broker_id), endpoints={}))
     return made
 
 
@@ -40,7 +40,8 @@ def new(name: str = "t", partitions: int = -1, factor: int = -1, **configs: str 
 
 
 def assigned(*brokers: tuple[int, tuple[int, ...]], partitions: int = -1, factor: int = -1) -> NewTopic:
-    return NewTopic(name="t", partition_count=partitions, replication_factor=factor, assignments=brokers, configs={})
+    assignments = tuple((partition, tuple(map(BrokerId, ids))) for partition, ids in brokers)
+    return NewTopic(name="t", partition_count=partitions, replication_factor=factor, assignments=assignments, configs={})
 
 
 async def error_of(made: Controller, topic: NewTopic, *, validate_only: bool = False) -> tuple[ErrorCode, str] | None:
@@ -193,7 +194,7 @@ async def test_defaults_numbers_assignments_and_settings() -> None:
     made = await controller(brokers=3, num_partitions=4, default_replication_factor=2)
     topics = [new("defaults"), new("numbers", 5, 3), new("set", retention_ms="1000")]
     assert [outcome.error for outcome in await made.create_topics(topics)] == [None] * 3
-    manual = NewTopic(name="manual", assignments=((1, (3, 1)), (0, (2, 3))), configs={})
+    manual = NewTopic(name="manual", assignments=((1, (BrokerId(3), BrokerId(1))), (0, (BrokerId(2), BrokerId(3)))), configs={})
     assert (await made.create_topics([manual]))[0].error is None
     topics_now = made.image.topics
     assert [len(p.replicas) for p in topics_now["defaults"].partitions] == [2] * 4
@@ -412,10 +413,10 @@ async def test_the_cluster_survives_a_restart(tmp_path: Path) -> None:
     images, ids = [], list[int]()
     for _ in range(3):
         store = open_store(url)
-        made = Controller(store, BrokerConfig(), broker_id=1)
+        made = Controller(store, BrokerConfig(), broker_id=BrokerId(1))
         await made.start()
         images.append(made.image)
-        await made.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+        await made.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         await made.create_missing_topics(["t"])
         ids += [await made.producer_ids.next() for _ in range(3)]
         await store.close()
@@ -430,7 +431,7 @@ async def test_the_cluster_survives_a_restart(tmp_path: Path) -> None:
 async def test_a_new_cluster_takes_the_id_it_is_given_and_an_old_one_keeps_its_own() -> None:
     store = MemoryStore()
     for given in ["first", "second"]:
-        made = Controller(store, BrokerConfig(), broker_id=1)
+        made = Controller(store, BrokerConfig(), broker_id=BrokerId(1))
         await made.start(cluster_id=given)
         assert made.image.cluster_id == "first"
 

@@ -20,7 +20,7 @@ from pybroker.metadata.more_partitions import MorePartitions
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import LeaderEpoch
+from pybroker.model import BrokerId, LeaderEpoch
 from tests.metadata.test_controller import Failing, Overtaken, assigned, controller, new
 
 
@@ -86,7 +86,7 @@ async def test_what_is_written_of_a_topic_later_keeps_its_epoch(tmp_path: Path) 
     assert await made.alter_configs([retention("t")]) == [None]
     assert (epochs(made), epochs(made, "u")) == ([1], [1])
     await store.close()
-    again = Controller(open_store(url), BrokerConfig(), broker_id=1)
+    again = Controller(open_store(url), BrokerConfig(), broker_id=BrokerId(1))
     await again.start()
     assert again.image.topics == made.image.topics
     assert again.image.leader_epochs == made.image.leader_epochs
@@ -98,7 +98,7 @@ async def test_a_broker_that_is_overtaken_takes_the_next() -> None:
     store = Overtaken()
     made = await controller(store)
     await made.create_topics([new("t")])
-    store.faster = [{"puts": {LEADER_EPOCH_KEY: b"5", leader_epoch_floor_key(2): b"5"}}]
+    store.faster = [{"puts": {LEADER_EPOCH_KEY: b"5", leader_epoch_floor_key(BrokerId(2)): b"5"}}]
     assert await made.raise_leader_epochs() == 6
     assert epochs(made) == [6]
 
@@ -108,10 +108,10 @@ async def test_entries_that_another_client_removed_or_lowered_lower_nothing() ->
     made = await controller(store)
     await made.create_topics([new("t")])
     await made.raise_leader_epochs(above=LeaderEpoch(4))
-    await store.commit(deletes=[LEADER_EPOCH_KEY, leader_epoch_floor_key(1)])
+    await store.commit(deletes=[LEADER_EPOCH_KEY, leader_epoch_floor_key(BrokerId(1))])
     assert epochs(made) == [5]
     assert await made.raise_leader_epochs() == 6
-    await store.commit(puts={LEADER_EPOCH_KEY: b"1", leader_epoch_floor_key(1): b"2"})
+    await store.commit(puts={LEADER_EPOCH_KEY: b"1", leader_epoch_floor_key(BrokerId(1)): b"2"})
     assert epochs(made) == [6]
     assert await made.raise_leader_epochs() == 7
 
@@ -141,7 +141,7 @@ async def test_a_store_that_refuses_raises_nothing() -> None:
     assert epochs(made) == [0]
 
 
-@pytest.mark.parametrize("key", [LEADER_EPOCH_KEY, leader_epoch_floor_key(1), "leader-epochs/broker/x"])
+@pytest.mark.parametrize("key", [LEADER_EPOCH_KEY, leader_epoch_floor_key(BrokerId(1)), "leader-epochs/broker/x"])
 async def test_an_entry_that_cannot_be_read_is_named(key: str) -> None:
     store = MemoryStore()
     await store.commit(puts={key: b"many"})
@@ -168,7 +168,7 @@ def test_no_name_ever_has_a_smaller_epoch_and_a_raise_gives_an_unused_epoch(step
 
 async def _random_history(steps: list[tuple[str, object, int]]) -> None:
     store = MemoryStore()
-    of = {1: await controller(store, brokers=2), 2: Controller(store, BrokerConfig(), broker_id=2)}
+    of = {1: await controller(store, brokers=2), 2: Controller(store, BrokerConfig(), broker_id=BrokerId(2))}
     await of[2].start()
     seen: dict[tuple[str, int], int] = {}  # the largest by name and partition
     ever = 0
@@ -193,7 +193,7 @@ async def _random_history(steps: list[tuple[str, object, int]]) -> None:
             assert all(partition.leader_epoch == floor for partition in own)
             ever = floor
         elif action == "restart":
-            of[broker] = Controller(store, BrokerConfig(), broker_id=broker)
+            of[broker] = Controller(store, BrokerConfig(), broker_id=BrokerId(broker))
             await of[broker].start()
         assert of[1].image.topics == of[2].image.topics
         for topic in of[1].image.topics.values():

@@ -11,7 +11,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import LeaderEpoch, Offset, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -29,7 +29,7 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
     config = TopicConfig()
     with tempfile.TemporaryDirectory() as folder:
         services = LogServices(clock=clock)
-        manager = LogManager([folder], cluster_id="c", node_id=1, services=services, config_of=lambda _: config)
+        manager = LogManager([folder], cluster_id="c", node_id=BrokerId(1), services=services, config_of=lambda _: config)
         manager.start()
         real = manager.create(TopicPartition("t", 0), topic_id("t"), config)
         model = ModelLog(topic_id("t"))

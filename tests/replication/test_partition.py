@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
-from pybroker.model import LeaderEpoch, Offset, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
@@ -20,7 +20,13 @@ from testing.scenes.replication.scene import BROKER, ReplicaScene, params, topic
 def image(
     *, leader: int = BROKER, epoch: int = 0, replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3)
 ) -> PartitionImage:
-    return PartitionImage(leader=leader, leader_epoch=LeaderEpoch(epoch), replicas=replicas, isr=isr, partition_epoch=0)
+    return PartitionImage(
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, isr)),
+        partition_epoch=0,
+    )
 
 
 def replica(partition_image: PartitionImage, *sizes: int, high_watermark: int = 0) -> Partition:
@@ -45,10 +51,10 @@ def test_alone_in_sync_the_high_watermark_is_the_log_end() -> None:
 def test_it_is_the_smallest_end_offset_in_sync_and_unknown_until_each_has_fetched() -> None:
     partition = replica(image(), 10, 10, 10, 10)
     assert partition.high_watermark == 0
-    assert not partition.update_follower(2, at(partition, 3))
-    assert partition.update_follower(3, at(partition, 2))
+    assert not partition.update_follower(BrokerId(2), at(partition, 3))
+    assert partition.update_follower(BrokerId(3), at(partition, 2))
     assert partition.high_watermark == 2
-    assert not partition.update_follower(2, at(partition, 4))
+    assert not partition.update_follower(BrokerId(2), at(partition, 4))
     assert partition.apply_image(image(isr=(1, 2))), "out of sync, 3 holds nobody back"
     assert partition.high_watermark == 4
 
@@ -56,15 +62,15 @@ def test_it_is_the_smallest_end_offset_in_sync_and_unknown_until_each_has_fetche
 def test_a_new_leader_keeps_the_checkpoint_until_it_hears_from_its_followers() -> None:
     partition = replica(image(), 10, 10, 10, high_watermark=2)
     assert partition.high_watermark == 2
-    partition.update_follower(2, at(partition, 1))
-    partition.update_follower(3, at(partition, 1))
+    partition.update_follower(BrokerId(2), at(partition, 1))
+    partition.update_follower(BrokerId(3), at(partition, 1))
     assert partition.high_watermark == 2, "it never goes back"
     assert replica(image(), 10, high_watermark=99).high_watermark == 1, "nor beyond the log"
 
 
 def test_what_followers_reported_to_an_older_leader_epoch_is_forgotten() -> None:
     partition = replica(image(isr=(1, 2)), 10, 10)
-    partition.update_follower(2, at(partition, 1))
+    partition.update_follower(BrokerId(2), at(partition, 1))
     partition.apply_image(image(epoch=1, isr=(1, 2)))
     partition.log.add(10)  # type: ignore[attr-defined]
     assert not partition.apply_image(image(epoch=1, isr=(1, 2)))
@@ -95,7 +101,7 @@ def test_against_the_definition(sizes: list[int], steps: list[tuple[int, int]], 
         for step in ("isr", "fetch"):
             if step == "fetch":
                 ends[follower] = min(offset, len(sizes))
-                partition.update_follower(follower, at(partition, ends[follower]))
+                partition.update_follower(BrokerId(follower), at(partition, ends[follower]))
             others = [ends.get(other) for other in isr if other != BROKER]
             if None not in others:
                 expected = max(expected, min([len(sizes), *(end for end in others if end is not None)]))
@@ -144,7 +150,7 @@ def test_a_follower_does_not_take_records_from_clients() -> None:
 
 def test_reading_ends_where_the_isolation_says() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20, 30, 40)
-    partition.update_follower(2, at(partition, 3))
+    partition.update_follower(BrokerId(2), at(partition, 3))
     partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
     ends = {isolation: partition.end_metadata(isolation) for isolation in FetchIsolation}
     assert ends[FetchIsolation.LOG_END] == LogOffsetMetadata(Offset(4), Offset(0), 100)
@@ -160,7 +166,7 @@ def test_reading_ends_where_the_isolation_says() -> None:
 
 def test_an_open_transaction_beyond_the_high_watermark_changes_nothing() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20)
-    partition.update_follower(2, at(partition, 1))
+    partition.update_follower(BrokerId(2), at(partition, 1))
     partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
     assert partition.last_stable_offset == 1
     partition.log.producers.first_unstable_offset = None  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import TopicId, TopicPartition
+from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordError, RecordValidationError
 from pybroker.replication.replica_manager import ReplicaManager
@@ -75,7 +75,7 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
     scene.logs.high_watermarks = {TopicPartition("t", 1): 7, TopicPartition("replicated", 0): 1}
     old = scene.manager
     manager = ReplicaManager(
-        broker_id=BROKER,
+        broker_id=BrokerId(BROKER),
         config=old._config,
         clock=scene.clock,
         log_manager=scene.logs,  # type: ignore[arg-type]  # a model of it

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.new_topic import check_assignment
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -73,7 +74,7 @@ def _move(image: ClusterImage, name: str, asked: ReassignablePartition, *, is_fa
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}.")
     if asked.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    target, current = tuple(asked.replicas), topic.partitions[asked.partition_index].replicas
+    target, current = tuple(map(BrokerId, asked.replicas)), topic.partitions[asked.partition_index].replicas
     check_assignment(image, target, len(target))
     if not is_factor_free and len(target) != len(current):
         raise KafkaError(

@@ -17,6 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.more_partitions import MorePartitions
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -39,7 +40,7 @@ async def handle(
         MorePartitions(
             name=topic.name,
             count=topic.count,
-            assignments=None if topic.assignments is None else [one.broker_ids for one in topic.assignments],
+            assignments=None if topic.assignments is None else [list(map(BrokerId, one.broker_ids)) for one in topic.assignments],
         )
         for topic in request.topics
         if times_named[topic.name] == 1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
 from pybroker.metadata.new_topic import NewTopic
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -53,7 +54,9 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments=tuple((assigned.partition_index, tuple(assigned.broker_ids)) for assigned in topic.assignments),
+        assignments=tuple(
+            (assigned.partition_index, tuple(map(BrokerId, assigned.broker_ids))) for assigned in topic.assignments
+        ),
         configs={config.name: config.value for config in topic.configs},
     )
 

@@ -31,6 +31,7 @@ from pybroker.protocol.messages.describe_topic_partitions import (
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
+    from pybroker.model import BrokerId
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -74,7 +75,7 @@ def _topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _partition(index: int, partition: PartitionImage, reachable: frozenset[int]) -> DescribeTopicPartitionsResponsePartition:
+def _partition(index: int, partition: PartitionImage, reachable: frozenset[BrokerId]) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=index,

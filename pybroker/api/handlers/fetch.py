@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
 from pybroker.api.fetch_partition import ZSTD_VERSION, count_partition, partition_response, topic_responses
-from pybroker.model import TopicId, new_tuple
+from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -79,7 +79,7 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
         client = new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
     params = fetch_params(
         version=version,
-        replica_id=replica_id,
+        replica_id=BrokerId(replica_id),
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,

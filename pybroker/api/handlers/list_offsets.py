@@ -20,7 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.results import TimestampedOffset
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -51,7 +51,7 @@ _FIRST_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
-_DEBUGGING_REPLICA_ID: Final = -2
+_DEBUGGING_REPLICA_ID: Final = BrokerId(-2)
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
 _NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
@@ -89,7 +89,7 @@ def _respond(
         if refusal is not None:
             return _error(asked, refusal)
         if version == 0:
-            offsets = _legacy_offsets(partition, request.replica_id, asked)
+            offsets = _legacy_offsets(partition, BrokerId(request.replica_id), asked)
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=[*offsets])
         found = look_up(partition, asked.timestamp, _isolation(request))
     except KafkaError as error:
@@ -135,7 +135,7 @@ def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
     return FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
 
 
-def _legacy_offsets(partition: Partition, replica_id: int, asked: ListOffsetsPartition) -> list[Offset]:
+def _legacy_offsets(partition: Partition, replica_id: BrokerId, asked: ListOffsetsPartition) -> list[Offset]:
     offsets = partition.log.legacy_offsets_before(asked.timestamp, count=asked.max_num_offsets)
     if replica_id != CONSUMER_REPLICA_ID:
         return offsets

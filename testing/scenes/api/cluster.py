@@ -12,6 +12,7 @@ from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration, Endpoint
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
+from pybroker.model import BrokerId
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode, encode, encode_response
 
@@ -27,7 +28,7 @@ class ClusterScene:
 
     def __init__(self, store: Store | None = None, **config: Any) -> None:
         self.config = BrokerConfig(node_id=BROKER_ID, **config)
-        self.controller = Controller(MemoryStore() if store is None else store, self.config, broker_id=BROKER_ID)
+        self.controller = Controller(MemoryStore() if store is None else store, self.config, broker_id=BrokerId(BROKER_ID))
         absent = cast("Any", None)
         self.broker = Services(
             config=self.config,
@@ -41,7 +42,7 @@ class ClusterScene:
 
     async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> ClusterScene:
         await self.controller.start(cluster_id="cluster-id")
-        await self.controller.register_broker(BrokerRegistration(broker_id=BROKER_ID, endpoints=endpoints, rack="r1"))
+        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(BROKER_ID), endpoints=endpoints, rack="r1"))
         for other in others:
             await self.controller.register_broker(other)
         return self

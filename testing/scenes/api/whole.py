@@ -23,7 +23,7 @@ from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import MemberId
+from pybroker.model import BrokerId, MemberId
 from pybroker.network.context import ConnectionContext, Outgoing
 from pybroker.protocol.codec import decode_response, encode_request, response_class
 from pybroker.protocol.schema import schema_of
@@ -42,7 +42,7 @@ class Whole:
     def __init__(self, directory: Path, **config: Any) -> None:
         self.clock = ManualClock(NOW_MS)
         self.config = BrokerConfig(node_id=1, **{"log_dirs": (str(directory),), **config})
-        self.controller = Controller(MemoryStore(), self.config, broker_id=1)
+        self.controller = Controller(MemoryStore(), self.config, broker_id=BrokerId(1))
         self.timer = OperationTimer(self.clock, never)
         self.metrics = BrokerMetrics()
         self._member_numbers = itertools.count(1)
@@ -50,17 +50,17 @@ class Whole:
 
     async def start(self) -> Whole:
         await self.controller.start(cluster_id="cluster-id")
-        await self.controller.register_broker(BrokerRegistration(broker_id=1, endpoints={}))
+        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         self.logs = LogManager(
             self.config.log_dirs,
             cluster_id="cluster-id",
-            node_id=1,
+            node_id=BrokerId(1),
             services=LogServices(clock=self.clock),
             config_of=lambda _topic: TopicConfig.resolve(self.config, {}),
         )
         self.logs.start()
         self.replicas = ReplicaManager(
-            broker_id=1,
+            broker_id=BrokerId(1),
             config=self.config,
             clock=self.clock,
             log_manager=self.logs,

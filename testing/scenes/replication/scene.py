@@ -8,7 +8,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.image import ImageDelta, PartitionImage, TopicImage, empty_image
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
@@ -33,10 +33,10 @@ class ReplicaScene:
     def __init__(self) -> None:
         self.clock = ManualClock(1000)
         self.timer = OperationTimer(self.clock, never)
-        self.image = empty_image(BROKER)
+        self.image = empty_image(BrokerId(BROKER))
         self.logs = ModelLogManager()
         self.manager = ReplicaManager(
-            broker_id=BROKER,
+            broker_id=BrokerId(BROKER),
             config=BrokerConfig(),
             clock=self.clock,
             log_manager=self.logs,  # type: ignore[arg-type]  # a model of it
@@ -60,7 +60,11 @@ class ReplicaScene:
     ) -> None:
         """Create the topic, or change it to these values."""
         image = PartitionImage(
-            leader=leader, leader_epoch=LeaderEpoch(leader_epoch), replicas=replicas, isr=isr or replicas, partition_epoch=0
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(leader_epoch),
+            replicas=tuple(map(BrokerId, replicas)),
+            isr=tuple(map(BrokerId, isr or replicas)),
+            partition_epoch=0,
         )
         topic = TopicImage(
             name=name, topic_id=identity or topic_id(name), partitions=(image,) * partitions, configs=configs or {}
@@ -115,7 +119,7 @@ def params(
 ) -> FetchParams:
     return fetch_params(
         version=version,
-        replica_id=replica_id,
+        replica_id=BrokerId(replica_id),
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,

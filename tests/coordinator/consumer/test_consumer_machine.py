@@ -29,7 +29,7 @@ from pybroker.coordinator.records import from_bytes, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
-from pybroker.model import GroupId, LeaderEpoch, MemberId, TopicId
+from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberId, TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -163,7 +163,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.coordinator = Coordinator()
-        self.image: ClusterImage = empty_image(1)
+        self.image: ClusterImage = empty_image(BrokerId(1))
         self.clients = [Client(number) for number in range(CLIENTS)]
         self.epochs: dict[str, int] = {}
         self.ids = itertools.count(1)
@@ -180,7 +180,9 @@ class Machine(RuleBasedStateMachine):
         known = self.image.topics.get(name)
         topic_id = TopicId(next(self.ids).to_bytes(16)) if known is None else known.topic_id
         count = max(count, 0 if known is None else len(known.partitions))
-        one = PartitionImage(leader=1, leader_epoch=LeaderEpoch(0), replicas=(1,), isr=(1,), partition_epoch=0)
+        one = PartitionImage(
+            leader=BrokerId(1), leader_epoch=LeaderEpoch(0), replicas=(BrokerId(1),), isr=(BrokerId(1),), partition_epoch=0
+        )
         topic = TopicImage(name=name, topic_id=topic_id, partitions=(one,) * count, configs={})
         self.image, _ = self.image.changed(revision=self.image.revision + 1, topics=[topic])
 
