@@ -74,7 +74,7 @@ def throughput(options: argparse.Namespace) -> None:
                     peer.close()
                 gb = records * SIZE / 1e9
                 rows.append((name, label, reading.cpu_s / gb, gb * 1e3 / reading.seconds, reading.wire_bytes / 1e6, paper))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
     peers.table(
         f"Fetch v2 of {records} records of {SIZE} B",
         ["broker", "chunk", "broker CPU-s/GB", "MB/s", "MB on the wire", "MB/s in the paper"],
@@ -106,7 +106,7 @@ def memory(options: argparse.Namespace) -> None:
                     )
                     filled.add(name)
                 rows.append((name, label, *one_large_fetch(peer)))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
             finally:
                 peer.close()
     peers.table(

@@ -155,7 +155,7 @@ def main() -> None:
                 measured = measure(running, frames(topic_of(setting), connections, partitions), options)
                 cells = [cell for one in measured for cell in one]
                 rows.append((setting, connections, partitions, *cells))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
     columns = [f"{peer.name} {what}" for peer in running for what in ("p50, ms", "p99, ms", "1/s")]
     peers.table("Until an append is acknowledged, acks=all", ["flush settings", "connections", "partitions", *columns], rows)
 

@@ -76,7 +76,7 @@ class Soak:
             self._peer.name, what, *self.counts.values(), len(living), self._fellowship.generation - generation, seconds,
             procstat.cpu_s(self._peer.pid) - cpu_before, procstat.memory_bytes(self._peer.pid) / 1e6,
         )  # fmt: skip
-        print(*row, flush=True)
+        peers.row(row)
         return row
 
     async def _all_come(self) -> None:

@@ -98,7 +98,7 @@ def requests(options: argparse.Namespace) -> None:
                 costs = [max(one.cpu_us, 0.1) for one in measured]  # a busy machine may leave a broker no time at all
                 ratio = [costs[1] / costs[0]] if len(costs) == 2 else []
                 rows.append((request, *shape, *(f"{1e6 / cost:.0f}" for cost in costs), *ratio))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
     ratio_name = ["ours / Kafka's"] if len(running) == 2 else []
     header = ["request", "connections", "each", *(f"{peer.name}, 1/CPU-s" for peer in running), *ratio_name]
     peers.table("Requests per CPU-second of the broker", header, rows)
@@ -135,7 +135,7 @@ def join(options: argparse.Namespace) -> None:
         for number in range(options.rounds + 2):  # two to warm up
             for peer in running:
                 outcomes[peer.name].append(asyncio.run(join_once(peer, f"join{number}", options.members)))
-                print(peer.name, *outcomes[peer.name][-1], flush=True)
+                peers.row((peer.name, *outcomes[peer.name][-1]))
         rows = [(name, *map(statistics.median, zip(*measured[2:], strict=True))) for name, measured in outcomes.items()]
     header = ["broker", "seconds until all are Stable", "broker CPU-s", "generation then"]
     peers.table(f"Join of {options.members} members, medians of {options.rounds}", header, rows)
@@ -216,7 +216,7 @@ def loading(options: argparse.Namespace) -> None:
                     seconds, cpu_s = time.monotonic() - began, procstat.cpu_s(peer.pid)
                     memory = procstat.memory_bytes(peer.pid) / 1e6
                     measured.append((seconds, seconds - peer.start_s, cpu_s, memory))
-                    print(name, *measured[-1], flush=True)
+                    peers.row((name, *measured[-1]))
                 wait_until_loaded(peer, names)  # all are what they should be
             finally:
                 peer.close()

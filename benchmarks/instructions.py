@@ -153,7 +153,7 @@ def main() -> None:
         for name, (frame, share) in frames(peer.bootstrap).items():
             if options.only.lower() in name.lower():
                 rows.append((name, *(count(peer, frame, shape, options.requests // share) / 1000 for shape in shapes)))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
     title = "Thousand instructions of the broker per request" + "".join(f", without {name}" for name in options.without)
     peers.table(title, ["request", *(f"{one} x {other}" for one, other in shapes)], rows)
 

@@ -181,6 +181,11 @@ def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -
     sys.stdout.flush()
 
 
+def row(cells: Iterable[object]) -> None:
+    """Print one row as it will stand in the table, so that a long run shows its figures while it runs."""
+    print(f"| {' | '.join(map(_text, cells))} |", flush=True)
+
+
 def _text(cell: object) -> str:
     if not isinstance(cell, float):
         return str(cell)

@@ -132,7 +132,7 @@ def main() -> None:
     with peers.started(options, overrides, heap="4G" if not options.pool else "1G") as running:
         for peer in running:
             rows.append((peer.name, *measure(peer, options.connections, options.trickle)))
-            print(*rows[-1], flush=True)
+            peers.row(rows[-1])
     peers.table(
         f"{options.connections} requests of {PARTITIONS * BATCH_BYTES / 1e6:.1f} MB,"
         f" bound {(POOL_BYTES + REQUEST_BYTES_MAX - 1) / 1e6 if options.pool else float('inf'):.0f} MB",

@@ -81,7 +81,7 @@ def main() -> None:
                 cells = [cell for m in measured for cell in (m.cpu_us, m.requests / m.seconds)]
                 ratio = [measured[0].cpu_us / measured[1].cpu_us] if len(measured) == 2 else []
                 rows.append((request, connections, depth, *cells, *ratio))
-                print(*rows[-1], flush=True)
+                peers.row(rows[-1])
     columns = [f"{peer.name} {unit}" for peer in running for unit in ("CPU us", "1/s")]
     header = ["request", "connections", "each", *columns, *(["ratio of CPU"] if len(running) == 2 else [])]
     peers.table("Broker CPU per request", header, rows)

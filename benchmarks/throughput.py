@@ -99,7 +99,7 @@ def main() -> None:
             for peer in running:
                 create_topic(peer.bootstrap, f"throughput-{number}", PARTITIONS)
                 figures = measure(peer, f"throughput-{number}", options.records, options.size)
-                print(f"round {number}: {peer.name}", *(f"{figure:.3g}" for figure in figures), flush=True)
+                peers.row((f"round {number}", peer.name, *figures))
                 if number >= options.warm_rounds:
                     rounds[peer.name].append(figures)
     rows = [(name, *map(statistics.median, zip(*figures, strict=True))) for name, figures in rounds.items()]
