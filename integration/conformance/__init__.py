@@ -1,1 +1,1 @@
-"""Our codec, settings, cleaner and files beside those of Apache Kafka and other libraries. No broker runs; Java may."""
+"""Our codec, settings, cleaner and files beside those of Apache Kafka and of other libraries. No broker runs, but Java may."""

@@ -2,8 +2,9 @@
 
     python -m integration.conformance.cleaner_oracle --seed 1 --cases 500
 
-draws logs (keys, tombstones, records without a key, idempotent and transactional producers, every codec, old and new timestamps,
-large and small batches and segments), has both clean them in several passes at the same times, and tells where they differ.
+The command draws logs (keys, tombstones, records without a key, idempotent and transactional producers, every codec, old and new
+timestamps, large and small batches and segments). Both cleaners clean each log in several passes at the same times, and the
+command prints where they differ.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ PROGRAM = JAVA_SOURCES / "KafkaCleaner.java"
 DAY_MS = 86_400_000
 EXIT_TIMEOUT_S = 30
 CASES_OF_A_JVM = 50
-"""Kafka closes the files of segments that it has replaced when it removes them, which is not in our time."""
+"""Kafka keeps the files of the segments that it has replaced open until it removes them, which its own time decides and not ours.
+
+"""
 MAX_IDEMPOTENT = 10
 """Producers with a greater id are transactional."""
 
 
 class KeptBatch(NamedTuple):
-    """A batch of a cleaned log, with all that a reader may go by."""
+    """A batch of a cleaned log, with everything that a reader may depend on."""
 
     base_offset: int
     last_offset: int
@@ -59,7 +62,7 @@ class KeptBatch(NamedTuple):
 
 
 class Unsynced(Filesystem):
-    """Nothing here is meant to last."""
+    """A file system that syncs nothing, because nothing here has to last."""
 
     def sync(self, fd: int) -> None:
         pass
@@ -77,7 +80,7 @@ class KafkaCleaner:
     def clean(
         self, directory: Path, *, high_watermark: int, now_ms: int, first_dirty_offset: int, settings: dict[str, object]
     ) -> tuple[int, int, int]:
-        """One pass. Returns where it began, what it could not clean, and where it ended."""
+        """Make one pass. Returns where the pass began, the first offset that it could not clean, and where it ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         words = [directory, high_watermark, now_ms, first_dirty_offset, *(f"{name}={value}" for name, value in settings.items())]
@@ -96,7 +99,7 @@ class KafkaCleaner:
 
 @dataclass
 class Pass:
-    """What both did in one pass, and what is left."""
+    """What both cleaners kept after a pass, and where each of them ended."""
 
     ours: list[KeptBatch]
     theirs: list[KeptBatch]
@@ -104,12 +107,12 @@ class Pass:
 
 
 def offsets_and_keys(kept: list[KeptBatch]) -> list[tuple[int, bytes | None]]:
-    """Of records; control records are by their kind."""
+    """Return the offset and key of each record; the key of a control record is its kind."""
     return [(offset, key) for batch in kept for offset, key, _, _ in batch.records]
 
 
 def kept_in(directory: Path) -> list[KeptBatch]:
-    """All batches of a log's directory."""
+    """Return all batches of a log's directory."""
     assert not [path for path in directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
     return [
         _kept(batch) for path in sorted(directory.glob("*" + DATA_SUFFIX)) for batch in batches(memoryview(path.read_bytes()))
@@ -133,7 +136,9 @@ def _kept(batch: BatchView) -> KeptBatch:
 
 
 class Case:
-    """One log, drawn by a seed, of which each cleaner gets a copy. It had `record_count` records, with its markers."""
+    """A log, drawn from a seed, of which each cleaner gets a copy. It had `record_count` records, including `marker_count`
+    markers.
+    """
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._random = seeded = random.Random(seed)
@@ -227,7 +232,9 @@ class Case:
         log.append_as_leader(memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     def passes(self, kafka: KafkaCleaner) -> Iterator[Pass]:
-        """Have both clean up to a high watermark that grows, at times between which tombstones may come of age."""
+        """Have both cleaners clean up to a high watermark that grows, at times between which tombstones may get old enough to be
+        removed.
+        """
         ours, ended = self._ours, 0
         steps = sorted(self._random.sample(self._bounds, min(len(self._bounds), self._random.choice([1, 3, 9, 20]))))
         for high_watermark in steps:
@@ -247,12 +254,12 @@ class Case:
             yield Pass(kept_in(ours.disk.log_path), kept_in(self._theirs), (ours_ended, ended))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._ours.logs.abandon()
 
 
 def run(kafka: KafkaCleaner, seed: int) -> list[str]:
-    """One case. Returns what differs."""
+    """Run one case, and return what differs."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         case = Case(seed, Path(folder))
         try:
@@ -266,7 +273,7 @@ def run(kafka: KafkaCleaner, seed: int) -> list[str]:
 
 
 def differences(one: Pass) -> Iterator[str]:
-    """What differs after a pass, in words."""
+    """Describe what differs after a pass."""
     if one.ended[0] != one.ended[1]:
         yield f"ours came to {one.ended[0]}, Kafka's to {one.ended[1]}"
     ours, theirs = offsets_and_keys(one.ours), offsets_and_keys(one.theirs)

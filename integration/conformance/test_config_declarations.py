@@ -1,6 +1,7 @@
-"""Our table of settings beside Kafka's own definitions: names, types, defaults, what is refused, and in which words.
+"""Our table of settings beside Kafka's own definitions: names, types, defaults, what is refused, and with which message.
 
-Kafka 3.9 counts, for groups 4.3, which has settings of theirs first. What differs stands here with its reason.
+Kafka 3.9 is the reference; for groups it is 4.3, the first release that has settings of groups. What differs is listed here with
+its reason.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TEXTS = (
     "true", "TRUE", "yes", "abc", "delete", "compact", "compact,delete", "compact,shred", "zstd", "rar", "uncompressed",
     "CreateTime", "LogAppendTime", "1:2", "1:2,3:x", "*", "3.0-IV1", "latest", "read_committed",
 )  # fmt: skip
-"""Each is tried on each setting."""
+"""Texts, each of which every setting gets as its value."""
 
 OURS = {
     "cluster.id": "Kafka's is made by a tool before the first start",
@@ -120,7 +121,7 @@ def test_settings_of_topics() -> None:
 
 
 def test_settings_of_topics_since() -> None:
-    """4.x has no new ones, and changed these; docs/configuration.md says that 3.9 counts."""
+    """Assert that 4.x has no new ones, and that it changed only these; docs/configuration.md says that 3.9 is the reference."""
     theirs = kafka("4.3.1")["topic"]
     assert named(theirs) <= TOPIC_SETTINGS.keys()
     changed = {one.split()[0].split("=")[0] for one in differences(TOPIC_SETTINGS, theirs)}
@@ -153,7 +154,7 @@ def test_every_name_of_a_brokers_setting_is_known(release: str) -> None:
 
 
 def test_dynamic_settings_of_brokers() -> None:
-    """Of the settings that have a row. Those that are accepted unread may be set while the broker runs as well."""
+    """Compare the settings that have a row. The settings that are accepted and not read may also be set while the broker runs."""
     theirs = set(kafka("3.9.2")["dynamic"])
     rows = {**BROKER_SETTINGS, **DYNAMIC_ONLY_SETTINGS}
     ours = {name for name, setting in rows.items() if setting.update is Update.CLUSTER_WIDE}

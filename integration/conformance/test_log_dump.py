@@ -42,7 +42,7 @@ def files(log: Log, suffix: str) -> str:
 
 
 def records(count: int, first_ms: int) -> list[Record]:
-    """Nulls, empty fields, headers, and times that go up and down."""
+    """Return records with nulls, empty fields, headers, and times that go up and down."""
     headers = (("trace", b"\x00\x01"), ("empty", b""), ("null", None))
     return [
         Record(
@@ -71,7 +71,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> LogManager:
 
 
 def fill(log: Log) -> None:
-    """Every codec, an idempotent and a transactional producer, an old client; several segments."""
+    """Append batches with every codec, of an idempotent and a transactional producer and of old clients, in several segments."""
 
     def append(data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, version: int | None = None) -> None:
         now_ms = START_MS + log.log_end_offset

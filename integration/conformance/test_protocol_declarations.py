@@ -1,6 +1,6 @@
-"""Our declarations against Kafka's own: the JSON definitions inside the kafka-clients jars.
+"""Our declarations beside Kafka's own: the JSON definitions inside the kafka-clients jars.
 
-The newest 4.x is the reference; the newest 3.9.x is for the versions and fields that 4.0 dropped.
+The newest 4.x is the reference; the newest 3.9.x is the reference for the versions and fields that 4.0 dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS = {"bool": "bool", "uuid": "uuid", "str": "string", "bytes": "bytes", "rec
 
 
 class Plain(NamedTuple):
-    """One field, as far as it matters on the wire; ranges are cut to the versions of the message."""
+    """A field with everything that counts on the wire; its ranges of versions are cut to the versions of the message."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ def records() -> dict[str, Any]:
 
 
 def definitions(version: str, artifact: str = "kafka-clients") -> dict[str, Any]:
-    """All message definitions of a release, by name."""
+    """Return all message definitions of a release, by name."""
     found = {}
     with zipfile.ZipFile(jar("org.apache.kafka", artifact, version)) as archive:
         for name in archive.namelist():
@@ -68,7 +68,7 @@ def definitions(version: str, artifact: str = "kafka-clients") -> dict[str, Any]
 
 
 def snake(name: str) -> str:
-    """Kafka's field name as we write it."""
+    """Return Kafka's name of a field in our spelling."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -79,7 +79,7 @@ def numbers(text: str | None, within: list[int]) -> tuple[int, ...]:
 
 
 def theirs(definition: dict[str, Any], within: list[int]) -> tuple[Plain, ...]:
-    """The fields of a definition that exist in some of these versions."""
+    """Return the fields of a definition that exist in some of these versions."""
     common = {one["name"]: one["fields"] for one in definition.get("commonStructs", [])}
     return _their_fields(definition["fields"], common, within)
 
@@ -127,7 +127,7 @@ def _their_default(field: dict[str, Any], element: str) -> object:
 
 
 def ours(cls: type, within: list[int]) -> tuple[Plain, ...]:
-    """The same, of a declared class."""
+    """Return the same of a class that we declare."""
     plain = [_our_field(field, within) for field in schema_of(cls).fields]
     return tuple(field for field in plain if field.versions)
 

@@ -1,6 +1,6 @@
-"""Our codec against three others: kio for Kafka 4's versions, the hand-written schemas of kafka-python and aiokafka for old ones.
+"""Our codec beside three others: kio for Kafka 4's versions, the hand-written schemas of kafka-python and aiokafka for old ones.
 
-Each reads what we wrote, must see the same values, and must write the same bytes again.
+Each reads the bytes that we wrote, must see the same values, and must write the same bytes again.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ WRONG = {
     ("kafka.protocol.old.admin", "DescribeLogDirsRequest_v0"),  # one partition for the list of them
 }
 NESTED = {"CreatePartitionsRequest"}
-"""Whose fields they group otherwise, with the same bytes; kio has these versions too."""
+"""Classes whose fields these libraries group in another way, with the same bytes; kio has these versions, too."""
 
 
 def present(struct: Struct, version: int) -> list[Any]:
-    """The values of a struct in the order of its declaration."""
+    """Return the values of a struct in the order of its declaration."""
     return [getattr(struct, one.name) for one in struct.__schema__.fields if one.versions.has(version)]
 
 
@@ -69,7 +69,7 @@ KIO = [(cls, version) for cls, version in VERSIONED if kio_class(cls, version) i
 
 
 def tame(struct: Any, theirs: Any, version: int) -> None:
-    """Keep values within what kio's types allow: known error codes, times that datetime can hold."""
+    """Keep values within what kio's types allow: known error codes, and times that datetime can hold."""
     fields = [one for one in schema_of(type(struct)).fields if one.versions.has(version)]
     for ours, other in zip(fields, dataclasses.fields(theirs), strict=True):
         value = getattr(struct, ours.name)
@@ -88,7 +88,7 @@ def tame(struct: Any, theirs: Any, version: int) -> None:
 
 
 def same(ours: Any, theirs: Any, version: int) -> bool:
-    """Whether kio saw our values."""
+    """Return whether kio read our values."""
     if isinstance(ours, Struct):
         others = [getattr(theirs, one.name) for one in dataclasses.fields(theirs)]
         return all(same(a, b, version) for a, b in zip(present(ours, version), others, strict=True))
@@ -107,7 +107,7 @@ def _plain(value: Any, ours: Any) -> Any:
     if isinstance(value, IntEnum):
         return int(value)
     if value is None:
-        return {bytes(16): bytes(16), -1: -1}.get(ours)  # kio's zero UUID and "no time" are None
+        return {bytes(16): bytes(16), -1: -1}.get(ours)  # kio's zero UUID and its "no time" are None
     return value
 
 
@@ -132,7 +132,7 @@ def test_kio_reads_and_writes_the_same(cls: type, version: int, data: st.DataObj
 
 
 def positional_classes() -> list[tuple[str, type, int, Any]]:
-    """(library, our class, version, their class) of everything that is not flexible and that both sides have."""
+    """Return (library, our class, version, their class) of everything that is not flexible and that both sides have."""
     ours = {cls.__name__: cls for cls, _ in VERSIONED}
     found = []
     for name in POSITIONAL:
@@ -154,7 +154,7 @@ OLD = positional_classes()
 
 
 def positional(value: Any, schema: Any, version: int) -> Any:
-    """Our value in the shape that the other schema has: tuples for structs, the field itself where it knows no struct."""
+    """Return our value in the shape of the other schema: tuples for structs, the field itself where that schema has no struct."""
     if isinstance(value, list):
         return [positional(one, schema.array_of, version) for one in value]
     if isinstance(value, Struct):

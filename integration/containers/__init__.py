@@ -1,1 +1,1 @@
-"""Tests of the image and the compose file with a real engine."""
+"""Tests of the image and of the compose file with a real engine."""

@@ -11,7 +11,7 @@ from testing.containers.engine import Engine
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    """The engine of this machine; without one, its tests are skipped."""
+    """Return the engine of this machine; skip the tests that need one where there is none."""
     found = engines.find()
     if found is None:
         pytest.skip(
@@ -22,13 +22,13 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
-    """The broker's image, built from this checkout: its id."""
+    """Build the broker's image from this checkout, and return its id."""
     return images.build(engine)
 
 
 @pytest.fixture(scope="session")
 def image_name(image: str) -> str:
-    """What it is called, for programs that take no id."""
+    """Return the image's name, for programs that take no id."""
     return images.NAMES["broker"]
 
 

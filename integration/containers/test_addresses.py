@@ -1,4 +1,4 @@
-"""What clients of real containers are told, and that they can use it."""
+"""Clients of real containers get addresses that they can use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testing.process.kafka_peer import free_port
 
 
 def doctor(address: str, within: Sequence[str] = (sys.executable, "-m", "pybroker")) -> list[str]:
-    """The lines of a run that finds nothing wrong."""
+    """Run the doctor, assert that it finds nothing wrong, and return its lines."""
     done = subprocess.run([*within, "doctor", address], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
@@ -27,7 +27,7 @@ def doctor_in(container: Container, address: str) -> list[str]:
 
 
 def stock_client(bootstrap: str) -> str:
-    """What a stock client of this machine is told; it has sent a record there and got it back."""
+    """Send a record with a stock client of this machine, read it back, and return the address that the broker advertised."""
     command = [sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""docker-compose.yml as it is: each profile's services start when the broker is healthy, which is enough for them."""
+"""docker-compose.yml as it is: the services of each profile start when the broker is healthy, and they need no more than that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ SPARK_TIMEOUT_S = 900
 
 @pytest.fixture
 def project(engine: Engine, image: str) -> Iterator[Callable[[], tuple[Project, str]]]:
-    """Makes a project of docker-compose.yml on a port of its own: `project()` -> it, and host:port of its broker."""
+    """Yield a function that makes a project of docker-compose.yml on a port of its own: `project()` -> the project, and host:port
+    of its broker.
+    """
     if compose.command(engine) is None:
         pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")
     made: list[Project] = []

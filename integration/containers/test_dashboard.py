@@ -1,4 +1,6 @@
-"""The dashboard asks for what the broker has: Debian's Prometheus scrapes a real one, and answers every query of the file."""
+"""The dashboard queries only what the broker has: Debian's Prometheus scrapes a real broker, and every query of the file has a
+result.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ UP = "min(count_over_time(up[1m])) >= 3 and min(up) == 1"
 
 
 class Prometheus:
-    """One that scrapes what the file of docker-compose.yml says, but every half second, and the test's broker."""
+    """A Prometheus that scrapes the test's broker as docker-compose.yml's file says, but every half second."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self.port = free_port()
@@ -44,7 +46,7 @@ class Prometheus:
             )
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an instant query has now. Raises urllib.error.HTTPError when Prometheus refuses it."""
+        """Return the series that an instant query has now. Raises urllib.error.HTTPError when Prometheus refuses the query."""
         url = f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
             answer = json.load(response)
@@ -65,7 +67,7 @@ class Prometheus:
 
 @pytest.fixture
 def prometheus(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> Iterator[Prometheus]:
-    """Scrapes a broker that clients have used, and goes on using while it is scraped."""
+    """Start a Prometheus that scrapes a broker which clients have used, and which they use again while it is scraped."""
     if shutil.which("prometheus") is None:
         pytest.skip("no prometheus (`make containers` installs Debian's)")
     target = f"127.0.0.1:{free_port()}"
@@ -87,7 +89,7 @@ def prometheus(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> It
 
 
 def queries() -> list[tuple[str, str]]:
-    """Title and expression of all that the dashboard draws."""
+    """Return the title and the expression of everything that the dashboard draws."""
     board = json.loads(DASHBOARD.read_text())
     return [(panel["title"], target["expr"]) for panel in board["panels"] for target in panel.get("targets", [])]
 
@@ -97,5 +99,6 @@ def test_every_query_of_the_dashboard_has_numbers(prometheus: Prometheus) -> Non
     empty = [(title, expression) for title, expression in queries() if not prometheus.query(expression)]
     errors_only = [(title, expression) for title, expression in empty if title == "Error codes, by API"]
     assert empty == errors_only, "these panels show nothing"
-    for _, expression in errors_only:  # no error was answered: it shows nothing, but asks for what there is
+    # No response had an error, so the panel shows nothing, but it queries a metric that exists.
+    for _, expression in errors_only:
         assert prometheus.query(expression.replace('{error!="NONE"}', ""))

@@ -28,7 +28,7 @@ PAUSE_S = 0.2
 
 
 def commands(section: str) -> list[list[str]]:
-    """The lines of a section that are commands, as words, with the variables before them."""
+    """Return the lines of a section that are commands, as words, with the variables before them."""
     return [
         shlex.split(line)
         for line in re.findall(r"^    ((?:KAFKA_PORT=|docker |make |pybroker ).*)$", text(section), re.MULTILINE)
@@ -43,7 +43,7 @@ def text(section: str) -> str:
 
 
 class Reader:
-    """Does what the page says, with names and a port of its own, and tries a health check until it succeeds."""
+    """A reader that does what the page says, with names and a port of its own, and repeats a health check until it succeeds."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -56,7 +56,7 @@ class Reader:
         if words[0] == "pybroker":
             return self._pybroker([word.replace(f":{DOCUMENTED_PORT}", f":{self._port}") for word in words[1:]])
         if words[0].startswith("KAFKA_PORT="):
-            assert words[0] == f"KAFKA_PORT={DOCUMENTED_PORT}"  # the project has it, as a port of its own
+            assert words[0] == f"KAFKA_PORT={DOCUMENTED_PORT}"  # the project gets the variable from us, with a port of its own
             del words[0]
         words = [self._own(word) for word in words[1:]]
         if words[0] == "build":
@@ -73,7 +73,7 @@ class Reader:
             time.sleep(PAUSE_S)
 
     def _make(self, target: str) -> str:
-        """With the engine and the environment of the tests; `-o` takes the environment for up to date."""
+        """Run make with the engine and the environment of the tests; `-o` lets make take the environment for up to date."""
         made = ["make", "--silent", target, f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.test"]
         environment = {**self._engine.full_environment, "ENGINE": self._engine.name}
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""The commands of docs/containers.md about addresses are run as they stand there, and say what stands there.
+"""The commands of docs/containers.md about addresses run as the page has them, and they print what the page says.
 
-Only names that another test might use are replaced: of the network, and of containers, which keep theirs as aliases.
+Only names that another test might use are replaced: that of the network, and those of containers, which keep theirs as aliases.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PAGE = (ROOT / "docs" / "containers.md").read_text()
 
 
 def blocks(section: str) -> list[list[str]]:
-    """The indented blocks of a section, as lines."""
+    """Return the indented blocks of a section, as lines."""
     text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found = [block.strip("\n") for block in re.findall(r"(?:^(?: {4}.*|)\n)+", text, re.MULTILINE)]
     return [[line[4:] for line in block.splitlines()] for block in found if block]
 
 
 class Shell:
-    """Runs documented lines on an engine. Removes what they made."""
+    """A shell that runs documented lines on an engine, and that removes what they made."""
 
     def __init__(self, engine: Engine, image: str) -> None:
         self._engine, self._image = engine, image
@@ -109,6 +109,6 @@ def test_when_a_client_cannot_connect(shell: Shell, engine: Engine) -> None:
 
 
 def normal(line: str) -> str:
-    """A line without what differs from run to run and from machine to machine."""
+    """Return the line without what differs from run to run and from machine to machine."""
     line = re.sub(r"cluster \S+, broker 1, \d+ APIs", "cluster ID, broker 1, N APIs", line)
     return re.sub(r"(?<=on this machine: ).*", "REASON", line)

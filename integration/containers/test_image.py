@@ -1,4 +1,4 @@
-"""The image as it lies there: its size, what it is said to be, and what is in it."""
+"""The image before anything runs in it: its size, its labels and settings, and its contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ assert lz4.frame.decompress(lz4.frame.compress(text)) == text
 assert snappy.decompress(snappy.compress(text)) == text
 assert crc32c.crc32c(b"123456789") == 0xE3069283
 """
-"""What other people built, after the Dockerfile has taken symbols out of it."""
+"""A program that uses the libraries of other projects, after the Dockerfile has taken symbols out of them."""
 
 
 def test_it_is_small(engine: Engine, image: str) -> None:
@@ -32,7 +32,7 @@ def test_it_says_what_it_is_and_runs_as_nobody_special(engine: Engine, image: st
     assert list(config["Volumes"]) == [DATA]
     assert "9092/tcp" in config["ExposedPorts"]
     assert config["Cmd"][-2:] == ["pybroker", "container"]
-    assert not config.get("Entrypoint"), "`command: kafka-topics ...` would be taken for its arguments"
+    assert not config.get("Entrypoint"), "with an entry point, `command: kafka-topics ...` would become its arguments"
 
 
 def test_its_health_check_asks_every_two_seconds_and_starts_no_cli(engine: Engine, image: str) -> None:

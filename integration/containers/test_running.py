@@ -1,4 +1,4 @@
-"""A container of the image: how it starts, says that it is ready, stops, and keeps what it was given."""
+"""A container of the image: how it starts, reports that it is ready, stops, and keeps its data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ_ONLY = ("--read-only", "--tmpfs", "/tmp")
 
 def test_it_is_healthy_only_once_it_can_be_used(engine: Engine, image: str) -> None:
     with running(engine, image, *READ_ONLY, command=["sleep", "60"]) as idle:
-        assert engine.call("exec", idle.name, *CHECK).returncode == 1, "no broker, and healthy nevertheless"
+        assert engine.call("exec", idle.name, *CHECK).returncode == 1, "the container has no broker, and is healthy nevertheless"
     publish, bootstrap = published()
     with running(engine, image, *READ_ONLY, *publish, "--env", "PYBROKER_TOPICS=orders:3") as broker:
         broker.wait_healthy()
@@ -64,6 +64,6 @@ def test_it_takes_any_user(engine: Engine, image: str) -> None:
 
 
 def assert_clean(log: str) -> None:
-    """No line of a broker's whole life is a warning or worse, and none a traceback."""
+    """Assert that no line of a broker's whole life is a warning or worse, and that none belongs to a traceback."""
     assert "Traceback" not in log, log
     assert not re.search(r"\b(WARNING|WARN|ERROR|CRITICAL)\b", log), log

@@ -1,4 +1,6 @@
-"""The shapes of published compose files as real containers: healthy, used by a neighbour with the image's commands, stopped."""
+"""The shapes of published compose files as real containers: each gets healthy, serves a neighbour with the image's commands, and
+stops.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def test_a_shape_is_healthy_and_a_neighbour_uses_it(engine: Engine, image: str, 
             broker.wait_healthy()
             for bootstrap in shape.hosts:
                 port = int(bootstrap.rpartition(":")[2])
-                inside = f"localhost:{shape.published.get(port, port)}"  # that it answers; what it tells is for the host
+                # Only that it responds counts here, because the advertised address is for the host.
+                inside = f"localhost:{shape.published.get(port, port)}"
                 broker.execute("kafka-broker-api-versions", "--bootstrap-server", inside, check=port not in shape.published)
             for bootstrap in shape.neighbours:
                 said = engine.run("run", "--rm", "--network", net, image, "sh", "-c", ROUND_TRIP.format(bootstrap))
@@ -53,6 +56,6 @@ def test_refusals_end_a_container_with_one_line(engine: Engine, image: str) -> N
     assert done.returncode == 1
     said = [
         line for line in (done.stdout + done.stderr).splitlines() if "healthchecks" not in line
-    ]  # podman's own, without systemd
+    ]  # podman's own line, where there is no systemd
     assert len(said) == 1
     assert said[0].startswith("Error: process.roles=controller: ")

@@ -1,4 +1,4 @@
-"""The Testcontainers libraries themselves start containers of the image, by the snippets of docs/containers.md.
+"""The Testcontainers libraries themselves start containers of the image, with the snippets of docs/containers.md.
 
 Only the image's name is replaced: podman's is `localhost/pybroker`.
 """
@@ -50,7 +50,7 @@ def output(command: list[str], ours: Image, folder: Path) -> str:
 
 
 def client(tmp_path: Path, address: str = "sys.argv[1]") -> str:
-    """Python that produces and consumes in another interpreter, which has a client."""
+    """Return a line of Python that produces and consumes in another interpreter, which has a client."""
     program = [sys.executable, str(CLIENT_PROGRAMS / "container_client.py"), "records"]
     return f"import subprocess, sys; subprocess.run([*{program!r}, {address}, 'records'], check=True)"
 

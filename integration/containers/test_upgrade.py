@@ -1,4 +1,4 @@
-"""A volume that an older version of ours filled starts with this one, and has all that was in it."""
+"""A broker of this version starts on a volume that an older version of ours filled, and serves everything that was in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_volume_of_an_older_version_starts(engine: Engine, image: str) -> None
     client = KafkaPython()
     with volume(engine) as data:
         unpack(engine, image, data)
-        for turn in range(2):  # the second start is of what the first one made of it
+        for turn in range(2):  # the second start is of what the first one made of the volume
             publish, bootstrap = published()
             with running(engine, image, *publish, "--volume", f"{data}:{DATA}") as broker:
                 broker.wait_healthy()
@@ -42,7 +42,7 @@ def test_a_volume_of_an_older_version_starts(engine: Engine, image: str) -> None
 
 
 def unpack(engine: Engine, image: str, data: str) -> None:
-    """Into a volume, as root: the owners in the archive are those of the container."""
+    """Unpack the archive into a volume, as root, because the owners in the archive are those of the container."""
     options = ["--rm", "--interactive", "--user", "0", "--entrypoint", "tar", "--volume", f"{data}:{DATA}"]
     with FILLED.open("rb") as archive:
         subprocess.run(

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache() -> None:
-    """Set variables, also for processes that tests start. The jars are kept with everything else that tests download."""
+    """Set variables, also for processes that tests start. The jars stay in the folder of everything else that tests download."""
     os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
     # such short runs mostly compile, and compiling less saves a fifth of the time
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
