@@ -26,7 +26,7 @@ def kafka() -> Iterator[KafkaCleaner]:
     cleaner.close()
 
 
-def test_the_same_stays(tmp_path: Path, kafka: KafkaCleaner) -> None:
+def test_both_cleaners_keep_the_same(tmp_path: Path, kafka: KafkaCleaner) -> None:
     """Keys, tombstones, transactions, producers, codecs and times are all random, and the same in every run."""
     records = markers = empty = horizons = 0
     for seed in SEEDS:

@@ -106,21 +106,21 @@ def differences(ours: Mapping[str, Setting], theirs: Mapping[str, Any]) -> Itera
         if default != (wanted["default"] or "") and name not in OTHER_DEFAULTS:
             yield f"{name} is {default!r} by default, Kafka's {wanted['default']!r}"
         for text, words in zip(TEXTS, wanted["refusals"], strict=True):
-            if (answer := refusal(setting, text)) != words and name not in OTHER_CHECKS:
-                yield f"{name}={text}: {answer!r}, Kafka says {words!r}"
+            if (problem := refusal(setting, text)) != words and name not in OTHER_CHECKS:
+                yield f"{name}={text}: {problem!r}, Kafka says {words!r}"
 
 
 def named(theirs: Mapping[str, Any]) -> set[str]:
     return {name for name, one in theirs.items() if not one["internal"]}
 
 
-def test_settings_of_topics() -> None:
+def test_settings_of_topics_are_those_of_kafka() -> None:
     theirs = kafka("3.9.2")["topic"]
     assert named(theirs) == TOPIC_SETTINGS.keys()
     assert list(differences(TOPIC_SETTINGS, theirs)) == []
 
 
-def test_settings_of_topics_since() -> None:
+def test_kafka_4_changed_two_settings_of_topics() -> None:
     """Assert that 4.x has no new ones, and that it changed only these; docs/configuration.md says that 3.9 is the reference."""
     theirs = kafka("4.3.1")["topic"]
     assert named(theirs) <= TOPIC_SETTINGS.keys()
@@ -128,32 +128,32 @@ def test_settings_of_topics_since() -> None:
     assert changed == {"message.timestamp.after.max.ms", "segment.bytes"}
 
 
-def test_settings_of_groups() -> None:
+def test_settings_of_groups_are_those_of_kafka() -> None:
     theirs = kafka("4.3.1")["group"]
     assert named(theirs) == GROUP_CONFIGS.keys()
     assert list(differences(GROUP_CONFIGS, theirs)) == []
 
 
 @pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
-def test_settings_of_client_metrics(release: str) -> None:
+def test_settings_of_client_metrics_are_those_of_kafka(release: str) -> None:
     theirs = kafka(release)["metrics"]
     assert named(theirs) == CLIENT_METRICS_CONFIGS.keys()
     assert list(differences(CLIENT_METRICS_CONFIGS, theirs)) == []
 
 
-def test_settings_of_brokers() -> None:
+def test_settings_of_brokers_are_those_of_kafka_and_our_own() -> None:
     theirs = kafka("3.9.2")["broker"]
     assert BROKER_SETTINGS.keys() - theirs.keys() == OURS.keys()
     assert list(differences(BROKER_SETTINGS, theirs)) == []
 
 
 @pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
-def test_every_name_of_a_brokers_setting_is_known(release: str) -> None:
+def test_the_broker_knows_every_name_of_kafkas_settings(release: str) -> None:
     names = named(kafka(release)["broker"])
     assert [name for name in sorted(names) if name not in BROKER_SETTINGS and family_of(name) is None] == []
 
 
-def test_dynamic_settings_of_brokers() -> None:
+def test_dynamic_settings_of_brokers_are_those_of_kafka() -> None:
     """Compare the settings that have a row. The settings that are accepted and not read may also be set while the broker runs."""
     theirs = set(kafka("3.9.2")["dynamic"])
     rows = {**BROKER_SETTINGS, **DYNAMIC_ONLY_SETTINGS}
@@ -162,6 +162,6 @@ def test_dynamic_settings_of_brokers() -> None:
     assert theirs & rows.keys() - ours == NOT_DYNAMIC.keys()
 
 
-def test_reasons_are_for_what_there_is() -> None:
+def test_every_reason_is_for_a_setting_that_exists() -> None:
     known = {**BROKER_SETTINGS, **TOPIC_SETTINGS, **GROUP_CONFIGS, **CLIENT_METRICS_CONFIGS}
     assert {*OURS, *OTHER_DEFAULTS, *OTHER_TYPES, *OTHER_CHECKS, *NOT_DYNAMIC} <= known.keys()

@@ -204,7 +204,7 @@ def test_the_consumer_protocol_is_declared_as_kafka_defines_it(cls: type, newest
     assert_declared_as(cls, definition, spoken(definition))
 
 
-def test_api_keys_are_kafkas(newest: dict[str, Any]) -> None:
+def test_api_keys_are_those_of_kafka(newest: dict[str, Any]) -> None:
     wanted = {
         snake(name.removesuffix("Request")).upper(): definition["apiKey"]
         for name, definition in newest.items()

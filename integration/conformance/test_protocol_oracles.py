@@ -184,7 +184,7 @@ def test_old_schemas_read_and_write_the_same(library: str, cls: type, version: i
     assert theirs.SCHEMA.encode(values) == wire
 
 
-def test_the_oracles_know_what_they_are_asked_for() -> None:
+def test_the_oracles_have_the_versions_that_the_tests_name() -> None:
     known = {(cls.__name__, version) for _, cls, version, _ in OLD}
     assert {("ProduceRequest", 0), ("FetchRequest", 3), ("ListOffsetsResponse", 0), ("CreateTopicsRequest", 0)} <= known
     assert {

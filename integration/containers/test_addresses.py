@@ -40,7 +40,7 @@ def net(engine: Engine) -> Iterator[str]:
         yield name
 
 
-def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine, image: str, net: str) -> None:
+def test_the_host_and_a_neighbour_use_a_broker_without_settings(engine: Engine, image: str, net: str) -> None:
     port = free_port()
     listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://:{port}")
     publish = ("--publish", f"127.0.0.1:{port}:{port}")
@@ -55,7 +55,7 @@ def test_without_any_setting_the_host_and_a_neighbour_can_use_it(engine: Engine,
         assert f"clients that come through a published port get localhost:{port}" in broker.log
 
 
-def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, net: str) -> None:
+def test_one_variable_publishes_another_port_of_the_host(engine: Engine, image: str, net: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
     with running(engine, image, "--network", net, *publish) as broker:
@@ -67,7 +67,7 @@ def test_another_port_of_the_host_is_one_variable(engine: Engine, image: str, ne
             assert lines[-1] == f"A client on this machine works with {broker.name}:9092."
 
 
-def test_two_networks_one_of_them_connected_while_it_runs(engine: Engine, image: str, net: str) -> None:
+def test_a_broker_serves_a_network_that_is_connected_while_it_runs(engine: Engine, image: str, net: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
     with network(engine) as second, running(engine, image, "--network", net, *publish) as broker:
@@ -80,7 +80,7 @@ def test_two_networks_one_of_them_connected_while_it_runs(engine: Engine, image:
         assert stock_client(f"localhost:{port}") == f"localhost:{port}"
 
 
-def test_the_default_network(engine: Engine, image: str) -> None:
+def test_a_broker_on_the_default_network_is_used_from_the_host(engine: Engine, image: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=127.0.0.1:{port}")
     with running(engine, image, *publish) as broker:
@@ -89,7 +89,7 @@ def test_the_default_network(engine: Engine, image: str) -> None:
         assert "Broker 1 is advertised as localhost:9092" in doctor_in(broker, "localhost:9092")
 
 
-def test_the_network_of_the_host(engine: Engine, image: str) -> None:
+def test_a_broker_on_the_network_of_the_host_advertises_the_address_of_the_connection(engine: Engine, image: str) -> None:
     port = free_port()
     listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://127.0.0.1:{port}")
     with running(engine, image, "--network", "host", *listen) as broker:
@@ -99,7 +99,7 @@ def test_the_network_of_the_host(engine: Engine, image: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["http://localhost:19092", "localhost:0", "0.0.0.0:9092", "a,b"])
-def test_an_address_that_cannot_be_keeps_it_from_starting(engine: Engine, image: str, text: str) -> None:
+def test_an_impossible_address_keeps_the_broker_from_starting(engine: Engine, image: str, text: str) -> None:
     done = engine.call("run", "--rm", "--env", f"PYBROKER_ADVERTISED={text}", image)
     assert done.returncode != 0
     assert f"{text}: " in done.stderr
@@ -116,7 +116,9 @@ OWN_HANDLER = ("--network", "slirp4netns:port_handler=slirp4netns")
 
 
 @pytest.mark.parametrize("options", [(), OWN_HANDLER], ids=["rootlesskit", "slirp4netns"])
-def test_a_rootless_container_without_a_network_of_its_own(user_engine: Engine, image: str, options: tuple[str, ...]) -> None:
+def test_the_host_uses_a_rootless_container_without_a_network_of_its_own(
+    user_engine: Engine, image: str, options: tuple[str, ...]
+) -> None:
     port = free_port()
     listen = ("--env", f"KAFKA_LISTENERS=PLAINTEXT://:{port}")
     with running(user_engine, image, *options, *listen, "--publish", f"127.0.0.1:{port}:{port}") as broker:
@@ -126,7 +128,7 @@ def test_a_rootless_container_without_a_network_of_its_own(user_engine: Engine, 
         assert "clients on the container's networks" not in broker.log
 
 
-def test_a_rootless_container_on_a_network_with_a_neighbour(user_engine: Engine, image: str) -> None:
+def test_host_and_neighbour_use_a_rootless_container_on_a_network(user_engine: Engine, image: str) -> None:
     port = free_port()
     publish = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"PYBROKER_ADVERTISED=localhost:{port}")
     with network(user_engine) as net, running(user_engine, image, "--network", net, *publish) as broker:

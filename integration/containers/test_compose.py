@@ -48,7 +48,7 @@ def file() -> dict[str, Any]:
     return content
 
 
-def test_whatever_needs_the_broker_waits_until_it_is_healthy() -> None:
+def test_services_that_need_the_broker_wait_until_it_is_healthy() -> None:
     services = file()["services"]
     needing = {name for name, service in services.items() if "kafka" in service.get("depends_on", {})}
     assert needing == {"kafka-python", "confluent-kafka", "spark", "prometheus"}
@@ -62,7 +62,7 @@ def test_nothing_is_published_beyond_this_machine() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_the_health_check_is_the_one_of_the_image() -> None:
+def test_the_health_check_is_that_of_the_image() -> None:
     check = file()["services"]["kafka"]["healthcheck"]
     in_image = re.search(r"^HEALTHCHECK (.*) \\\n  CMD (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert in_image is not None
@@ -97,7 +97,7 @@ def test_client_examples_run_as_soon_as_the_broker_is_healthy(
         assert f"{service}: 100 records produced and consumed at kafka:9092" in said
 
 
-def test_the_pipeline_runs_over_it(engine: Engine, spark_image: str, project: Callable[[], tuple[Project, str]]) -> None:
+def test_the_pipeline_runs_with_the_broker(engine: Engine, spark_image: str, project: Callable[[], tuple[Project, str]]) -> None:
     cluster, _ = project()
     said = cluster.run("--profile", "spark", "run", "--rm", "spark", timeout_s=SPARK_TIMEOUT_S)
     assert "10000" in said.replace(",", ""), said

@@ -154,7 +154,7 @@ def test_the_size_that_the_page_states_is_that_of_the_image(engine: Engine, imag
         assert abs(float(megabytes) - size / images.MB) < 0.1 * float(megabytes)
 
 
-def test_a_broker_of_pybroker_start_gets_healthy(engine: Engine, image: str) -> None:
+def test_a_broker_that_pybroker_start_starts_gets_healthy(engine: Engine, image: str) -> None:
     command = ["pybroker", "start", "--data-dir", "/var/lib/kafka/data"]
     with running(engine, image, command=command) as broker:
         broker.wait_healthy()

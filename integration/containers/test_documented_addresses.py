@@ -80,7 +80,7 @@ def shell(engine: Engine, image: str) -> Iterator[Shell]:
         one.close()
 
 
-def test_from_the_host_and_from_other_containers(shell: Shell) -> None:
+def test_the_host_and_other_containers_connect_as_the_page_says(shell: Shell) -> None:
     first, said, other = blocks("From the host and from other containers")
     for line in first:
         shell.run(line)
@@ -91,7 +91,7 @@ def test_from_the_host_and_from_other_containers(shell: Shell) -> None:
         shell.run(line)
 
 
-def test_when_a_client_cannot_connect(shell: Shell, engine: Engine) -> None:
+def test_the_doctor_finds_why_a_client_cannot_connect_as_the_page_says(shell: Shell, engine: Engine) -> None:
     commands, said = blocks("When a client cannot connect")
     shell.run("docker network create dev")
     start = "docker run -d --name kafka --network dev -p 127.0.0.1:9092:9092 pybroker"

@@ -17,7 +17,7 @@ CHECKS = 20
 READ_ONLY = ("--read-only", "--tmpfs", "/tmp")
 
 
-def test_it_is_healthy_only_once_it_can_be_used(engine: Engine, image: str) -> None:
+def test_a_container_is_healthy_only_once_clients_can_use_it(engine: Engine, image: str) -> None:
     with running(engine, image, *READ_ONLY, command=["sleep", "60"]) as idle:
         assert engine.call("exec", idle.name, *CHECK).returncode == 1, "the container has no broker, and is healthy nevertheless"
     publish, bootstrap = published()
@@ -28,7 +28,7 @@ def test_it_is_healthy_only_once_it_can_be_used(engine: Engine, image: str) -> N
         assert engine.call("exec", broker.name, *CHECK).returncode == 1
 
 
-def test_a_health_check_costs_next_to_nothing(engine: Engine, image: str) -> None:
+def test_a_health_check_costs_little_cpu(engine: Engine, image: str) -> None:
     publish, _ = published()
     with running(engine, image, *publish) as broker:
         broker.wait_healthy()
@@ -38,7 +38,7 @@ def test_a_health_check_costs_next_to_nothing(engine: Engine, image: str) -> Non
     assert cpu_s <= CHECK_CPU_S_MAX
 
 
-def test_it_stops_at_once_with_a_clean_log_and_keeps_its_data(engine: Engine, image: str) -> None:
+def test_a_container_stops_at_once_with_a_clean_log_and_keeps_its_data(engine: Engine, image: str) -> None:
     samples, client = varied(50), KafkaPython()
     with volume(engine) as data:
         for turn in range(2):
@@ -55,7 +55,7 @@ def test_it_stops_at_once_with_a_clean_log_and_keeps_its_data(engine: Engine, im
                 assert_clean(broker.log)
 
 
-def test_it_takes_any_user(engine: Engine, image: str) -> None:
+def test_a_container_runs_as_any_user(engine: Engine, image: str) -> None:
     for user in ("0", "1234", "1234:5678"):
         publish, bootstrap = published()
         with running(engine, image, *READ_ONLY, *publish, "--user", user) as broker:

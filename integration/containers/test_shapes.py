@@ -17,7 +17,7 @@ ROUND_TRIP = (
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_healthy_and_a_neighbour_uses_it(engine: Engine, image: str, name: str) -> None:
+def test_a_shape_is_healthy_and_a_neighbour_uses_the_broker(engine: Engine, image: str, name: str) -> None:
     shape = SHAPES[name]
     variables = [option for item in shape.environment.items() for option in ("--env", "=".join(item))]
     with network(engine) as net:
@@ -40,7 +40,7 @@ def test_a_shape_is_healthy_and_a_neighbour_uses_it(engine: Engine, image: str, 
 
 
 @pytest.mark.parametrize("mount", ["/bitnami/kafka", "/tmp/kraft-combined-logs"])
-def test_data_lie_on_the_volume_of_a_file_for_another_image(engine: Engine, image: str, mount: str) -> None:
+def test_data_are_on_the_volume_of_a_file_for_another_image(engine: Engine, image: str, mount: str) -> None:
     with volume(engine) as name:
         for topics in ("new\n", ""):  # the second container has only what the first one left
             options = ["--volume", f"{name}:{mount}", *(["--env", "PYBROKER_TOPICS=new"] if topics else [])]

@@ -55,7 +55,7 @@ def client(tmp_path: Path, address: str = "sys.argv[1]") -> str:
     return f"import subprocess, sys; subprocess.run([*{program!r}, {address}, 'records'], check=True)"
 
 
-def test_python(ours: Image, tmp_path: Path) -> None:
+def test_the_python_library_starts_a_broker(ours: Image, tmp_path: Path) -> None:
     python = python_with(*PYTHON_PACKAGES)
     program = tmp_path / "example.py"
     text = snippet("python").replace('"pybroker"', f'"{ours[0]}"')
@@ -64,7 +64,7 @@ def test_python(ours: Image, tmp_path: Path) -> None:
     assert len(ADDRESS.findall(said)) == 2
 
 
-def test_python_with_the_image_that_pysparks_own_tests_name(ours: Image, engine: Engine, tmp_path: Path) -> None:
+def test_the_python_library_starts_the_image_that_the_tests_of_pyspark_name(ours: Image, engine: Engine, tmp_path: Path) -> None:
     command = re.findall(r"^    docker tag (\S+) (\S+)$", PAGE, re.MULTILINE)[0]
     name = f"docker.io/{command[1]}"
     if engine.has_image(name):
@@ -85,7 +85,7 @@ def test_python_with_the_image_that_pysparks_own_tests_name(ours: Image, engine:
 @pytest.mark.parametrize(
     ("container", "original"), [("KafkaContainer", "apache/kafka"), ("ConfluentKafkaContainer", "confluentinc/cp-kafka")]
 )
-def test_java(ours: Image, tmp_path: Path, container: str, original: str) -> None:
+def test_the_java_library_starts_a_broker(ours: Image, tmp_path: Path, container: str, original: str) -> None:
     text = snippet("java").replace('"pybroker"', f'"{ours[0]}"').replace("new KafkaContainer", f"new {container}")
     text = text.replace("apache/kafka", original)
     program = tmp_path / "Example.java"
@@ -97,7 +97,7 @@ def test_java(ours: Image, tmp_path: Path, container: str, original: str) -> Non
     assert ADDRESS.search(output([java(), "-cp", f"{jars}/*", str(program)], ours, tmp_path))
 
 
-def test_go(ours: Image, tmp_path: Path) -> None:
+def test_the_go_library_starts_a_broker(ours: Image, tmp_path: Path) -> None:
     go = shutil.which("go")
     if go is None:
         pytest.skip("the Testcontainers module for Go needs go, which is not installed")

@@ -18,7 +18,7 @@ PER_PARTITION = 50
 NEWER_MS = 1_800_000_000_000
 
 
-def test_a_volume_of_an_older_version_starts(engine: Engine, image: str) -> None:
+def test_a_broker_starts_on_a_volume_of_an_older_version(engine: Engine, image: str) -> None:
     client = KafkaPython()
     with volume(engine) as data:
         unpack(engine, image, data)
