@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of a broker with default settings, shared by all tests that need nothing special of it."""
+    """Start a broker with default settings, shared by all tests that need nothing special of it, and yield its host:port."""
     external = external_bootstrap()
     if external:
         yield external
@@ -35,7 +35,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Start a broker of the test's own: `start_broker({"key": "value"})`. Skips when the tests are given a running one."""
+    """Yield a function that starts a broker of the test's own: `start_broker({"key": "value"})`. Skips the test where the
+    tests use a running broker.
+    """
     if external_bootstrap():
         pytest.skip("needs a broker that it may restart or configure")
     with own_brokers(tmp_path) as start:
@@ -44,7 +46,9 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def new_topic(bootstrap: str) -> Callable[..., str]:
-    """Create a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` -> its name."""
+    """Return a function that creates a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` ->
+    its name.
+    """
     from testing.clients.stock import create_topic, unique  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
 
     def create(partitions: int = 1, **configs: str) -> str:

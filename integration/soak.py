@@ -1,11 +1,12 @@
-"""A broker process and a model of it, through the same random story: python -m integration.soak --minutes 10 --seed 1.
+"""A broker process and a model of it go through the same random story: python -m integration.soak --minutes 10 --seed 1.
 
-Records are produced (with every codec, by idempotent producers that send again), read, deleted and compacted; settings change;
-topics are deleted and made again under their names; the broker is stopped, killed, and killed with requests under way. After
-each step what the broker says is compared with the model, after each start everything. The first difference ends the story, with
-the seed, the last steps and the folder that has the data and the broker's log.
+The story produces records (with every codec, and with idempotent producers that send again), reads, deletes and compacts them. It
+changes settings, deletes topics and creates them again under their names. It stops the broker, kills it, and kills it while
+requests are under way. After each step it compares what the broker returns with the model, and after each start it compares
+everything. The first difference ends the story. The program then prints the seed, the last steps, and the folder with the data
+and the broker's log.
 
-`test_soak.py` has hypothesis tell short ones.
+`test_soak.py` lets hypothesis choose the steps of short stories.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ NONE, UNKNOWN_TOPIC, EXISTS = 0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(
 
 
 def now_ms() -> int:
-    """Of the day: a broker forgets producers whose records look a day old."""
+    """Return the time of the day, because a broker forgets producers whose records look a day old."""
     return time.time_ns() // 1_000_000
 
 
 class Soak:
-    """The steps. Each raises DifferenceError when the broker does not do what the model says."""
+    """The steps. Each raises DifferenceError when the broker does not do what the model expects."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.model, self.told = folder, ClusterModel(), deque[str](maxlen=100)
@@ -84,7 +85,7 @@ class Soak:
             raise DifferenceError(f"{what}: got {got!s:.400}, and not {wanted!s:.400}")
 
     def partition(self, topic: str, number: int) -> tuple[int, PartitionModel]:
-        """The one of that number, counted around."""
+        """Return the index and the model of the partition with this number, modulo the number of partitions."""
         partitions = self.model.topics[topic].partitions
         return number % len(partitions), partitions[number % len(partitions)]
 
@@ -111,7 +112,7 @@ class Soak:
             self.model.forget(topic)
 
     def create_again(self, topic: str) -> None:
-        """At once, with as many partitions."""
+        """Delete the topic and create it again at once, with the same number of partitions."""
         found = self.model.topics[topic]
         self.delete(topic)
         self.create(topic, len(found.partitions), is_compacted=found.is_compacted)
@@ -127,7 +128,7 @@ class Soak:
     # --- Records ----------------------------------------------------------------------------------------------------------------
 
     def pairs(self, seed: int, count: int, size: int) -> list[Pair]:
-        """Records of keys that come again, some of them tombstones; each value is another."""
+        """Return records whose keys occur again, and some of which are tombstones; every value is different."""
         drawn, found = random.Random(seed), []
         for _ in range(count):
             self._number += 1
@@ -143,7 +144,9 @@ class Soak:
         partition.append(first, pairs)
 
     def produce_idempotently(self, topic: str, number: int, pairs: list[Pair], *, is_again: bool) -> None:
-        """The next batch of the partition's producer; or its last one again, which is acknowledged where it was."""
+        """Send the next batch of the partition's producer, or its last one again, which the broker acknowledges at its first
+        offset.
+        """
         index, partition = self.partition(topic, number)
         if partition.producer is None:
             partition.producer, partition.sequence, partition.last_batch = self.wire.producer_id(), 0, None
@@ -172,7 +175,9 @@ class Soak:
         partition.start = partition.start if is_compacted else offset
 
     def fetch(self, topic: str, number: int, share: float, bytes_max: int) -> None:
-        """From somewhere in the log on: what comes is what was written, from there on and without holes but compaction's."""
+        """Fetch from some offset of the log: the records must be those that were written, from that offset and without gaps,
+        except for gaps that compaction makes.
+        """
         index, partition = self.partition(topic, number)
         offset = partition.start + int((partition.end - partition.start) * share)
         self._tell("fetch", topic, index, offset, bytes_max)
@@ -185,7 +190,7 @@ class Soak:
             self._expect("something, or the end", bool(found), offset < partition.end)
 
     def consume(self, topic: str, number: int, client: int) -> None:
-        """A stock client reads what is there, unless compaction may take it meanwhile."""
+        """Read with a stock client, unless compaction may remove records in the meantime."""
         index, partition = self.partition(topic, number)
         read = self.wire.read_all(topic, index)
         if read.records and not partition.is_compacted:
@@ -225,7 +230,9 @@ class Soak:
         self.check()
 
     def kill_while_producing(self, topic: str, number: int, batches: list[list[Pair]], delay_s: float) -> None:
-        """Requests go out one behind the other from a thread-less pipeline; those not acknowledged may be there or not."""
+        """Send requests one after the other without waiting, and kill the broker: a request without a response may have been
+        done or not.
+        """
         index, partition = self.partition(topic, number)
         self._tell("kill while producing", topic, index, [len(pairs) for pairs in batches], delay_s)
         self.wire.send_batches(topic, index, [values(0, pairs, now_ms()) for pairs in batches])
@@ -241,7 +248,7 @@ class Soak:
         self.check()
 
     def kill_while_deleting(self, topic: str, delay_s: float) -> None:
-        """It is gone, or whole."""
+        """Kill the broker while it deletes a topic: the topic is gone, or it is whole."""
         self._tell("kill while deleting", topic, delay_s)
         self._kill_during(lambda: self.wire.send_delete_topic(topic), delay_s)
         if self.wire.fetch(topic, 0, 0).error == UNKNOWN_TOPIC:
@@ -250,7 +257,7 @@ class Soak:
         self.check()
 
     def kill_while_creating(self, topic: str, partitions: int, delay_s: float) -> None:
-        """It is there, or not."""
+        """Kill the broker while it creates a topic: the topic is there, or it is not."""
         self._tell("kill while creating", topic, partitions, delay_s)
         self._kill_during(lambda: self.wire.send_create_topic(topic, partitions), delay_s)
         if self.wire.fetch(topic, 0, 0).error != UNKNOWN_TOPIC:
@@ -266,7 +273,7 @@ class Soak:
         self._start()
 
     def _settle(self, maybe: dict[tuple[str, int], list[list[Pair]]]) -> None:
-        """Take over what a kill leaves open."""
+        """Take over from the broker what a kill leaves open."""
         for name, topic in self.model.topics.items():
             for index, partition in enumerate(topic.partitions):
                 start, end = (self.wire.limit(name, index, which) for which in (EARLIEST, LATEST))
@@ -276,7 +283,7 @@ class Soak:
                     raise DifferenceError(f"{name}-{index}: {error}") from None
 
     def check(self) -> None:
-        """Everything."""
+        """Compare everything that the broker has with the model."""
         for name, topic in self.model.topics.items():
             for index, partition in enumerate(topic.partitions):
                 start, end = (self.wire.limit(name, index, which) for which in (EARLIEST, LATEST))
@@ -297,7 +304,7 @@ class Soak:
 
 
 class Story:
-    """Steps drawn from a seed."""
+    """A story: steps drawn from a seed."""
 
     def __init__(self, soak: Soak, seed: int) -> None:
         self.soak, self.random = soak, random.Random(seed)
@@ -341,7 +348,7 @@ class Story:
 
 
 def main() -> int:
-    """Tell a story for so many minutes. Returns 1 when the broker is not what the model is."""
+    """Run a story for the minutes of the command line. Returns 1 when the broker differs from the model."""
     parser = argparse.ArgumentParser(prog="python -m integration.soak", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))

@@ -1,4 +1,4 @@
-"""What a broker has to have after what it acknowledged: the simplest thing that could be right."""
+"""What a broker must have after what it acknowledged: the simplest model that can be right."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ Pair = tuple[bytes, bytes | None]
 
 
 class DifferenceError(AssertionError):
-    """The broker has something else than it acknowledged."""
+    """The broker does not have what it acknowledged."""
 
 
 @dataclass
 class PartitionModel:
-    """One partition of one incarnation of its topic.
+    """A partition of one incarnation of its topic.
 
     Attributes:
-        written: all records by offset, also those below the start.
+        written: all records by offset, including those below the start.
         start: the greatest start that was acknowledged.
-        kept_start: a start that a killed broker may fall back to: starts are written down now and then, not at once.
+        kept_start: a start that a killed broker may return to, because it writes starts at intervals and not at once.
         end: the offset of the next record.
-        is_compacted: it was, at some time.
-        sequence: of the next record of its idempotent producer.
+        is_compacted: whether the topic was ever compacted.
+        sequence: the next sequence number of its idempotent producer.
     """
 
     written: dict[int, Pair] = field(default_factory=dict)
@@ -36,14 +36,14 @@ class PartitionModel:
     last_batch: tuple[int, int, list[Pair]] | None = None  # sequence, first offset and pairs
 
     def append(self, first: int, pairs: list[Pair]) -> None:
-        """They were acknowledged at this offset. Raises DifferenceError."""
+        """Take over records that were acknowledged at this offset. Raises DifferenceError."""
         if first != self.end:
             raise DifferenceError(f"appended at {first}, and not at the end {self.end}")
         self.written |= dict(enumerate(pairs, first))
         self.end = first + len(pairs)
 
     def check(self, start: int, end: int, records: list[Record]) -> None:
-        """A whole read from `start` to `end`. Raises DifferenceError."""
+        """Compare a whole read from `start` to `end` with the model. Raises DifferenceError."""
         if (start, end) != (self.start, self.end):
             raise DifferenceError(f"it goes from {start} to {end}, and not from {self.start} to {self.end}")
         found = {record.offset: (record.key, record.value) for record in records}
@@ -59,7 +59,9 @@ class PartitionModel:
             raise DifferenceError(f"{len(missing)} records are missing, from offset {missing[0]} on")
 
     def _wrongly_missing(self, missing: list[int], found: dict[int, tuple[bytes | None, bytes | None]]) -> list[int]:
-        """Compaction takes what has a later record of its key; and a tombstone, after all that it deletes."""
+        """Leave out what compaction removes: a record with a later record of its key, and a tombstone once everything that it
+        deletes is gone.
+        """
         latest = {key: offset for offset, (key, _) in self.written.items()}
         found_keys = {key for key, _ in found.values()}
         wrong = []
@@ -73,7 +75,8 @@ class PartitionModel:
         return wrong
 
     def settle(self, start: int, end: int, maybe: list[list[Pair]]) -> None:
-        """After a kill: batches that were on their way may be there, in their order; the start may be an older one.
+        """Take over the state after a kill: unacknowledged batches may be there, in their order, and the start may be an older
+        one.
 
         Raises DifferenceError.
         """
@@ -91,7 +94,7 @@ class PartitionModel:
 
 @dataclass
 class TopicModel:
-    """One incarnation of a topic; `is_compacted`: by its present settings."""
+    """An incarnation of a topic; `is_compacted` follows its present settings."""
 
     partitions: list[PartitionModel]
     is_compacted: bool = False
@@ -105,6 +108,6 @@ class ClusterModel:
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def forget(self, name: str) -> None:
-        """The topic was deleted, and with it what groups committed for it."""
+        """Forget a topic that was deleted, and the offsets that groups committed for it."""
         del self.topics[name]
         self.committed = {key: offset for key, offset in self.committed.items() if key[1] != name}

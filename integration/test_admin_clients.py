@@ -1,4 +1,4 @@
-"""Settings, partitions and records managed by the stock clients; what they changed survives `kill -9`."""
+"""Stock clients manage settings, partitions and records, and what they changed survives `kill -9`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka's tools cannot be compared in: names that are our own. The rest is in `test_tools_compared.py`."""
+"""Commands whose output cannot be compared with Kafka's, because the names are our own. `test_tools_compared.py` has the rest."""
 
 from __future__ import annotations
 

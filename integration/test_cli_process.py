@@ -76,8 +76,10 @@ def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signal.Signals) -> None:
-    """The start is held where it reads a file that nobody writes to. A signal that comes just before the read is only seen behind
-    it, so the file ends after the signal."""
+    """Hold the start where it reads a file that no process writes to.
+
+    Python notices a signal that comes just before the read only after the read, so the file ends after the signal.
+    """
     held = tmp_path / "held"
     os.mkfifo(held)
     command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
@@ -85,7 +87,7 @@ def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signa
         try:
             writer = -1
             deadline = Deadline("the start's reading of its logging configuration")
-            while writer < 0:  # there is a reader: the start has come that far
+            while writer < 0:  # the file has a reader, so the start has come to it
                 try:
                     writer = os.open(held, os.O_WRONLY | os.O_NONBLOCK)
                 except OSError:
@@ -100,11 +102,13 @@ def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signa
 
 
 def test_a_signal_that_comes_before_python_is_up_is_not_lost(tmp_path: Path) -> None:
-    """The first process of a container gets no signal for which it has no handler, so an image's start blocks them."""
+    """Block signals as an image's start does, because the first process of a container gets no signal for which it has no
+    handler.
+    """
     command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # it inherits the mask
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # the process inherits the mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     process.send_signal(signal.SIGTERM)

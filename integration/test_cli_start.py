@@ -22,7 +22,7 @@ READY = re.compile(r"READY (?P<host>.*):(?P<port>[0-9]+)\n")
 
 @contextmanager
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A broker that is ready, and its port; killed at the end if it is still there."""
+    """Start a broker, and yield it with its port when it is ready; kill it at the end if it still runs."""
     command = [sys.executable, "-m", "pybroker", "start", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -50,7 +50,7 @@ def test_ready_on_a_free_port_and_a_clean_stop(tmp_path: Path, signal_number: si
             pass
         process.send_signal(signal_number)
         rest, _ = process.communicate(timeout=10)
-        assert (process.returncode, rest) == (0, ""), "stdout has the ready line only"
+        assert (process.returncode, rest) == (0, ""), "stdout has only the ready line"
     assert (tmp_path / "new" / "data" / "meta.properties").exists()
 
 

@@ -1,4 +1,4 @@
-"""Topics and offsets through the stock clients' admin and consumer calls."""
+"""Topics and offsets through the admin and consumer calls of the stock clients."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def test_a_deleted_topic_can_be_created_again_at_once(bootstrap: str) -> None:
     for life in range(5):
         create_topic(bootstrap, name)
         samples = varied(20 + life, seed=life)
-        assert client.produce(bootstrap, name, samples) == list(range(20 + life)), "offsets begin at 0: nothing of the old log"
+        assert client.produce(bootstrap, name, samples) == list(range(20 + life)), (
+            "offsets begin at 0, so nothing of the old log is left"
+        )
         for reader in CLIENTS:
             assert_equal(reader.consume(bootstrap, name, len(samples)), samples)
         delete_topic(bootstrap, name)
@@ -128,7 +130,7 @@ def test_a_topic_is_created_when_a_producer_names_it(bootstrap: str) -> None:
         assert_equal(client.consume(bootstrap, name, 5), samples)
 
 
-# 100 records a partition: two share each timestamp, which rise by 10 ms
+# 100 records per partition: pairs share a timestamp, and timestamps rise by 10 ms
 LOOKUPS = [
     (T0_MS - 1000, 0, T0_MS),
     (T0_MS, 0, T0_MS),
@@ -200,7 +202,7 @@ def test_a_fetch_behind_the_end_is_out_of_range(timed_topic: str, bootstrap: str
         where = kafka.TopicPartition(timed_topic, 0)
         consumer.assign([where])
         consumer.seek(where, 5_000)
-        assert next(consumer).offset == 0, "the client was told, and went back to the beginning"
+        assert next(consumer).offset == 0, "the client got the error, and returned to the beginning"
     finally:
         consumer.close()
 
@@ -216,7 +218,7 @@ def test_a_waiting_fetch_is_answered_when_a_record_comes(bootstrap: str, new_top
         consumer.seek_to_beginning(where)
         assert not consumer.poll(timeout_ms=300), "the fetch is under way and the partition empty"
         KafkaPython().produce(bootstrap, topic, [Sample(b"k", b"v", T0_MS)])
-        record = next(consumer, None)  # long before the fetch would have timed out
+        record = next(consumer, None)  # long before the fetch times out
         assert record is not None
         assert Received(record.offset, Sample(record.key, record.value, record.timestamp)) == (0, Sample(b"k", b"v", T0_MS))
     finally:

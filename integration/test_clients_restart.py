@@ -1,4 +1,4 @@
-"""A clean restart of the broker in the middle of everything: same port, same data directory, clients that stay."""
+"""The broker restarts cleanly in the middle of everything: same port, same data directory, and clients that stay."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_open_clients_go_on_over_a_restart(idempotent: bool, start_broker: Calla
         deadline = time.monotonic() + TIMEOUT_S
         while len(received) < count and time.monotonic() < deadline:
             for message in consumer.consume(count - len(received), timeout=0.5):
-                if message.error() is None:  # the broker's absence is reported here, too, and not fatal
+                if message.error() is None:  # the client reports the broker's absence here, too, and it is not fatal
                     sample = Sample(message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))
                     received.append(Received(message.offset(), sample))
 
@@ -93,7 +93,7 @@ def test_open_clients_go_on_over_a_restart(idempotent: bool, start_broker: Calla
             assert producer.flush(TIMEOUT_S) == 0
             read_to(begin + 25)
             broker.stop()
-            send(samples[begin + 25 : begin + 50])  # while it is away
+            send(samples[begin + 25 : begin + 50])  # while the broker is away
             broker.start()
             assert producer.flush(TIMEOUT_S) == 0
             read_to(begin + 50)

@@ -1,4 +1,4 @@
-"""Every stock client writes, every stock client reads the same: keys, values, headers, timestamps, codecs, sizes, acks."""
+"""Every stock client writes, and every stock client reads the same: keys, values, headers, timestamps, codecs, sizes, acks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_consumer_starts_at_any_offset(client: Client, bootstrap: str, new_top
     topic, samples = new_topic(), varied(120, seed=9)
     for codec, part in (("none", samples[:50]), ("zstd", samples[50:])):
         client.produce(bootstrap, topic, part, codec=codec)
-    for first in (0, 1, 49, 50, 51, 119):  # in the middle of a batch, too: the client skips to its offset
+    for first in (0, 1, 49, 50, 51, 119):  # also in the middle of a batch: the client skips the records before its offset
         assert_equal(client.consume(bootstrap, topic, 120 - first, first_offset=first), samples[first:], first_offset=first)
 
 

@@ -1,6 +1,7 @@
-"""Kafka's own tools and our commands beside each other over one broker: the same bytes on standard output, the same exit codes.
+"""Kafka's own tools and our commands, on one broker: the same bytes on standard output, the same exit codes.
 
-What Kafka 3.9.2 prints is what ours print. Of 4.3.1 those are compared that print the same as 3.9.2: all but `CHANGED_IN_4`.
+Our commands print what the tools of Kafka 3.9.2 print. With 4.3.1 they are compared where 4.3.1 prints the same as 3.9.2:
+everywhere but in `CHANGED_IN_4`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ CHANGED_IN_4 = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with a topic of one partition, a group without members, and one of each protocol with a member."""
+    """Start a broker with a topic of one partition, a group without members, and a group of each protocol with a member."""
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {"group.initial.rebalance.delay.ms": "0"})
     broker.start()
     settings = {"bootstrap.servers": broker.bootstrap}
@@ -117,7 +118,7 @@ def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def printed(ran: Ran) -> tuple[int, str]:
-    """Exit code and output, without what no two runs have in common."""
+    """Return the exit code and the output, without what differs in every run."""
     out = re.sub(r"console-consumer-\d+", "console-consumer-<n>", ran.out)
     return ran.code, re.sub(r"^Option --\S+ is deprecated .*\n", "", out, flags=re.MULTILINE)  # a notice of 4.x
 
@@ -131,7 +132,7 @@ def test_the_same_bytes(line: str, java: tuple[str, ToolRunner], broker: BrokerP
     at = ("--bootstrap-server", broker.bootstrap)
     theirs = tools.run(tool, *arguments, *at)
     ours = OurCommands(tmp_path).run(tool, *arguments, *at)
-    if line.startswith("consumer-groups --list"):  # in the broker's order there, sorted here
+    if line.startswith("consumer-groups --list"):  # Kafka's tool prints the broker's order, ours is sorted
         ours, theirs = (ran._replace(out="".join(sorted(ran.out.splitlines(keepends=True)))) for ran in (ours, theirs))
     assert printed(ours) == printed(theirs)
 
@@ -139,7 +140,7 @@ def test_the_same_bytes(line: str, java: tuple[str, ToolRunner], broker: BrokerP
 def test_what_is_produced_is_read_by_the_other(
     java: tuple[str, ToolRunner], start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """Keys land in the same partitions, so that records of one key keep their order."""
+    """Assert that keys go to the same partitions, so that records of one key keep their order."""
     _, tools = java
     bootstrap = start_broker({"num.partitions": "5"}).bootstrap
     at = ("--bootstrap-server", bootstrap)

@@ -1,4 +1,4 @@
-"""The commands as files written for other images call them: by name from a script, from init containers and health checks."""
+"""Files that were written for other images call the commands: by name from a script, from init containers and health checks."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def free_port() -> int:
 
 
 def test_an_init_container_waits_and_makes_topics(scripts: Path, tmp_path: Path) -> None:
-    """It begins before the broker does."""
+    """Start the command before the broker."""
     broker = BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0"})
     broker.port = free_port()
     environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "KAFKA": broker.bootstrap}
@@ -142,7 +142,9 @@ def test_a_health_check_fails_at_once_without_a_broker(check: str, scripts: Path
 
 
 def test_a_port_that_takes_connections_without_a_broker_is_waited_for(tmp_path: Path) -> None:
-    """So does one that an engine publishes, while the broker behind it starts."""
+    """Wait for a broker behind a port that takes connections, as a port does that an engine publishes while the broker behind
+    it starts.
+    """
     broker = BrokerProcess(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as door:
         broker.port = int(door.getsockname()[1])
@@ -184,7 +186,7 @@ def test_a_command_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 def test_groups_without_a_broker_are_an_error_with_exit_code_0() -> None:
-    """Kafka's tools, 3.9 and 4.x, print and end the same."""
+    """Do what Kafka's tools do: 3.9 and 4.x print the same, and end with the same exit code."""
     ran = run_command("kafka-consumer-groups", "--list", "--timeout", "200", "--bootstrap-server", f"127.0.0.1:{free_port()}")
     assert ran.code == 0
     assert ran.out == (
@@ -260,7 +262,7 @@ def test_what_is_not_here_is_one_line_and_exit_code_2(command: str, scripts: Pat
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-configs", "kafka-consumer-groups", "kafka-console-consumer.sh"])
 def test_help_and_version(name: str, scripts: Path) -> None:
     ran = shell(f"{name} --help", scripts, "")
-    assert (ran.returncode, ran.stdout) == (1, "")  # as Kafka's tools have it
+    assert (ran.returncode, ran.stdout) == (1, "")  # as Kafka's tools print it
     assert ran.stderr.startswith("This tool helps to ")
     assert shell(name, scripts, "").stderr == ran.stderr
     assert re.fullmatch(r"3\.9\.2 \(pybroker [\d.]+\)\n", shell(f"{name} --version", scripts, "").stdout)
@@ -285,7 +287,7 @@ def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert [line_of(process.stdout, "a record") for _ in range(2)] == ["one\n", "two\n"]
-    process.terminate()  # the script has become the command
+    process.terminate()  # the command has replaced the script
     _, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, err) == (128 + signal.SIGTERM, "Processed a total of 2 messages\n")
     described = run_command("kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, "--describe", "--group", "ended").out
@@ -309,7 +311,7 @@ def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_health_check_imports_little(broker: BrokerProcess) -> None:
-    """CPU is measured by `python -m benchmarks.commands`; what it depends on is checked here, as a loaded machine is slow."""
+    """Check what the CPU time depends on, because a loaded machine is slow; `python -m benchmarks.commands` measures CPU time."""
     command = [sys.executable, "-I", "-S", "-X", "importtime", str(ENTRY), "kafka-topics", "--list"]
     ran = subprocess.run(
         [*command, "--bootstrap-server", broker.bootstrap], capture_output=True, text=True, timeout=WAIT_S, check=True

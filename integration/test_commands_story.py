@@ -1,7 +1,8 @@
-"""Our commands print what the tools of Kafka 3.9.2 print about Apache Kafka, told the same story (`golden/tools_story.txt`).
+"""Our commands print what the tools of Kafka 3.9.2 print about Apache Kafka in the same story (`golden/tools_story.txt`).
 
-Standard output and exit codes are compared byte for byte but for the order of lines, which is that of Java's hashes there, and
-ours is sorted. Of standard error each line of ours must be one of Kafka's, but for what Kafka's tools would log.
+Standard output and exit codes are compared byte for byte except for the order of lines: Kafka's order is that of Java's hashes,
+ours is sorted. Each line that our commands write to standard error must be one of Kafka's lines, except for lines that Kafka's
+tools log.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from testing.process.our_commands import OurCommands
 from testing.process.tool_runner import Ran
 
 LAST = "## Deletion of records"
-"""From here on the story is about tools that are not among the commands."""
+"""From this line on, the story uses tools that are not among the commands."""
 
 ROW = 88
-"""Kafka 3.9 prints the rows of a reset without line ends, each so wide."""
+"""Kafka 3.9 prints the rows of a reset without line ends, each this wide."""
 
 DIFFERENT = {
     "$ configs --describe --entity-type client-metrics --entity-name mine": "was set by kafka-client-metrics, which is not here",
@@ -31,7 +32,7 @@ DIFFERENT = {
 
 
 class Commands(OurCommands):
-    """Our commands, and in place of Kafka's verifiable clients, which are not among them, clients that do the same."""
+    """Our commands; clients that do the same stand in for Kafka's verifiable clients, which are not among the commands."""
 
     def __init__(self, folder: Path, bootstrap: str, produce: Callable[..., None]) -> None:
         super().__init__(folder)
@@ -50,7 +51,9 @@ class Commands(OurCommands):
         return Ran(0, "", "")
 
     def _commit_what_was_empty(self) -> None:
-        """The Java client commits where it stands in every partition, librdkafka only where it has read something."""
+        """Commit position 0 where a partition was empty: the Java client commits its position in every partition, librdkafka
+        only where it has read a record.
+        """
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "counted"})
         consumer.commit(offsets=[TopicPartition("pears", 1, 0)], asynchronous=False)
         consumer.close()
@@ -68,14 +71,14 @@ class Commands(OurCommands):
         left = 25
         while left:
             messages = consumer.consume(left, WAIT_S)
-            assert messages, "nothing came"
+            assert messages, "no record came"
             left -= len(messages)
         consumer.commit(asynchronous=False)
         consumer.close()  # a static member stays in its group
 
 
 def comparable(page: list[str]) -> tuple[list[str], set[str]]:
-    """What was printed, in an order of its own, and what was said on stderr."""
+    """Return what was printed, in an order of our own, and what was written to standard error."""
     lines: list[str] = []
     for line in page:
         if line.startswith("GROUP ") and line.rstrip().find("NEW-OFFSET") > 0:
@@ -87,7 +90,9 @@ def comparable(page: list[str]) -> tuple[list[str], set[str]]:
 
 
 def ours_alone(said: set[str], theirs: set[str]) -> set[str]:
-    """Lines of stderr that Kafka's tools do not print; their log, which is switched off in the golden file, would."""
+    """Return the lines on standard error that Kafka's tools do not print. Kafka's log would have them, but the golden file was
+    made with it off.
+    """
     return {line for line in said - theirs if not re.match(r"(WARN|ERROR) |java\.util\.concurrent\.ExecutionException: ", line)}
 
 

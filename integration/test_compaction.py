@@ -1,4 +1,4 @@
-"""Compaction under real clients: of each key the newest record is there, at its offset, also after kill -9 in the middle."""
+"""Compaction under real clients: the newest record of each key is there, at its offset, also after kill -9 in the middle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIGS = {
 
 
 class Writer:
-    """Writes random keys in rounds, idempotently, and knows what must be there at last."""
+    """A producer that writes random keys in rounds, idempotently, and knows which records must be there in the end."""
 
     def __init__(self, bootstrap: str, topic: str, codec: str) -> None:
         self.latest: dict[bytes, tuple[int, bytes | None]] = {}
@@ -56,7 +56,7 @@ class Writer:
             value = None if self._seeded.random() < 0.1 else b"%d " % self._number * 20
             self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
             if self._number % 100 == 0:
-                assert self._producer.flush(60) == 0  # batches that fit a segment
+                assert self._producer.flush(60) == 0  # batches that fit into a segment
         assert self._producer.flush(60) == 0
 
     def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
@@ -68,14 +68,16 @@ class Writer:
             self.latest[key] = (offset, message.value())
 
     def close(self, key: bytes) -> None:
-        """Two records of half a segment and more: the second is in a new one, so that all before it may be compacted."""
+        """Write two records of more than half a segment: the second record begins a new segment, so everything before it may
+        be compacted.
+        """
         for _ in range(2):
             self._producer.produce(self._topic, self._seeded.randbytes(45_000), key)
             assert self._producer.flush(60) == 0
 
 
 def read(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of everything that is there."""
+    """Return offset, key and value of every record that is there."""
     config = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 2}
     consumer = confluent_kafka.Consumer(config | {"enable.partition.eof": True})
     found: list[tuple[int, bytes | None, bytes | None]] = []
@@ -95,7 +97,7 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes | None, byt
 
 
 def is_compacted(broker: BrokerProcess, topic: str, writer: Writer) -> bool:
-    """Whether every old version of the keys has gone, of tombstones whichever."""
+    """Return whether every old version of the keys has gone; tombstones may be there or not."""
     found = [one for one in read(broker, topic) if one[1] is not None and one[1].startswith(b"key-")]
     return {key: (offset, value) for offset, key, value in found if value is not None} == {
         key: one for key, one in writer.latest.items() if one[1] is not None
@@ -129,7 +131,7 @@ def test_the_newest_of_each_key_is_there(start_broker: Callable[..., BrokerProce
     del found[b"end-0"]
     assert {key: one for key, one in found.items() if one[1] is not None} == {
         key: one for key, one in writer.latest.items() if one[1] is not None
-    }, "a client of 0.10 reads it converted"
+    }, "a client of 0.10 reads the topic converted"
     writer.write(500)
     writer.close(b"end-1")
     until(lambda: is_compacted(broker, "kept", writer), "the second round")
@@ -147,7 +149,7 @@ def test_kill_9_in_the_middle_loses_nothing(start_broker: Callable[..., BrokerPr
     for number in range(6):
         writer.write(3000)
         writer.close(b"end-%d" % number)
-        time.sleep(seeded.random() * 0.2)  # anywhere in a cleaning
+        time.sleep(seeded.random() * 0.2)  # at some moment of a cleaning
         broker.kill()
         broker.start()
         found = {key: (offset, value) for offset, key, value in read(broker, "kept")}

@@ -1,7 +1,7 @@
 """The shapes of widely published compose files for one broker, each with its own clients: only the image's name would change.
 
 The variables of a file's broker go to `pybroker container` in a container of namespaces. Service names are addresses of
-127.0.0.0/8, a published port is the same port or a forwarder, and clients connect as the file's own would: a neighbour by the
+127.0.0.0/8, and a published port is the same port or a forwarder. Clients connect as those of the file would: a neighbour by the
 service's name, the host by localhost.
 """
 
@@ -22,8 +22,8 @@ HEALTH_CHECK = ROOT / "container" / "healthcheck.py"
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """`neighbours` and `hosts` are where clients connect, and so what they must be told; `published` are ports of the host where
-    they are others than in the container.
+    """A published compose file. `neighbours` and `hosts` are the addresses that clients connect to, and that the broker must
+    advertise to them; `published` maps ports of the host that differ from those in the container.
     """
 
     environment: Mapping[str, str]

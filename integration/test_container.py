@@ -1,4 +1,6 @@
-"""One container of the image, where there is an engine: it gets healthy, is used, and stops. `make containers` has the rest."""
+"""One container of the image, where there is an engine: it gets healthy, serves a client, and stops. `make containers` runs
+the other tests.
+"""
 
 from __future__ import annotations
 

@@ -50,11 +50,13 @@ class BridgeScene:
         self.made.start(self.container.command(*command), r"READY 127\.0\.0\.1:9092", self.log, environment)
 
     def forward(self, address: str, out_of: Namespace, to: str = f"{CONTAINER}:9092") -> None:
-        """A published port of the host."""
+        """Forward a published port of the host."""
         self.made.forward(self.host, address, out_of, to, self.log)
 
     def told(self, client: Namespace, bootstrap: str) -> str:
-        """What a client that connects to `bootstrap` is told; it has sent a record there and got it back."""
+        """Return the address that a client which connects to `bootstrap` gets; the client has sent a record there and read it
+        back.
+        """
         done = client.run(sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders")
         assert done.returncode == 0, f"told {done.stdout.strip()}\n{done.stderr}\n{self.log.read_text()[-3000:]}"
         return done.stdout.strip()
@@ -115,7 +117,7 @@ def test_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -
     assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
     assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
-    # The default route moves with the network that gives it, as when the first one is disconnected.
+    # The default route moves with the network that gives it, as when the first network is disconnected.
     scene.container.ip("link", "delete", "eth0")
     scene.container.ip("route", "add", "default", "via", "10.215.0.1")
     scene.forward("127.0.0.1:9093", scene.host, "10.215.0.2:9092")
@@ -125,7 +127,7 @@ def test_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -
 
 
 def _only_told(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
-    """What a client is told, whether it can use that or not."""
+    """Return the address that a client gets, whether it can use the address or not."""
     script = (
         "import sys; from confluent_kafka.admin import AdminClient;"
         " [one] = AdminClient({'bootstrap.servers': sys.argv[1]}).list_topics(timeout=20).brokers.values();"
@@ -138,7 +140,7 @@ def _only_told(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
 
 def test_ipv6(scene: BridgeScene) -> None:
     scene.start()
-    scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both
+    scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both families
     scene.forward("[::1]:9092", scene.host, "[fd13::2]:9092")
     assert scene.told(scene.host, "[::1]:9092") == "localhost:9092"
     assert scene.told(scene.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
@@ -159,7 +161,9 @@ def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: Bri
 
 
 def test_the_network_of_slirp4netns(scene: BridgeScene) -> None:
-    """Its guest and gateway have fixed addresses; its own forwarding comes from the gateway, RootlessKit's from the guest."""
+    """Check the fixed addresses of slirp4netns's guest and gateway. Its own forwarding comes from the gateway, RootlessKit's
+    comes from the guest.
+    """
     guest = scene.made.add("guest")
     scene.made.link(scene.host, "slirp", guest, "tap0")
     scene.host.address("slirp", "10.0.2.2/24")

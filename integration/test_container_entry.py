@@ -1,4 +1,4 @@
-"""`pybroker container` as a process: ready, refused, stopped, as any user, on volumes of another."""
+"""`pybroker container` as a process: it gets ready, refuses, stops, runs as any user, and starts on volumes of other owners."""
 
 from __future__ import annotations
 

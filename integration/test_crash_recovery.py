@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: nothing that was acknowledged is lost, doubled or out of order."""
+"""kill -9 at random moments under load: no acknowledged record is lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ TIMEOUT_S = 60
 
 
 class Load:
-    """An idempotent producer in a thread: counts up in every partition and notes what was acknowledged, until stopped.
+    """An idempotent producer in a thread: it counts up in every partition and notes what was acknowledged, until it is stopped.
 
-    Each record carries its number, so what is read back can be told apart. Values are sized to roll segments now and then.
+    Each record carries its number, so that a reader can tell the records apart. The sizes of values make segments roll at
+    intervals.
     """
 
     def __init__(self, bootstrap: str, topic: str, codec: str) -> None:
@@ -49,7 +50,7 @@ class Load:
                 "message.timeout.ms": TIMEOUT_S * 5000,
                 "batch.size": 65_536,
                 "queue.buffering.max.messages": 20_000,
-                "log_level": 2,  # it complains of each broken connection
+                "log_level": 2,  # it reports each broken connection
             }
         )
         self._stopped = threading.Event()
@@ -58,7 +59,7 @@ class Load:
         self._thread.start()
 
     def wait_for(self, more: int) -> None:
-        """Until that many more records have been acknowledged."""
+        """Wait until this many more records have been acknowledged."""
         target = self._count() + more
         with self._progress:
             assert self._progress.wait_for(lambda: self._count() >= target, TIMEOUT_S), (self._count(), target, self.failed)
@@ -84,7 +85,8 @@ class Load:
                         break
                     except BufferError:
                         self._producer.poll(0.01)
-            self._producer.poll(0.0005)  # some 2000 records a second and partition: the broker, not the test, is to be busy
+            # some 2000 records a second for each partition: the test must not be what limits the broker
+            self._producer.poll(0.0005)
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         with self._progress:
@@ -104,7 +106,7 @@ def test_acknowledged_records_survive_kills(codec: str, start_broker: Callable[.
     load = Load(broker.bootstrap, "load", codec)
     for _ in range(ROUNDS):
         load.wait_for(1500)
-        time.sleep(rng.random() * 0.2)  # a random moment, not an awaited event
+        time.sleep(rng.random() * 0.2)  # a random moment, not an event that a test waits for
         broker.kill()
         broker.start()
     load.wait_for(1500)
@@ -114,7 +116,7 @@ def test_acknowledged_records_survive_kills(codec: str, start_broker: Callable[.
         acknowledged = load.acknowledged[partition]
         received = confluent_consume({"bootstrap.servers": broker.bootstrap}, "load", len(acknowledged), partition=partition)
         numbers = [int((r.sample.value or b"").partition(b":")[0]) for r in received]
-        assert numbers == list(range(len(numbers))), "every record once and in order"
+        assert numbers == list(range(len(numbers))), "every record is there once and in order"
         assert len(numbers) == len(acknowledged), "everything was acknowledged in the end"
         assert {n: r.offset for n, r in zip(numbers, received, strict=True)} == acknowledged
     broker.stop()
@@ -124,7 +126,7 @@ def test_acknowledged_records_survive_kills(codec: str, start_broker: Callable[.
 
 @contextmanager
 def loop(action: Callable[[int], None]) -> Iterator[None]:
-    """Run `action(n)` for n = 0, 1, ... in a thread while the block runs; an exception of the action ends the test."""
+    """Run `action(n)` for n = 0, 1, ... in a thread while the block runs; an exception of the action fails the test."""
     stopped, errors = threading.Event(), []
 
     def run() -> None:
@@ -148,7 +150,7 @@ def loop(action: Callable[[int], None]) -> Iterator[None]:
 
 
 def partition_folders(broker: BrokerProcess, prefix: str) -> set[str]:
-    """Topic names that have folders on disk; those marked as deleted are not counted."""
+    """Return the names of topics that have folders on the disk, without folders that are marked as deleted."""
     folders = (p for p in broker.data_dir.rglob(f"{prefix}*-0") if p.is_dir())
     return {folder.name.rpartition("-")[0] for folder in folders}
 
@@ -158,7 +160,7 @@ def test_topics_and_logs_agree_after_kills(start_broker: Callable[..., BrokerPro
     broker = start_broker()
     created: set[str] = set()
     deleted: set[str] = set()
-    unsure: set[str] = set()  # asked for when the broker was killed: it may have happened or not
+    unsure: set[str] = set()  # the request was under way when the broker was killed: it may have been done or not
     config = {"bootstrap.servers": broker.bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 200}
     admin = AdminClient(config)
     done = threading.Semaphore(0)
@@ -182,7 +184,7 @@ def test_topics_and_logs_agree_after_kills(start_broker: Callable[..., BrokerPro
         for _ in range(ROUNDS):
             for _ in range(8):
                 assert done.acquire(timeout=TIMEOUT_S)
-            time.sleep(rng.random() * 0.05)  # a random moment, not an awaited event
+            time.sleep(rng.random() * 0.05)  # a random moment, not an event that a test waits for
             broker.kill()
             broker.start()
         for _ in range(4):
@@ -200,13 +202,13 @@ def test_topics_and_logs_agree_after_kills(start_broker: Callable[..., BrokerPro
         assert_equal(Confluent().consume(broker.bootstrap, name, 3), samples)
     broker.stop()
     broker.start()
-    if not is_kafka():  # it removes what a crash left behind in its own time
-        assert partition_folders(broker, "churn") == set(listed), "a folder for every topic and no other"
+    if not is_kafka():  # the broker removes in its own time what a crash left behind
+        assert partition_folders(broker, "churn") == set(listed), "every topic has its folders, and there are no others"
     assert set(listed) <= set(AdminClient(config).list_topics(timeout=TIMEOUT_S).topics)
 
 
 def _tried(future: object) -> bool:
-    """Whether an admin request was answered with success; False when the broker died over it."""
+    """Return whether an admin request succeeded; False when the broker ended during the request."""
     try:
         future.result(TIMEOUT_S)  # type: ignore[attr-defined] # concurrent.futures.Future, untyped in the client
     except confluent_kafka.KafkaException:
@@ -216,7 +218,7 @@ def _tried(future: object) -> bool:
 
 @pytest.mark.skipif(is_kafka(), reason="writes into our own files")
 def test_a_torn_tail_is_cut_off(start_broker: Callable[..., BrokerProcess]) -> None:
-    """Half a batch at the end of a log, as a power failure leaves it, and indexes that know of nothing."""
+    """Leave half a batch at the end of a log, as a power failure does, and indexes that know nothing of it."""
     broker = start_broker()
     create_topic(broker.bootstrap, "torn")
     samples = varied(200)
@@ -225,7 +227,7 @@ def test_a_torn_tail_is_cut_off(start_broker: Callable[..., BrokerProcess]) -> N
     broker.kill()
     (segment,) = _segments(broker.data_dir, "torn-0")
     whole = segment.read_bytes()
-    segment.write_bytes(whole + whole[:100])  # a header that promises more than there is
+    segment.write_bytes(whole + whole[:100])  # a header that announces more bytes than there are
     for index in segment.parent.glob("*.*index"):
         index.write_bytes(b"")
     broker.start()

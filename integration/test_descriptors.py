@@ -1,4 +1,4 @@
-"""A broker with few file descriptors: clients wait for theirs, no disk is taken for broken, and what runs can start again."""
+"""A broker with few file descriptors: clients wait for one, no disk counts as failed, and a broker that runs can start again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDLE = 300
 PARTITIONS = 40
 SHORT_OF_FILES = shlex.join(["sh", "-c", f'ulimit -n {FILES}; exec "$@"', "sh", sys.executable, "-m", "pybroker", "start"])
 API_VERSIONS = bytes.fromhex("0000000a 0012 7fff 00000001 ffff")
-"""In a version that nobody knows: answered with the list of versions."""
+"""ApiVersions in a version that the broker does not know, which gets the list of versions as its response."""
 
 
 def is_served(port: int) -> bool:

@@ -1,4 +1,6 @@
-"""Kafka's tool moves a partition between two data directories of a broker that goes on serving it, through `kill -9` too."""
+"""Kafka's tool moves a partition between two data directories of a broker that serves the partition meanwhile, also through
+`kill -9`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ class MoveScene:
         return ran.out
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
-        """What the tool tells of the topic in each directory."""
+        """Return what the tool prints about the topic in each directory."""
         ran = self.tools.run("log-dirs", "--bootstrap-server", self.broker.bootstrap, "--describe", "--topic-list", TOPIC)
         (broker,) = json.loads(ran.out.splitlines()[-1])["brokers"]
         return {one["logDir"]: one["partitions"] for one in broker["logDirs"]}
@@ -74,7 +76,7 @@ class MoveScene:
         assert [one["isFuture"] for one in self.described()[str(self.target)]] == [False]
 
     def read(self) -> list[int]:
-        """Everything, as a consumer gets it."""
+        """Return everything that a consumer gets."""
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": "g", "enable.auto.commit": "false"})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         keys: list[int] = []
@@ -113,7 +115,7 @@ def test_a_partition_moves_while_it_is_used(scene: MoveScene) -> None:
 def test_kill_9_on_the_way_loses_nothing(scene: MoveScene, delay_s: float) -> None:
     scene.produce(3000)
     scene.move("--execute")
-    time.sleep(delay_s)  # somewhere on the way, or just after
+    time.sleep(delay_s)  # at some moment of the move, or just after it
     scene.broker.kill()
     scene.broker.start()
     assert scene.read() == scene.acknowledged

@@ -1,4 +1,4 @@
-"""`pybroker doctor` beside pybroker, Apache Kafka, and what may be at a port instead of them."""
+"""`pybroker doctor` beside pybroker, Apache Kafka, and other things that may listen at a port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SILENCE_S = "0.5"
 
 
 def doctor(address: str) -> tuple[int, list[str]]:
-    """The exit code and the lines of a run."""
+    """Return the exit code and the lines of a run."""
     command = [sys.executable, "-m", "pybroker", "doctor", address, "--timeout", SILENCE_S]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert not done.stderr, done.stderr
@@ -93,7 +93,7 @@ def test_nothing_listens() -> None:
 
 class _Page(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (its name)
-        """Nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -115,7 +115,7 @@ def test_a_web_server() -> None:
 
 @contextlib.contextmanager
 def accepting(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that does `serve` with each connection; its port."""
+    """Start a server that calls `serve` with each connection, and yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def run() -> None:
@@ -192,7 +192,7 @@ def test_a_name_service_that_never_responds(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _trickle(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the doctor hangs up
+    with contextlib.suppress(OSError):  # the doctor closes the connection
         connection.sendall(b"\0\x10\0\0")
         while True:
             connection.sendall(b"\0")
@@ -222,7 +222,7 @@ def test_a_server_of_another_protocol() -> None:
 
 
 class Kafka:
-    """Apache Kafka with a listener for each thing that can be wrong with one. `ports` is by listener name."""
+    """Apache Kafka with a listener for each mistake that a listener can have. `ports` is by listener name."""
 
     NAMES = ("PLAINTEXT", "NAMED", "WRONG", "LOGIN", "SECRET")
 

@@ -1,4 +1,4 @@
-"""What docs/containers.md says about variables, topics and refusals, done in a container of namespaces."""
+"""A container of namespaces does what docs/containers.md says about variables, topics and refusals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_topics_at_start(container: Container) -> None:
 
 
 def test_go_gets_an_image_with_a_tag() -> None:
-    """The library for Go panics at a name without one."""
+    """Give the image a tag, because the library for Go panics at a name without one."""
     (image,) = re.findall(r'kafka\.Run\(ctx, "(.+)"\)', section("Testcontainers"))
     assert re.fullmatch(r"pybroker:\w+", image)
 

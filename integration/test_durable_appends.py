@@ -1,4 +1,4 @@
-"""`flush.messages` over real sockets, on a disk that is slow or broken when the test says so; and what a stop makes of it."""
+"""`flush.messages` over real sockets, on a disk that is slow or fails when the test says so, and what a stop does about it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ CLEAN = ".kafka_cleanshutdown"
 
 
 class SlowDisk(Filesystem):
-    """From `hold` on, fsyncs below the folders in `slow` wait for `answers`, and then raise `error`, if there is one."""
+    """A disk on which, from `hold` on, fsyncs below the folders in `slow` wait for `answers`, and then raise `error` if there
+    is one.
+    """
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
@@ -40,7 +42,7 @@ class SlowDisk(Filesystem):
         self.slow = str(folder)
 
     def release(self, error: OSError | None = None) -> None:
-        """Let them go on; later ones do not wait."""
+        """Let the fsyncs continue; later ones do not wait."""
         self.slow, self.error = None, error
         self.answers.set()
 
@@ -79,7 +81,7 @@ class Running:
         return self
 
     async def stop(self) -> None:
-        """Once; it may be called again."""
+        """Stop the broker once; later calls do nothing."""
         if not self._is_stopped:
             self._is_stopped = True
             await self.broker.stop()
@@ -91,7 +93,7 @@ class Running:
         assert outcome.error is None
 
     def ask(self, request: Callable[[raw.Connection], T]) -> asyncio.Task[T]:
-        """A request on a connection of its own, on its way."""
+        """Send a request on a connection of its own, and return while it is under way."""
 
         def call() -> T:
             with raw.Connection(self.bootstrap) as connection:
@@ -123,7 +125,7 @@ def produce(value: bytes, acks: int = -1, partition: int = 0, **producer: Any) -
 
 
 def end_and_size(connection: raw.Connection) -> tuple[int, int]:
-    """The high watermark, and how many bytes a consumer gets from the start."""
+    """Return the high watermark, and the number of bytes that a consumer gets from the start."""
     fetched = raw.fetch_one(connection, 11, raw.Ask(topic="t"))
     return fetched.high_watermark, len(fetched.records)
 
@@ -179,9 +181,9 @@ async def test_a_commit_waits_for_the_disk(start: Start) -> None:
     sent = running.ask(commit(2))
     await running.until_the_disk_waits()
     asked = running.ask(committed)
-    assert (await running.ask(raw.api_versions))[0], "other requests are answered meanwhile"
+    assert (await running.ask(raw.api_versions))[0], "the broker responds to other requests meanwhile"
     assert not sent.done()
-    assert not asked.done(), "nobody is told an offset that could be lost"
+    assert not asked.done(), "no client gets an offset that could be lost"
     running.disk.release()
     assert await sent == [0]
     assert await asked == 2
@@ -202,7 +204,7 @@ async def test_a_stop_waits_for_what_is_on_its_way_to_the_disk(start: Start) -> 
 
 
 async def test_a_last_fsync_that_fails_leaves_no_marker_of_a_clean_stop(start: Start) -> None:
-    """The ones after it succeed, as they do on Linux for the same file; what the first one lost is lost."""
+    """Let the fsyncs after the failed one succeed, as they do on Linux for the same file: what the failed one lost stays lost."""
     running = await start()
     await running.create()
     assert (await running.ask(produce(b"a"))).error == 0

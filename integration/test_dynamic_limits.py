@@ -11,7 +11,7 @@ from testing.clients.stock import wait
 from testing.process.broker import BrokerProcess
 
 UNSUPPORTED_API_VERSIONS = bytes.fromhex("0000000a 0012 7fff 00000001 ffff")
-"""ApiVersions in a version that nobody knows: answered with the list of versions."""
+"""ApiVersions in a version that the broker does not know, which gets the list of versions as its response."""
 
 
 def is_served(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Short stories of `soak.py`, told by hypothesis, which makes one that fails as short as it can."""
+"""Short stories of `soak.py`: hypothesis chooses the steps, and shortens a story that fails as far as it can."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTING = st.sampled_from([(key, value) for key, found in SETTINGS.items() for v
 
 
 class Told(RuleBasedStateMachine):
-    """Two topics, made again and again."""
+    """A story with two topics, which are deleted and created again and again."""
 
     @initialize()
     def begin(self) -> None:

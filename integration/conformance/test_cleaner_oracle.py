@@ -1,6 +1,6 @@
 """Apache Kafka's own cleaner, called on copies of the same logs, keeps the same batches and records as ours.
 
-The times are given, so the test waits for nothing. `python -m integration.conformance.cleaner_oracle` compares any number of cases.
+The times are given, so the test waits for nothing. `python -m integration.conformance.cleaner_oracle` runs any number of cases.
 """
 
 from __future__ import annotations
