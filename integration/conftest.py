@@ -35,8 +35,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Yield a function that starts a broker of the test's own: `start_broker({"key": "value"})`. Skips the test where the
-    tests use a running broker.
+    """Yield a function that starts a broker of the test's own: `start_broker({"key": "value"})`.
+
+    Skips the test where the tests use a running broker.
     """
     if external_bootstrap():
         pytest.skip("needs a broker that it may restart or configure")
@@ -46,9 +47,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def new_topic(bootstrap: str) -> Callable[..., str]:
-    """Return a function that creates a topic of the test's own on the shared broker: `new_topic(partitions=1, **configs)` ->
-    its name.
-    """
+    """Return a function that creates a topic of the test's own: `new_topic(partitions=1, **configs)` -> its name."""
     from testing.clients.stock import create_topic, unique  # noqa: PLC0415 (the clients are slow to import, and not every test needs them)
 
     def create(partitions: int = 1, **configs: str) -> str:

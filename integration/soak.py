@@ -144,9 +144,7 @@ class Soak:
         partition.append(first, pairs)
 
     def produce_idempotently(self, topic: str, number: int, pairs: list[Pair], *, is_again: bool) -> None:
-        """Send the next batch of the partition's producer, or its last one again, which the broker acknowledges at its first
-        offset.
-        """
+        """Send the producer's next batch, or its last one again, which the broker acknowledges at its first offset."""
         index, partition = self.partition(topic, number)
         if partition.producer is None:
             partition.producer, partition.sequence, partition.last_batch = self.wire.producer_id(), 0, None
@@ -175,8 +173,9 @@ class Soak:
         partition.start = partition.start if is_compacted else offset
 
     def fetch(self, topic: str, number: int, share: float, bytes_max: int) -> None:
-        """Fetch from some offset of the log: the records must be those that were written, from that offset and without gaps,
-        except for gaps that compaction makes.
+        """Fetch from some offset, and compare the records with those that were written from there.
+
+        There is no gap, except where compaction makes one.
         """
         index, partition = self.partition(topic, number)
         offset = partition.start + int((partition.end - partition.start) * share)
@@ -230,8 +229,9 @@ class Soak:
         self.check()
 
     def kill_while_producing(self, topic: str, number: int, batches: list[list[Pair]], delay_s: float) -> None:
-        """Send requests one after the other without waiting, and kill the broker: a request without a response may have been
-        done or not.
+        """Send requests one after the other without waiting, and kill the broker.
+
+        A request without a response may have been done or not.
         """
         index, partition = self.partition(topic, number)
         self._tell("kill while producing", topic, index, [len(pairs) for pairs in batches], delay_s)

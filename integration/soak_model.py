@@ -59,8 +59,9 @@ class PartitionModel:
             raise DifferenceError(f"{len(missing)} records are missing, from offset {missing[0]} on")
 
     def _wrongly_missing(self, missing: list[int], found: dict[int, tuple[bytes | None, bytes | None]]) -> list[int]:
-        """Leave out what compaction removes: a record with a later record of its key, and a tombstone once everything that it
-        deletes is gone.
+        """Leave out what compaction removes.
+
+        That is a record with a later record of its key, and a tombstone once everything that it deletes is gone.
         """
         latest = {key: offset for offset, (key, _) in self.written.items()}
         found_keys = {key for key, _ in found.values()}
@@ -75,8 +76,7 @@ class PartitionModel:
         return wrong
 
     def settle(self, start: int, end: int, maybe: list[list[Pair]]) -> None:
-        """Take over the state after a kill: unacknowledged batches may be there, in their order, and the start may be an older
-        one.
+        """Take over the state after a kill: unacknowledged batches may be there, in their order, and the start may be older.
 
         Raises DifferenceError.
         """

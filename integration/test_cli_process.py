@@ -102,8 +102,9 @@ def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signa
 
 
 def test_a_signal_that_comes_before_python_is_up_is_not_lost(tmp_path: Path) -> None:
-    """Block signals as an image's start does, because the first process of a container gets no signal for which it has no
-    handler.
+    """Block signals as an image's start does.
+
+    The first process of a container gets no signal for which it has no handler.
     """
     command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))

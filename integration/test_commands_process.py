@@ -142,8 +142,9 @@ def test_a_health_check_fails_at_once_without_a_broker(check: str, scripts: Path
 
 
 def test_a_port_that_takes_connections_without_a_broker_is_waited_for(tmp_path: Path) -> None:
-    """Wait for a broker behind a port that takes connections, as a port does that an engine publishes while the broker behind
-    it starts.
+    """Wait for a broker behind a port that takes connections.
+
+    A port does that which an engine publishes while the broker behind it starts.
     """
     broker = BrokerProcess(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as door:

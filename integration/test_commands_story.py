@@ -51,8 +51,9 @@ class Commands(OurCommands):
         return Ran(0, "", "")
 
     def _commit_what_was_empty(self) -> None:
-        """Commit position 0 where a partition was empty: the Java client commits its position in every partition, librdkafka
-        only where it has read a record.
+        """Commit position 0 where a partition was empty.
+
+        The Java client commits its position in every partition, librdkafka only where it has read a record.
         """
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "counted"})
         consumer.commit(offsets=[TopicPartition("pears", 1, 0)], asynchronous=False)
@@ -90,8 +91,9 @@ def comparable(page: list[str]) -> tuple[list[str], set[str]]:
 
 
 def ours_alone(said: set[str], theirs: set[str]) -> set[str]:
-    """Return the lines on standard error that Kafka's tools do not print. Kafka's log would have them, but the golden file was
-    made with it off.
+    """Return the lines on standard error that Kafka's tools do not print.
+
+    Kafka's log would have them, but it was off when the golden file was made.
     """
     return {line for line in said - theirs if not re.match(r"(WARN|ERROR) |java\.util\.concurrent\.ExecutionException: ", line)}
 

@@ -68,8 +68,8 @@ class Writer:
             self.latest[key] = (offset, message.value())
 
     def close(self, key: bytes) -> None:
-        """Write two records of more than half a segment: the second record begins a new segment, so everything before it may
-        be compacted.
+        """Write two records of more than half a segment, of which the second begins a new one, so that all before it may be
+        compacted.
         """
         for _ in range(2):
             self._producer.produce(self._topic, self._seeded.randbytes(45_000), key)

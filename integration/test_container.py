@@ -1,5 +1,6 @@
-"""One container of the image, where there is an engine: it gets healthy, serves a client, and stops. `make containers` runs
-the other tests.
+"""One container of the image, where there is an engine: it gets healthy, serves a client, and stops.
+
+`make containers` runs all other tests of containers.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ class BridgeScene:
         self.made.forward(self.host, address, out_of, to, self.log)
 
     def told(self, client: Namespace, bootstrap: str) -> str:
-        """Return the address that a client which connects to `bootstrap` gets; the client has sent a record there and read it
-        back.
+        """Return the address that a client which connects to `bootstrap` gets.
+
+        The client has sent a record there and read it back.
         """
         done = client.run(sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders")
         assert done.returncode == 0, f"told {done.stdout.strip()}\n{done.stderr}\n{self.log.read_text()[-3000:]}"
@@ -161,8 +162,9 @@ def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: Bri
 
 
 def test_the_network_of_slirp4netns(scene: BridgeScene) -> None:
-    """Check the fixed addresses of slirp4netns's guest and gateway. Its own forwarding comes from the gateway, RootlessKit's
-    comes from the guest.
+    """Check the fixed addresses of slirp4netns's guest and gateway.
+
+    Its own forwarding comes from the gateway, RootlessKit's comes from the guest.
     """
     guest = scene.made.add("guest")
     scene.made.link(scene.host, "slirp", guest, "tap0")

@@ -1,6 +1,4 @@
-"""Kafka's tool moves a partition between two data directories of a broker that serves the partition meanwhile, also through
-`kill -9`.
-"""
+"""Kafka's tool moves a partition between two data directories of a broker, which serves it meanwhile, through `kill -9` too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How much a Fetch answers: KIP-74's rules, the broker's own cap, waiting for enough, and fetch sessions; by raw requests."""
+"""How much a Fetch returns, by raw requests: KIP-74's rules, the broker's own cap, waiting for enough bytes, and fetch
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 
 
 def one_record_batches(count: int, size: int = RECORD_BYTES) -> list[list[Sample]]:
-    """Batches that do not grow when converted: a record of its own takes more in magic 2."""
+    """Return batches that do not grow when they are converted, because a batch of a single record is larger in magic 2."""
     return [[Sample(b"%04d" % n, b"v" * size, T0_MS)] for n in range(count)]
 
 
@@ -38,7 +40,7 @@ def connection(bootstrap: str) -> Iterator[Connection]:
 
 @pytest.fixture(scope="module")
 def topics(bootstrap: str) -> list[str]:
-    """Six topics of one partition: the second and the fourth are empty, the third begins with a batch of 30 kB."""
+    """Create six topics of one partition: the second and the fourth are empty, the third begins with a batch of 30 kB."""
     names = [unique(f"limits{n}") for n in range(6)]
     with Connection(bootstrap) as opened:
         for n, name in enumerate(names):
@@ -51,7 +53,7 @@ def topics(bootstrap: str) -> list[str]:
 
 
 def sizes_of_batches(records: bytes) -> list[int]:
-    """Of the whole batches or messages in front; the cut one that may follow is not counted."""
+    """Return the sizes of the whole batches or messages in front, without the partial one that may follow."""
     sizes, position = [], 0
     while position + 12 <= len(records):
         size = 12 + int.from_bytes(records[position + 8 : position + 12])
@@ -63,9 +65,10 @@ def sizes_of_batches(records: bytes) -> list[int]:
 
 
 def assert_kip_74(answers: Sequence[Fetched], whole: dict[str, bytes], limits: dict[str, int], bytes_max: int) -> None:
-    """Partitions in the order of the request, each up to min(its limit, what is left); the first non-empty has a whole batch.
+    """Assert that each partition, in the order of the request, has up to min(its limit, what is left), and the first non-empty
+    one a whole batch.
 
-    A broker may end a partition with a cut batch or leave that away: what is left is counted from what it sent.
+    A broker may end a partition with a partial batch or leave that out, so what is left is counted from what the broker sent.
     """
     left, anything = bytes_max, False
     for got in answers:
@@ -92,9 +95,9 @@ BYTES_MAX = (0, 1, 1100, 5_000, 25_000, 40_000, 60_000, 0x7FFFFFFF)
 
 
 def every_pair() -> list[tuple[int, int, int, int]]:
-    """Return first topic, limit, size and version: any two values of two of them occur together.
+    """Return cases of first topic, limit, size and version, in which any two values of two of them occur together.
 
-    Size and version have the most values, and each pair of them is a case; the other two go round until they meet everything.
+    Size and version have the most values, and each pair of them is a case; the other two take turns until they meet everything.
     The unit tests of fetch draw further combinations, without a socket.
     """
     cases = [
@@ -152,7 +155,7 @@ def test_before_version_3_a_first_batch_that_does_not_fit_is_cut_at_the_limit(
         got = fetch_one(connection, version, Ask(topic=topic, bytes_max=limit)).records
         assert len(got) == limit
         whole = fetch_one(connection, version, Ask(topic=topic)).records
-        assert got == whole[:limit], "as if the converted batch were what lies on the disk"
+        assert got == whole[:limit], "as if the disk had the converted batch"
     parsed = parse(got)
     if codec == "none":
         assert len(parsed.records) == 500 // (128 if version == 2 else 120), "the whole messages that fit are delivered"
@@ -201,7 +204,7 @@ def test_other_connections_are_served_while_one_waits(bootstrap: str, new_topic:
         for n in range(3):
             assert fetch_one(writing, 4, Ask(topic=topic)).high_watermark == n
             write_batches(writing, topic, one_record_batches(1))
-        (got,) = parse_fetch(4, waiting.receive(asked)).partitions  # well before its 25 s: the socket gives up after 30
+        (got,) = parse_fetch(4, waiting.receive(asked)).partitions  # well before its 25 s: the socket's limit is 30 s
         assert len(sizes_of_batches(got.records)) == 3
 
 
@@ -209,7 +212,7 @@ def test_other_connections_are_served_while_one_waits(bootstrap: str, new_topic:
 
 
 def session_fetch(connection: Connection, asks: Sequence[Ask], session_id: int, epoch: int) -> tuple[int, int, dict[str, int]]:
-    """The error, the session's id and the size of each partition's record set that is in the answer."""
+    """Return the error, the session's id, and the size of each partition's record set in the response."""
     body = fetch_body(7, asks, session_id=session_id, session_epoch=epoch)
     answer = parse_fetch(7, connection.call(FETCH, 7, body))
     return answer.error, answer.session_id, {f.topic: len(f.records) for f in answer.partitions}

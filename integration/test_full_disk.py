@@ -1,4 +1,4 @@
-"""One of two data directories has no room left: its partitions are offline, the others go on; nothing acknowledged is lost."""
+"""One of two data directories is full: its partitions are offline, the others are served, and no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFLINE = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE, E
 
 
 class SmallDiskScene:
-    """A broker with two directories, the second of them small, and what it acknowledged."""
+    """A broker with two directories, the second of them small, and what the broker acknowledged."""
 
     def __init__(self, folder: Path, disk: SmallDisk) -> None:
         self.disk, self.large = disk, folder / "large"
@@ -48,7 +48,7 @@ class SmallDiskScene:
         self.wire = Wire(self.broker.bootstrap)
 
     def produce(self, partition: int, size: int) -> int:
-        """One batch of five records. Returns the error."""
+        """Produce a batch of five records, and return the error."""
         texts = [b"%d:%d:" % (partition, len(self.records[partition]) + n) + bytes(size) for n in range(5)]
         error, first = self.wire.produce(TOPIC, partition, values(0, [(None, text) for text in texts], T0_MS))
         if not error:
@@ -63,9 +63,9 @@ class SmallDiskScene:
         return error
 
     def check(self, *, may_be_offline: bool = False, may_be_shorter: bool = False) -> None:
-        """All that was acknowledged can be read where it was said to be, and lies without a gap.
+        """Assert that each acknowledged record can be read at its offset, and that the offsets have no gap.
 
-        On the small disk it may be offline; or shorter, where nothing but the page cache had it.
+        A partition on the small disk may be offline. It may also be shorter, where only the page cache had the records.
         """
         for partition, wanted in self.records.items():
             read: Read = self.wire.read_all(TOPIC, partition)
@@ -73,7 +73,7 @@ class SmallDiskScene:
                 continue
             assert read.error == 0, f"partition {partition}: {error_code(read.error).name}"
             found = {record.offset: record.value for record in read.records}
-            assert list(found) == list(range(len(found))), "dense"
+            assert list(found) == list(range(len(found))), "the offsets have no gap"
             if may_be_shorter and partition in self.small:
                 assert found == {offset: wanted[offset] for offset in found}
                 self.records[partition] = {offset: wanted[offset] for offset in found}
@@ -99,7 +99,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def by_produce(scene: SmallDiskScene) -> None:
-    """A batch does not fit whole."""
+    """Fill the disk until a batch does not fit whole."""
     scene.disk.fill(150_000)
     while not (error := scene.produce(scene.small[0], 5_000)):
         assert scene.disk.free_bytes > 0
@@ -107,7 +107,7 @@ def by_produce(scene: SmallDiskScene) -> None:
 
 
 def by_commit(scene: SmallDiskScene) -> None:
-    """An offset of a group whose coordinator lies there does not fit."""
+    """Fill the disk until an offset does not fit, of a group whose coordinator is on that disk."""
     scene.disk.fill(0)
     errors: set[int] = set()
     for _ in range(500):
@@ -115,11 +115,11 @@ def by_commit(scene: SmallDiskScene) -> None:
         if errors - {0}:
             break
     assert errors - {0} <= OFFLINE
-    assert errors - {0}, "there was no room, but it was committed"
+    assert errors - {0}, "there was no room, but the offset was committed"
 
 
 def by_creation(scene: SmallDiskScene) -> None:
-    """A directory for a new partition, or a file in it, cannot be made."""
+    """Fill the disk until a directory for a new partition, or a file in it, cannot be made."""
     scene.disk.fill(0)
     errors = {scene.wire.create_topic(f"new-{n}", 4, {}) for n in range(40)}
     assert errors <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
@@ -159,8 +159,10 @@ def test_a_directory_without_room(scene: SmallDiskScene, fill_up: Callable[[Smal
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("scene", [True], indirect=True, ids=["device"])
 def test_a_device_that_fails_at_the_sync(scene: SmallDiskScene, is_synced: bool) -> None:
-    """The writes before it were well. With flush.messages=1 none was acknowledged before its sync, so none is lost; without, the
-    sync comes when a segment is full, and what only the page cache had may go, from the end.
+    """Let the sync fail after writes that succeeded.
+
+    With flush.messages=1 no record is acknowledged before its sync, so none is lost. Otherwise the sync comes when a segment is
+    full, and the last records may be lost, because only the page cache had them.
     """
     if is_synced:
         assert scene.wire.configure(TOPIC, "flush.messages", "1") == 0

@@ -1,4 +1,4 @@
-"""The only volume is full: the broker is up, what frees space works, and records are taken again. All by stock clients."""
+"""The only volume is full: the broker runs, what frees space works, and then it takes records again, all with stock clients."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class FullVolumeScene:
 
     @property
     def is_healthy(self) -> bool:
-        """What the image's health check says. While no log directory has room, it has to give that as the reason."""
+        """Return whether the image's health check passes.
+
+        While no log directory has room, the check must give that as its reason.
+        """
         command = [sys.executable, "-I", "-S", str(HEALTH_CHECK)]
         check = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert check.returncode == 0 or check.stderr == f"not ready: {NO_ROOM}\n"
@@ -60,20 +63,20 @@ class FullVolumeScene:
         return self.broker.bootstrap
 
     def produce(self, partition: int = 0) -> None:
-        """With every client, each of which tries for as long as the error is one that may pass."""
+        """Produce with every client, each of which tries again as long as the error is retriable."""
         for client in CLIENTS:
             client.produce(self.bootstrap, KEPT, SAMPLES)
             self.count += len(SAMPLES)
 
     def check(self) -> None:
-        """All that was acknowledged is there, once."""
+        """Assert that every acknowledged record is there once."""
         for client in CLIENTS:
             received = client.consume(self.bootstrap, KEPT, self.count)
             assert [one.offset for one in received] == list(range(self.count))
             assert [one.sample.value for one in received] == [sample.value for sample in SAMPLES] * (self.count // len(SAMPLES))
 
     def fill_by_producer(self) -> None:
-        """Until the broker refuses."""
+        """Produce until the broker refuses."""
         errors: list[confluent_kafka.KafkaError] = []
         config = {"bootstrap.servers": self.bootstrap, "retries": 0, "acks": "all", "linger.ms": 0}
         producer = confluent_kafka.Producer(config)
@@ -88,7 +91,7 @@ class FullVolumeScene:
         self.disk.fill(0)
 
     def refused(self) -> int:
-        """The error that one small batch gets."""
+        """Return the error that one small batch gets."""
         errors: list[confluent_kafka.KafkaError] = []
         producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "retries": 0, "acks": "all"})
         producer.produce(KEPT, b"refused", partition=0, on_delivery=lambda error, _: error and errors.append(error))
@@ -209,7 +212,7 @@ def test_settings_deleted_records_and_retention_on_a_full_volume(scene: FullVolu
 
 
 def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(scene: FullVolumeScene) -> None:
-    """CreateTopics, AlterConfigs and InitProducerId until nothing more fits; then what frees space, and a start."""
+    """Send CreateTopics, AlterConfigs and InitProducerId until no more fits; then free space, and start the broker again."""
     scene.disk.fill(0)
     wire = Wire(scene.bootstrap)
     created = {name: wire.create_topic(name, 1, {}) for name in (f"topic-{n}" for n in range(30))}

@@ -1,4 +1,4 @@
-"""Tens of thousands of bad frames over thousands of connections: the broker answers or closes, and goes on."""
+"""Tens of thousands of bad frames over thousands of connections: the broker responds or closes, and serves others as before."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ SEED = 20
 WARM_UP_FRAMES, FRAMES = 10_000, 40_000
 CONNECTIONS = 32
 RSS_GROWTH_MAX_BYTES = 24 << 20
-QUIET_S_MAX = 0.25  # a request that the broker holds back, such as a fetch whose waiting time got mutated
+QUIET_S_MAX = 0.25  # a request that the broker holds back, such as a fetch whose waiting time was mutated
 SETTLE_S_MAX = 30
 LAST_ID = 0x7E57ED
-LAST_REQUEST = raw.request(raw.API_VERSIONS, 0, b"", LAST_ID)  # its answer says that everything before it has been dealt with
+# its response shows that the broker is done with everything before it
+LAST_REQUEST = raw.request(raw.API_VERSIONS, 0, b"", LAST_ID)
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Victim:
-    """One connection: sends a few bad frames and a good last request, and watches what comes back."""
+    """A connection that sends a few bad frames and a good last request, and watches what comes back."""
 
     def __init__(self, address: tuple[str, int], mutator: Mutator, rng: random.Random) -> None:
         kind = rng.random()
@@ -51,17 +52,17 @@ class Victim:
         if self.is_abrupt:
             data = data[: rng.randrange(len(data))]
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        with contextlib.suppress(ConnectionError):  # closed on us before it had read everything
+        with contextlib.suppress(ConnectionError):  # the broker closed the connection before it had read everything
             self.socket.sendall(data)
 
     def read(self) -> int | None:
-        """None to go on waiting; else the connection is done with, and this many frames have been dealt with."""
+        """Return None while the connection still waits, and otherwise the number of frames that the broker is done with."""
         try:
             data = self.socket.recv(1 << 18)
         except ConnectionError:
             data = b""
         if not data:
-            return min(self.answers + 1, len(self.frames))  # the broker closed over the frame behind the last answer
+            return min(self.answers + 1, len(self.frames))  # the broker closed because of the frame after the last response
         self.deadline = time.monotonic() + QUIET_S_MAX
         self._input += data
         while len(self._input) >= 8:
@@ -76,7 +77,7 @@ class Victim:
 
 
 def attack(address: tuple[str, int], mutator: Mutator, rng: random.Random, count: int) -> None:
-    """Until `count` frames have been answered or have had their connection closed over them."""
+    """Send until `count` frames have got a response or have had their connection closed."""
     handled = 0
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as cleanup:
         waiting: deque[Victim] = deque()
@@ -107,10 +108,10 @@ def attack(address: tuple[str, int], mutator: Mutator, rng: random.Random, count
 
 
 def await_open_files(pid: int, at_most: int) -> int:
-    """The number of open files once it is down to that, or when it will not come down."""
+    """Return the number of open files once it is down to `at_most`, or when it does not come down in time."""
     deadline = time.monotonic() + SETTLE_S_MAX
     while (count := open_files(pid)) > at_most and time.monotonic() < deadline:
-        time.sleep(0.05)  # /proc tells no one when it changes
+        time.sleep(0.05)  # /proc reports no changes
     return count
 
 
@@ -121,7 +122,7 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
     frames = well_formed("fuzz", sample_batch(few), message_set(few, 1))
     with raw.Connection(broker.bootstrap) as connection:
         deep = served(frames, raw.api_versions(connection))
-    mutator = Mutator([*deep * (20 * len(frames) // len(deep)), *frames], SEED)  # few of those that are refused by their header
+    mutator = Mutator([*deep * (20 * len(frames) // len(deep)), *frames], SEED)  # few that are refused by their header
     rng = random.Random(SEED)
     address = ("127.0.0.1", broker.port)
     files_before = open_files(broker.pid)
@@ -145,7 +146,9 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
 
 
 def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_topic: Callable[..., str]) -> None:
-    """Each alone on its connection: an answer with its correlation id, or a closed connection, but never silence."""
+    """Send each request alone on a connection, and get a response with its correlation id, or a closed connection, but never
+    silence.
+    """
     topic = new_topic()
     few = [Sample(b"k", b"v", T0_MS)]
     silent = []

@@ -1,4 +1,4 @@
-"""Group consumers of stock clients, each member in a process: rebalances while consuming, deaths, restarts of the broker."""
+"""Group consumers of stock clients, each member in a process: rebalances while they consume, dead members, broker restarts."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def share(*members: object) -> bool:
-    """Whether they own all partitions, each one some and none twice."""
+    """Return whether the members own all partitions, each member some, and no partition twice."""
     owned = [member.owned for member in members]  # type: ignore[attr-defined]
     return all(owned) and sum(map(len, owned)) == PARTITIONS and set().union(*owned) == {*range(PARTITIONS)}
 
 
 def two_that_share(group: Group, client: str) -> tuple[Member, Member]:
-    """Two new members, when both have partitions.
+    """Start two members, and return them when both have partitions.
 
-    A kafka-python 3.0.12 process now and then stops for good after its first join: it is alive and says nothing more, not even
+    A kafka-python 3.0.12 process now and then stops for good after its first join: it is alive and sends nothing more, not even
     heartbeats. Then both are ended and two others started, once.
     """
     first, second = group.start(), group.start()

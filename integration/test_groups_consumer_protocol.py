@@ -39,7 +39,7 @@ while True:
 
 
 class Readers:
-    """Consumers of one group, polled in turn."""
+    """Consumers of one group, which are polled in turn."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -122,7 +122,7 @@ def test_members_come_leave_and_die_and_the_broker_restarts(broker: BrokerProces
     broker.start()
     produce(broker.bootstrap, topic, range(1200, 1800))
     readers.until(lambda: len(readers.seen) == 1800, "all is read after the restart")
-    assert set(readers.seen.values()) == {1}, "nothing was read twice"
+    assert set(readers.seen.values()) == {1}, "no record was read twice"
 
 
 def test_a_regular_expression_finds_new_topics(broker: BrokerProcess, readers: Readers) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's tools of 4.x on groups of KIP-848: what they print is what they print of Apache Kafka's own (checked with 4.3.1)."""
+"""Kafka's 4.x tools print about our KIP-848 groups what they print about Apache Kafka's own (checked with 4.3.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 
 @pytest.fixture
 def tool(broker: BrokerProcess, tmp_path: Path) -> Tool:
-    """`tool(class, *arguments)` -> the words of each line, one space between them."""
+    """Return a function that runs a tool: `tool(class, *arguments)` -> the words of each line, with one space between them."""
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
     java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
     java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
@@ -68,7 +68,10 @@ SUBSCRIBED = (
 
 
 class Told:
-    """What the tool says of one group. Names are replaced, and epochs by E: Kafka begins to count one later."""
+    """What the tool prints about one group.
+
+    Names are replaced, and epochs become E, because Kafka begins to count epochs one later.
+    """
 
     def __init__(self, tool: Tool, names: dict[str, str]) -> None:
         self._tool, self._names = tool, names
@@ -155,7 +158,7 @@ def test_settings_of_a_group(broker: BrokerProcess, tool: Tool) -> None:
     done = "Completed updating config for group g."
     assert tool(CONFIGS, *add, "consumer.session.timeout.ms=7000,consumer.heartbeat.interval.ms=400") == [done]
     for refused in ("consumer.session.timeout.ms=999", "consumer.heartbeat.interval.ms=199", "consumer.session.timeout.ms=60001"):
-        assert tool(CONFIGS, *add, refused) == [], "says it on stderr"
+        assert tool(CONFIGS, *add, refused) == [], "the tool prints this to stderr"
     broker.stop()
     broker.start()
     described = [line for line in tool(CONFIGS, "--describe", *group) if line.startswith("consumer.")]

@@ -24,7 +24,7 @@ FENCED_INSTANCE_ID = 82
 
 
 class Worker:
-    """Does one thing after the other on a connection of its own until the broker dies. One for each round."""
+    """A thread that does one thing after the other on a connection of its own until the broker ends. Each round has a new one."""
 
     def __init__(self, bootstrap: str) -> None:
         self.count = 0
@@ -57,7 +57,7 @@ class Worker:
 
 
 class Offsets:
-    """What one group has committed: the last acknowledged offset of each partition, and the one that is under way."""
+    """The commits of one group: the last acknowledged offset of each partition, and the one that is under way."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -96,7 +96,7 @@ class Committer(Worker):
 
 
 class Joiner(Worker):
-    """A static member that starts anew all the time: in a group that is there the answer promises its new id."""
+    """A static member that starts again and again: in a group that exists, the response promises the member's new id."""
 
     def __init__(self, bootstrap: str, members: dict[str, Identity], fenced: list[Identity]) -> None:
         super().__init__(bootstrap)
@@ -112,7 +112,10 @@ class Joiner(Worker):
 
 
 def check_members(connection: raw.Connection, members: dict[str, Identity], fenced: list[Identity]) -> None:
-    """The one join that was under way may have arrived, too: then its group knows the instance by an id that nobody was told."""
+    """Check the members.
+
+    The one join that was under way may have arrived, too. Then its group knows the instance by an id that no client got.
+    """
     replaced = []
     for who in members.values():
         error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(who)))
@@ -144,7 +147,7 @@ def test_what_was_acknowledged_survives_kills(start_broker: Callable[..., Broker
         workers = [*(Committer(broker.bootstrap, one) for one in committed), Joiner(broker.bootstrap, members, fenced)]
         for worker in workers:
             worker.start()
-        time.sleep(rng.random() * 0.5)  # a random moment, not an awaited event
+        time.sleep(rng.random() * 0.5)  # a random moment, not an event that a test waits for
         broker.kill()
         for worker in workers:
             worker.join()

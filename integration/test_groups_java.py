@@ -41,7 +41,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tool(release: str, tmp_path: Path) -> Tool:
-    """Run a class of a release's jars: `tool(class, *arguments, code=0)` -> what it said on stdout."""
+    """Return a function that runs a class of a release's jars: `tool(class, *arguments, code=0)` -> what it printed to stdout."""
     (tmp_path / "log4j.properties").write_text(LOG4J1)
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
     java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]
@@ -51,14 +51,14 @@ def tool(release: str, tmp_path: Path) -> Tool:
         command = [*java, name, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-        # 4.x says on stdout that an option has a new name, which 3.9 does not know yet
+        # 4.x prints on stdout that an option has a new name, which 3.9 does not know yet
         return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
 
     return run
 
 
 def rows(text: str) -> list[list[str]]:
-    """The lines of a tool's table, in words."""
+    """Return the lines of a tool's table as words."""
     return [line.split() for line in text.splitlines() if line.strip()]
 
 
@@ -99,7 +99,7 @@ def test_the_tool_for_groups(bootstrap: str, tool: Tool, release: str) -> None:
         pass
 
     def groups(*arguments: str, code: int = 0) -> list[list[str]]:
-        # The tool gives up after 5 s by itself, which is little for a Java program beside others.
+        # The tool gives up after 5 s by itself, which is short for a Java program beside others.
         return rows(tool(COMMAND, "--bootstrap-server", bootstrap, "--timeout", "60000", *arguments, code=code))
 
     assert {group, other} <= {row[0] for row in groups("--list")}
@@ -151,7 +151,10 @@ def test_kafka_reads_our_records(start_broker: Callable[..., BrokerProcess], too
 
 @pytest.mark.parametrize("version", OLD_RELEASES)
 def test_java_consumers_of_long_ago(start_broker: Callable[..., BrokerProcess], version: str) -> None:
-    """These consumers get padding when the records are in several batches; the broker has the padding that they can read."""
+    """Give padding to old Java consumers.
+
+    They get padding when the records are in several batches; this broker has the padding that they can read.
+    """
     bootstrap = start_broker({"pybroker.down.conversion.padding": "fitted"}).bootstrap
     topic, group = filled_topic(bootstrap, 100), unique(f"old-{version}")
     command = ["java", "-cp", ":".join(map(str, old_client_jars(version))), str(OLD_PROGRAM), bootstrap, topic, group, "100"]

@@ -1,4 +1,4 @@
-"""Groups of stock clients roll over from the classic to the consumer protocol (KIP-848) and back while they consume."""
+"""Groups of stock clients move from the classic to the consumer protocol (KIP-848) and back while they consume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAIRS = [
 
 
 class Rolling:
-    """A group whose members are replaced one by one. After every change all partitions are read, by each member some."""
+    """A group whose members are replaced one by one. After every change all partitions are read, and each member reads some."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.topic, name = unique("rolling"), unique("rolling-group")
@@ -50,7 +50,7 @@ class Rolling:
         self._settle(f"member {number} comes as {client}")
 
     def replace_by_two(self, number: int, client: str) -> None:
-        """The new one is there before the old one goes."""
+        """Start the new member before the old one leaves."""
         old = self._living[number]
         self._living[number] = self.group.start(None, client)
         until(lambda: bool(self._living[number].owned), f"{client} has a share")

@@ -30,7 +30,10 @@ pytestmark = [
 
 @pytest.fixture
 def tool(release: str, tmp_path: Path) -> Callable[..., str]:
-    """Run a class of that release to its end: `tool(class, *arguments, given=None)` -> stdout; an error ends the test."""
+    """Return a function that runs a class of the release to its end.
+
+    `tool(class, *arguments, given=None)` returns stdout; an error fails the test.
+    """
     (tmp_path / "log4j.properties").write_text(LOG4J1)
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
     java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]  # short runs: compile little
@@ -41,7 +44,7 @@ def tool(release: str, tmp_path: Path) -> Callable[..., str]:
             [*java, name, *arguments], input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
         assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-        # 4.x says on stdout that an option has a new name, which 3.9 does not know yet
+        # 4.x prints on stdout that an option has a new name, which 3.9 does not know yet
         return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
 
     return run

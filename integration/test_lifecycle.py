@@ -1,4 +1,4 @@
-"""Starting and stopping: the READY line, SIGTERM, the clean-shutdown marker, errors that are sentences, not tracebacks."""
+"""How the broker starts and stops: READY, SIGTERM, the clean-shutdown marker, and errors that are sentences, not tracebacks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_signal_stops_it_cleanly_and_soon(number: signal.Signals, start_broker
         write_batches(idle, "some", [varied(10)])
         waiting.send(FETCH, 4, fetch_body(4, [Ask(topic="some", offset=10)], wait_ms=60_000))
         halfway.socket.sendall(b"\0\1\0\0half a request")
-        assert not clean_markers(broker), "no marker while it runs"
+        assert not clean_markers(broker), "there is no marker while the broker runs"
         if number == signal.SIGINT:
             os.kill(broker.pid, number)
         broker.stop()
@@ -142,7 +142,7 @@ def test_a_data_directory_serves_one_broker_at_a_time(start_broker: Callable[...
     assert str(broker.data_dir) in refused.stderr
     assert "Traceback" not in refused.stderr
     with Connection(broker.bootstrap) as connection:
-        assert connection.call(API_VERSIONS, 0, b"")[:2] == b"\0\0", "the first one is not disturbed"
+        assert connection.call(API_VERSIONS, 0, b"")[:2] == b"\0\0", "the first broker runs undisturbed"
 
 
 @ours_only

@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a name was used again, a disk was not mounted, or the metadata was lost."""
+"""What was acknowledged is there after a topic's name was used again, a disk was not mounted, or the metadata was lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 60
 
 
 class Broker(BrokerProcess):
-    """With two data directories, `one` and `two`."""
+    """A broker with two data directories, `one` and `two`."""
 
     def __init__(self, folder: Path, **overrides: str) -> None:
         super().__init__(folder, overrides)
@@ -73,7 +73,7 @@ def broker_in(folder: Path, **overrides: str) -> Iterator[Broker]:
 
 
 def test_a_topic_made_again_keeps_its_records_after_kill_9(tmp_path: Path) -> None:
-    """The old topic's records were deleted up to 500, and that is checkpointed."""
+    """Delete the old topic's records up to 500, and let the broker checkpoint that."""
     with broker_in(
         tmp_path, **{"log.flush.start.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "100"}
     ) as broker:
@@ -90,7 +90,7 @@ def test_a_topic_made_again_keeps_its_records_after_kill_9(tmp_path: Path) -> No
         create_topic(broker.bootstrap, "orders")
         broker.produce("orders", 300, label="new")
         broker.kill()
-        for path, content in stale.items():  # as if the topic had been deleted and made again before the next pass
+        for path, content in stale.items():  # as if the topic had been deleted and created again before the next pass
             path.write_bytes(content)
         broker.start()
         assert broker.values("orders") == [f"new{number}" for number in range(300)]
@@ -120,7 +120,9 @@ def test_a_directory_that_is_missing_and_one_that_is_given_up(tmp_path: Path) ->
             with contextlib.suppress(Exception):
                 ends[number] = consumer.get_watermark_offsets(TopicPartition("orders", number), timeout=2)[1]
         consumer.close()
-        assert ends == {number: 10 for number in range(4) if number not in lost}, "no partition is given up, none is made anew"
+        assert ends == {number: 10 for number in range(4) if number not in lost}, (
+            "no partition is given up, and none is created again"
+        )
         broker.stop()
         listed = [line.split() for line in broker.command("directories", "list").stdout.splitlines()]
         assert sorted(state for _, _, state, _ in listed) == ["STATE", "missing", "present"]
@@ -128,7 +130,7 @@ def test_a_directory_that_is_missing_and_one_that_is_given_up(tmp_path: Path) ->
         two.rmdir()
         unmounted.rename(two)
         broker.start()
-        assert [len(broker.values("orders", number)) for number in range(4)] == [10] * 4, "mounted again"
+        assert [len(broker.values("orders", number)) for number in range(4)] == [10] * 4, "the disk is mounted again"
         broker.stop()
         two.rename(unmounted)
         given_up = broker.command("directories", "forget", missing)
@@ -160,7 +162,7 @@ def test_lost_metadata_is_made_anew_out_of_the_directories(tmp_path: Path) -> No
         (line,) = [line for line in refused.stderr.splitlines() if line.startswith("Error:")]
         assert "metadata.sqlite is new" in line
         assert "pybroker directories adopt" in line
-        assert not list(broker.directories[0].glob("metadata.sqlite*")), "nothing is made where a disk may be missing"
+        assert not list(broker.directories[0].glob("metadata.sqlite*")), "nothing is created where a disk may be missing"
 
         adopted = broker.command("directories", "adopt", "--set", "retention.ms=-1")
         assert adopted.returncode == 0, adopted.stderr

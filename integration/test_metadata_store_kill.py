@@ -1,4 +1,4 @@
-"""A store that is killed at any point has every commit that it acknowledged, and no half of another."""
+"""A metadata store that is killed at any point has every commit that it acknowledged, and no part of another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
 
 
 def killed_writer(path: Path, lines: int) -> int:
-    """Runs the writer and kills it after `lines` lines; returns the last number that it acknowledged, or 0."""
+    """Run the writer, kill it after `lines` lines, and return the last number that it acknowledged, or 0."""
     command = [sys.executable, "-c", WRITER, str(path), str(KEYS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

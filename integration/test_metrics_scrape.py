@@ -1,4 +1,4 @@
-"""What a monitoring system reads from a running broker, and that it follows what clients do."""
+"""What a monitoring system reads from a running broker, and that the numbers follow what clients do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own metrics page")
 
 
 def scrape(port: int) -> dict[str, float]:
-    """Sums over all labels, by name."""
+    """Return the sum of each metric over all its labels, by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         text = answer.read().decode()
@@ -46,7 +46,7 @@ def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProce
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
 
     def growth(pattern: str) -> list[float]:
-        """Of all sums whose name is like this; topics may be counted one by one and together."""
+        """Return the growth of all sums whose names match; topics may be counted one by one and together."""
         return [value for name, value in grown.items() if re.fullmatch(pattern, name)]
 
     assert 42 in growth(r"kafka_server_.*messagesin_total") or 84 in growth(r"kafka_server_.*messagesin_total"), grown
@@ -80,9 +80,9 @@ def test_librdkafka_asks_once_which_metrics_are_wanted(start_broker: Callable[..
 
     deadline = time.monotonic() + 30
     while not asked("GetTelemetrySubscriptions"):
-        assert time.monotonic() < deadline, "it never asked"
+        assert time.monotonic() < deadline, "the client never asked"
         admin.list_topics(timeout=30)
-    for _ in range(300):  # a client that asked without a pause would have asked about as often
+    for _ in range(300):  # a client that asked without a pause would have asked about this often
         admin.list_topics(timeout=30)
     assert asked("Metadata") >= 300
     assert asked("GetTelemetrySubscriptions") <= 2

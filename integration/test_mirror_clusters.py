@@ -1,4 +1,4 @@
-"""`pybroker spark mirror --local` between two brokers: the same records, every one once, whatever happens on the way."""
+"""`pybroker spark mirror --local` between two brokers: the target gets the same records, each once, whatever happens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CODECS = list(CompressionType)
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A source and a target."""
+    """Start a source and a target."""
     if external_bootstrap():
         pytest.skip("needs two clusters")
     brokers = [BrokerProcess(tmp_path_factory.mktemp(name), {"log.retention.ms": "-1"}) for name in ("source", "target")]
@@ -55,7 +55,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 
 
 def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 20, count: int = 10, seed: int = 1) -> None:
-    """Batches in all codecs, with keys, values and headers that are there, empty or null."""
+    """Append batches in all codecs, with keys, values and headers that are there, empty or null."""
     chance = random.Random(seed)
     with WireClient(bootstrap) as client:
         client.create_topic(topic, partitions)
@@ -87,7 +87,7 @@ def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 
 
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Message]:
-    """Every record, by a stock client."""
+    """Read every record with a stock client."""
     with WireClient(bootstrap) as client:
         end = client.list_offset(topic, partition, LATEST)
     settings = {"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
@@ -107,7 +107,7 @@ def content(message: Message) -> Any:
 
 
 def assert_mirrored(pair: tuple[str, str], topic: str, target: str, path: Path, *, partitions: int = 2) -> int:
-    """Every record of the source is in the target once, in its order, and the map knows from where. Returns their number."""
+    """Assert that the target has every source record once, in order, and that the map knows its origin. Returns their number."""
     state, total = State.read(path), 0
     for partition in range(partitions):
         wanted, found = read(pair[0], topic, partition), read(pair[1], target, partition)
@@ -218,21 +218,21 @@ def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
             assert process.returncode == 0, said
             break
         kills, there = kills + 1, written(pair[1], topic)
-    assert kills >= 3, "it was killed in the middle"
+    assert kills >= 3, "the mirror was killed in the middle"
     last = mirror(pair, topic, path)
     assert last.returncode == 0, last.stderr
     assert assert_mirrored(pair, topic, topic, path) == 12_000
 
 
 def written(bootstrap: str, topic: str) -> int:
-    """How much the target has."""
+    """Return the number of records that the target has."""
     with WireClient(bootstrap) as client:
         found = client.topics([topic])
         return sum(client.list_offset(topic, number, LATEST) for name in found for number in range(2))
 
 
 def arrived(path: Path, topic: str) -> int:
-    """How much has, as the maps say."""
+    """Return the number of records that have arrived according to the maps."""
     found = [read_arrived(one) for one in (path / "offsets" / topic).glob("*.map")]
     return sum(one.target for one in found if one is not None)
 
@@ -295,7 +295,7 @@ def delete_records(bootstrap: str, topic: str, before: int) -> None:
 def test_offsets_that_are_gone(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, partitions=1, batch_count=3)
-    delete_records(pair[0], topic, 13)  # in the middle of a batch, before the first time
+    delete_records(pair[0], topic, 13)  # in the middle of a batch, before the first run
     assert run(None, options(pair, topic, path)).counts.records == 17
     fill(pair[0], topic, partitions=1, batch_count=4)
     delete_records(pair[0], topic, 45)

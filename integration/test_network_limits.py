@@ -1,4 +1,4 @@
-"""Bounded memory, limits on connections, idleness and stopping, over real sockets on both event loops."""
+"""Bounded memory, limits on connections, idle connections and stops, over real sockets on both event loops."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_without_memory_idle_connections_are_not_touched_and_memory_that_is_back
             waiting.send(b"ewait")
             await until(lambda: scene.server.admission.waiting == 1)
             assert scene.server.mute_counters.transitions == 1
-            # who holds memory for a half-read request is not muted: it can finish
+            # A connection that holds memory for a half-read request is not muted, so that it can finish.
             holders[0].writer.write(framed(b"e" + bytes(9000))[2000:])
             assert await holders[0].answer() == bytes(9000)
             assert await waiting.answer() == b"wait"
@@ -285,7 +285,7 @@ def test_stopping_takes_no_longer_than_its_grace(loop: str) -> None:
             parked.send(b"p")
             lazy.sendall(framed(b"b100000000"))
             await until(lambda: len(scene.toy.handled) == 2)
-            async with asyncio.timeout(60):  # neither will ever be done by itself
+            async with asyncio.timeout(60):  # neither of them ends by itself
                 await scene.server.stop(100)
             assert await parked.is_closed()
             scene.toy.parked[0].set_result(framed(b"too late"))
@@ -329,7 +329,7 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
             assert scene.server.connections_open == 6
             scene.server.limits = NetworkLimits(max_connections=2)
             third.send(b"estill")
-            assert await third.answer() == b"still", "what is above a lowered limit stays"
+            assert await third.answer() == b"still", "connections above a lowered limit stay"
             scene.server.limits = NetworkLimits()
             for client in waiting:
                 assert await client.answer() == b"late"
@@ -353,7 +353,7 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
             original = scene.server._acceptors[0]._has_room
             scene.server._acceptors[0]._has_room = lambda: (count(), original())[1]
             await asyncio.sleep(0.1)
-            assert turns == 0, "nobody asks again and again whether there is room"
+            assert turns == 0, "the loop does not ask again and again whether there is room"
             await only.close()
             waiting[0].send(b"ein")
             assert await waiting[0].answer() == b"in"
@@ -363,7 +363,10 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
 
 @asynccontextmanager
 async def two_listeners(limits: NetworkLimits) -> AsyncIterator[tuple[SocketServer, Callable[[BoundListener, int], None]]]:
-    """A server with a listener for clients and a protected one for brokers; and what connects peers to a listener."""
+    """Run a server with a listener for clients and a protected one for brokers.
+
+    Yields the server with a function that connects peers to a listener.
+    """
     listeners = [Listener(name="CLIENTS", host="127.0.0.1"), Listener(name="BROKERS", host="127.0.0.1", is_protected=True)]
     server = SocketServer(listeners, Toy(), MemoryPool(-1, SystemClock()), limits)
     sockets: list[socket.socket] = []

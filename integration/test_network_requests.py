@@ -1,4 +1,4 @@
-"""Requests and answers over real sockets, on both event loops."""
+"""Requests and responses over real sockets, on both event loops."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) 
             held, read = scene.toy.parts
             assert isinstance(held, Made)
             assert isinstance(read, Made)
-            # uvloop's writer still has a name for what it has just sent as a whole when it asks for more
+            # uvloop's writer still refers to what it has just sent as a whole when it asks for more
             alive_max = 2 if loop == "uvloop" else 1
             assert 1 <= held.alive_max <= alive_max
             assert 1 <= read.alive_max <= alive_max

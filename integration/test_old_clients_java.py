@@ -1,4 +1,4 @@
-"""Java's own consumers from before magic 2, which are read by nobody else: what they make of a converted answer's padding."""
+"""Java's own consumers from before magic 2 and the padding of a converted response; no other client reads padding as they do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def consume(version: str, bootstrap: str, topic: str) -> subprocess.CompletedPro
 
 
 def filled(broker: BrokerProcess, codec: str) -> tuple[str, list[str]]:
-    """A topic of several batches, each of which grows when it is converted: so there is padding."""
+    """Create a topic of several batches, each of which grows when it is converted, so that there is padding."""
     topic = f"old-{codec}"
     samples = [sample._replace(value=b"value %d" % n, headers=()) for n, sample in enumerate(varied(RECORDS))]
     create_topic(broker.bootstrap, topic, 1, {})
@@ -48,7 +48,7 @@ def test_fitted_padding_is_read_by_java(version: str, codec: str, start_broker: 
 
 
 def test_padding_of_integer_max_value_is_not(start_broker: Callable[..., BrokerProcess]) -> None:
-    """Why the setting is there. Should this fail one day, the documents of the padding want a change."""
+    """Show why the setting exists. If this test ever fails, the documents that describe the padding must change."""
     broker = start_broker()
     topic, _ = filled(broker, "none")
     done = consume("0.10.2.2", broker.bootstrap, topic)

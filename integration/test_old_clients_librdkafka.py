@@ -1,4 +1,4 @@
-"""The librdkafka of today and of kcat, told that the broker is of 2015 or 2016 and may not be asked what it speaks."""
+"""The librdkafka of today and that of kcat, configured for a broker of 2015 or 2016 that cannot be asked for its versions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_records_go_from_old_to_new_and_back(fallback: str, codec: str, bootstra
         "bootstrap.servers": bootstrap,
         "api.version.request": False,
         "broker.version.fallback": fallback,
-        "log_level": 2,  # it warns of its own old age
+        "log_level": 2,  # it warns that these settings are old
     }
     topic, samples = new_topic(), varied(100)
     Confluent().produce(bootstrap, topic, samples[:40], codec=codec)
     assert confluent_produce({**old, "compression.type": codec}, topic, without_headers(samples[40:])) == list(range(40, 100))
-    assert_equal(confluent_consume(old, topic, 100), timeless(samples, 0))  # librdkafka says 0 for "no timestamp"
+    assert_equal(confluent_consume(old, topic, 100), timeless(samples, 0))  # librdkafka reports 0 for "no timestamp"
     for reader in CLIENTS:
         assert_equal(reader.consume(bootstrap, topic, 100), samples[:40] + timeless(samples[40:], -1))
 

@@ -1,4 +1,4 @@
-"""Releases of kafka-python from 2019 to today, each told that it speaks to an old broker and so speaking as old as that."""
+"""Releases of kafka-python from 2019 to today, each configured for an old broker, so that it uses the versions of that broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 120
 CODECS = ("none", "gzip", "snappy", "lz4")  # zstd is younger than these versions
 SCRIPT = CLIENT_PROGRAMS / "old_client.py"
 TODAY = "installed"
-# (release, the broker's version that it is told)
+# (release, the broker's version that it is configured for)
 PAIRS = [
     ("1.4.7", (0, 8, 2)),  # Produce v0, Fetch v0, ListOffsets v0
     ("1.4.7", (0, 9)),  # Produce v1, Fetch v1
@@ -42,7 +42,7 @@ pairs = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def topics(bootstrap: str) -> dict[str, tuple[str, list[Sample]]]:
-    """By codec: a topic that a new client filled, in several batches, with headers."""
+    """Create topics, by codec, that a new client filled, in several batches, with headers."""
     filled = {}
     for codec in CODECS:
         topic, sent = unique(f"new-{codec}"), []
@@ -96,7 +96,8 @@ def test_old_clients_read_what_new_ones_wrote(
 
 @pairs
 def test_everyone_reads_what_old_clients_wrote(release: str, api_version: tuple[int, ...], bootstrap: str) -> None:
-    codecs = [c for c in CODECS if c != "lz4" or release != TODAY]  # its old LZ4 needs a package that the tests do not install
+    # this release's LZ4 needs a package that the tests do not install
+    codecs = [c for c in CODECS if c != "lz4" or release != TODAY]
     samples = without_headers(varied(60, seed=len(api_version)))
     names: list[str] = []
     steps: list[dict[str, Any]] = []

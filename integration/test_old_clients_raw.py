@@ -1,8 +1,8 @@
-"""What the oldest versions say on the wire: Produce v0-2, Fetch v0-3, ListOffsets v0, against data of every magic and codec.
+"""What the oldest versions put on the wire: Produce v0-2, Fetch v0-3, ListOffsets v0, with data of every magic and codec.
 
 The records on disk are always magic 2, so every Fetch here is converted while it is sent. Its record set has exactly the size
-max(size before, size of the first converted batch), and ends in whatever a client ignores: nothing, less than a message header,
-or a message that claims to be longer than the answer.
+max(size before, size of the first converted batch), and ends in bytes that a client ignores: none, less than a message header, or
+a message that claims to be longer than the response.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ def magic_of(fetch_version: int) -> int:
 
 
 def as_read(samples: list[Sample], magic: int) -> list[Sample]:
-    """What is left of records in an old format."""
+    """Return the records with only those fields that an old format keeps."""
     return [s._replace(timestamp_ms=s.timestamp_ms if magic else -1, headers=()) for s in samples]
 
 
 def assert_ignorable(rest: bytes) -> None:
-    """`rest` is what a client takes for a cut-off message."""
+    """Assert that a client takes `rest` for a partial message."""
     if len(rest) >= SET_HEADER.size:
         _, size = SET_HEADER.unpack_from(rest)
-        if is_kafka():  # whose padding, unlike its own design, claims no more than it must; or it cuts a real message
+        if is_kafka():  # Kafka's padding, unlike its own design, claims no more than it must; or the broker cuts a real message
             assert size > len(rest) - SET_HEADER.size
         else:
             assert size == PADDING_SIZE
 
 
 def fetch_all(connection: Connection, version: int, topic: str, count: int, bytes_max: int = 1 << 20) -> list[Received]:
-    """Read on as a consumer does, skipping what comes before its offset, until `count` records are there."""
+    """Read as a consumer does, skipping the records before its offset, until `count` records are there."""
     received: list[Received] = []
     while len(received) < count:
         offset = received[-1].offset + 1 if received else 0
@@ -81,7 +81,7 @@ def fetch_all(connection: Connection, version: int, topic: str, count: int, byte
 
 @pytest.fixture(scope="module", params=OLD_CODECS)
 def written(request: pytest.FixtureRequest, bootstrap: str) -> tuple[str, str, list[list[Sample]]]:
-    """(topic, codec, batches): one partition of magic-2 batches with headers."""
+    """Return (topic, codec, batches) of a partition of magic-2 batches with headers."""
     topic = unique(f"batches-{request.param}")
     create_topic(bootstrap, topic)
     batches = [varied(max(2, size), seed=size)[:size] for size in BATCH_SIZES]
@@ -100,7 +100,7 @@ def test_new_batches_reach_old_consumers(
     parsed = parse(fetch_one(connection, version, Ask(topic=topic)).records)
     assert parsed.magics == {magic_of(version)}
     assert codec in parsed.codecs
-    assert parsed.codecs <= {codec, "none"}, "compressed as before, but for what the producer left uncompressed"
+    assert parsed.codecs <= {codec, "none"}, "compressed as before, except for what the producer left uncompressed"
     assert not parsed.log_append_time
 
 
@@ -110,7 +110,7 @@ def test_the_record_set_has_exactly_the_size_it_must(
 ) -> None:
     topic, _, batches = written
     first_offset = 0
-    for samples in batches:  # a fetch that begins with each of them
+    for samples in batches:  # a fetch that begins with each of the batches
         ask = Ask(topic=topic, offset=first_offset)
         size_before = len(fetch_one(connection, 4, ask).records)
         one = fetch_one(connection, version, ask)
@@ -119,7 +119,7 @@ def test_the_record_set_has_exactly_the_size_it_must(
         assert len(first_batch) == len(samples), "the first batch is whole whatever its size"
         if len(one.records) != size_before:
             assert len(one.records) > size_before
-            assert len(parsed.records) == len(samples), "larger than before conversion: then it is the first batch alone"
+            assert len(parsed.records) == len(samples), "where the first batch grew, the record set is that batch alone"
             assert not parsed.rest
         assert_ignorable(parsed.rest)
         first_offset += len(samples)
@@ -127,7 +127,7 @@ def test_the_record_set_has_exactly_the_size_it_must(
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_all_whole_batches_that_fit_are_sent(version: int, connection: Connection, new_topic: Callable[..., str]) -> None:
-    """Uncompressed small records grow, so the last batches of an answer do not fit any more."""
+    """Assert that uncompressed small records grow, so the last batches of a response no longer fit."""
     topic, magic = new_topic(), magic_of(version)
     batches = [[Sample(b"k", b"%02d" % n * (1 + b), T0_MS) for n in range(10)] for b in range(20)]
     samples = as_read(write_batches(connection, topic, batches), magic)
@@ -137,7 +137,7 @@ def test_all_whole_batches_that_fit_are_sent(version: int, connection: Connectio
     parsed = parse(fetched.records)
     assert_ignorable(parsed.rest)
     whole_batches = max(n for n in range(21) if len(message_set(samples[: n * 10], magic)) <= size)
-    assert 0 < whole_batches < 20, "the test is about an answer that is cut"
+    assert 0 < whole_batches < 20, "the test is about a response that is cut"
     assert whole_batches * 10 <= len(parsed.records) < (whole_batches + 1) * 10
     assert_equal(parsed.records, samples[: len(parsed.records)])
 
@@ -170,7 +170,7 @@ def test_a_fetch_in_the_middle_of_a_batch(
     samples = as_read([s for b in batches for s in b], magic_of(version))
     for offset in (1, 25, 49, 50, 51, 80, 200, 282):
         records = parse(fetch_one(connection, version, Ask(topic=topic, offset=offset)).records).records
-        assert records[0].offset <= offset, "a compressed batch may begin before the offset; the client skips"
+        assert records[0].offset <= offset, "a compressed batch may begin before the offset, and the client skips"
         wanted = [r for r in records if r.offset >= offset]
         assert wanted
         assert_equal(wanted, samples[offset : offset + len(wanted)], first_offset=offset)
@@ -178,7 +178,10 @@ def test_a_fetch_in_the_middle_of_a_batch(
 
 @old_fetch
 def test_many_partitions_in_one_answer(version: int, bootstrap: str, connection: Connection) -> None:
-    """Each has a size of its own, and the answer as a whole the size that it announces (or parsing it would not end well)."""
+    """Check that each partition has its own size, and the response the size that it announces.
+
+    Otherwise the response would not parse.
+    """
     topics = [unique("many") for _ in range(12)]
     sent: dict[str, list[Sample]] = {}
     for n, topic in enumerate(topics):
@@ -223,7 +226,7 @@ def test_zstd_cannot_be_converted(version: int, connection: Connection, new_topi
     sent = write_batches(connection, other, [varied(20)])
     bad, good = fetch(connection, version, [Ask(topic=topic), Ask(topic=other)]).partitions
     assert (bad.error, bad.records) == (UNSUPPORTED_COMPRESSION_TYPE, b"")
-    assert is_kafka() or not bad.is_null, "librdkafka cannot read an answer without a record set, and asks again and again"
+    assert is_kafka() or not bad.is_null, "librdkafka cannot read a response without a record set, and asks again and again"
     assert_equal(parse(good.records).records, as_read(sent, magic_of(version)))
 
 
@@ -311,7 +314,8 @@ def test_new_requests_must_bring_new_batches(magic: int, connection: Connection,
 def test_a_request_without_acks_is_not_answered(connection: Connection, new_topic: Callable[..., str]) -> None:
     topic, samples = new_topic(), without_headers(varied(5))
     connection.send(PRODUCE, 0, produce_body(0, topic, {0: message_set(samples, 0)}, acks=0))
-    answer = produce(connection, 0, topic, message_set(samples, 0))  # the next answer on this connection is this one's
+    # the next response on this connection belongs to this request
+    answer = produce(connection, 0, topic, message_set(samples, 0))
     assert (answer.error, answer.base_offset) == (0, 5)
 
 
@@ -328,7 +332,7 @@ def test_list_offsets_v0_answers_with_segments(connection: Connection, new_topic
     assert list_offsets_v0(connection, topic, EARLIEST, 1) == (0, [0])
     assert list_offsets_v0(connection, topic, EARLIEST, 5) == (0, [0])
     assert list_offsets_v0(connection, topic, LONG_AFTER, 5) == (0, [200, 0]), "by the time a segment was last written"
-    assert list_offsets_v0(connection, topic, T0_MS, 5) == (0, []), "... not by the records' timestamps"
+    assert list_offsets_v0(connection, topic, T0_MS, 5) == (0, []), "... not by the timestamps of the records"
     assert list_offsets_v0(connection, topic, LATEST, 0) == (0, [])
 
 

@@ -1,4 +1,4 @@
-"""message.downconversion.enable: where it is false, old fetches of that topic are refused, and nothing else changes."""
+"""message.downconversion.enable: where it is false, the broker refuses old fetches of that topic, and nothing else changes."""
 
 from __future__ import annotations
 

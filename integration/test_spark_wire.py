@@ -1,8 +1,8 @@
-"""What Spark's Kafka connector asks of a broker, request by request and in the versions that it uses, without a JVM.
+"""What Spark's Kafka connector sends to a broker, request by request and in the versions that it uses, without a JVM.
 
 SPARK_ASKS was recorded between Spark 4.2.0 with kafka-clients 3.9.2 and a broker, when reading by topic, pattern, partitions,
 time and isolation level, streaming, and writing. Each test plays one of these parts with the requests that were recorded, and
-fails when it has not asked exactly that.
+fails unless it has sent exactly these.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ COME_AGAIN = {
 
 
 class Asker:
-    """A client of the connector's on a connection of its own, which notes what it asked."""
+    """One of the connector's clients on a connection of its own, which notes what it sent."""
 
     def __init__(self, bootstrap: str, client_id: str) -> None:
         self._connection, self._client_id, self._correlation_id = raw.Connection(bootstrap), client_id, 0
@@ -112,7 +112,10 @@ class Asker:
         return answer
 
     def settled(self, asked: Asked, request: Any, error: Callable[[Any], int]) -> Any:
-        """The first answer that does not say to come again: a broker may make a topic, or an id, after it was asked for it."""
+        """Return the first response that does not ask the client to try again.
+
+        A broker may create a topic, or an id, after a request for it.
+        """
         end = time.monotonic() + WAIT_S
         while error(answer := self(asked, request)) in COME_AGAIN:
             assert time.monotonic() < end, error_code(error(answer)).name
@@ -127,7 +130,10 @@ class Asker:
         return self(METADATA, MetadataRequest(topics=wanted, allow_auto_topic_creation=is_created))
 
     def telemetry(self) -> None:
-        """Clients push metrics where a broker offers it; the answer that they must not is a list of none."""
+        """Subscribe to telemetry, because clients push metrics where a broker offers that.
+
+        The broker's list of metrics is empty, so clients push none.
+        """
         if (
             is_kafka() and ApiKey.GET_TELEMETRY_SUBSCRIPTIONS not in self.versions
         ):  # without a receiver Apache Kafka does not offer it
@@ -141,7 +147,7 @@ class Asker:
     def list_offsets(
         self, topic: str, timestamp: int, partitions: Iterable[int], *, epoch: int = -1, isolation: int = UNCOMMITTED
     ) -> dict[int, tuple[int, int]]:
-        """Offset and timestamp by partition."""
+        """Return offset and timestamp by partition."""
         asks = [ListOffsetsPartition(partition_index=n, current_leader_epoch=epoch, timestamp=timestamp) for n in partitions]
         topics = [ListOffsetsTopic(name=topic, partitions=asks)]
         answer = self(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics))
@@ -153,7 +159,7 @@ class Asker:
     def fetch(
         self, topic_id: bytes, partition: int, offset: int, *, session: tuple[int, int] = (0, 0), isolation: int = UNCOMMITTED
     ) -> Any:
-        """One partition in a session: its id and epoch."""
+        """Fetch a partition in a session, given by its id and epoch."""
         ask = FetchPartition(partition=partition, current_leader_epoch=0, fetch_offset=offset, partition_max_bytes=1 << 20)
         return self(
             FETCH,
@@ -171,7 +177,7 @@ class Asker:
         )
 
     def describe(self, topic: str) -> Any:
-        """How the driver looks at a topic: the cluster, then the topic page by page."""
+        """Look at a topic as the driver does: the cluster, then the topic page by page."""
         cluster = self(DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False))
         assert (cluster.error_code, cluster.error_message, cluster.endpoint_type) == (0, None, 1)
         assert [(one.host, one.port) for one in cluster.brokers] == [("127.0.0.1", self.port)]
@@ -200,7 +206,9 @@ def asker(bootstrap: str) -> Iterator[Ask]:
 
 
 def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
-    """Records `first` to `first + count`, 10 ms apart, with headers, compressed as one is likely to ask Spark's sink for."""
+    """Return records `first` to `first + count`, 10 ms apart, with headers, compressed as users are likely to ask Spark's sink
+    for.
+    """
     made = [expected(first + number)._replace(offset=number) for number in range(count)]
     producer_id, epoch = producer
     data = build_batch(
@@ -225,7 +233,7 @@ def produce_request(topic: str, data: dict[int, bytes]) -> ProduceRequest:
 
 
 def produced(answer: Any, topic: str) -> dict[int, tuple[int, int]]:
-    """Error and first offset by partition."""
+    """Return error and first offset by partition."""
     (found,) = answer.responses
     assert found.name == topic
     assert all(one.record_errors == [] for one in found.partition_responses)
@@ -234,7 +242,7 @@ def produced(answer: Any, topic: str) -> dict[int, tuple[int, int]]:
 
 @pytest.fixture
 def written(bootstrap: str, new_topic: Callable[..., str]) -> str:
-    """A topic of two partitions with records 0 to 99 in the first, 0 to 9 in the second."""
+    """Create a topic of two partitions with records 0 to 99 in the first and 0 to 9 in the second."""
     topic = new_topic(PARTITIONS)
     writer = Asker(bootstrap, "producer-1")
     try:
@@ -247,7 +255,7 @@ def written(bootstrap: str, new_topic: Callable[..., str]) -> str:
 
 
 def topic_id_of(asker: Asker, topic: str) -> bytes:
-    """As an executor finds its partitions' leaders, and what Fetch calls the topic."""
+    """Return the id by which Fetch names the topic, as an executor gets it when it finds its partitions' leaders."""
     answer = asker.metadata(topic)
     nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
     (found,) = answer.topics
@@ -262,7 +270,7 @@ def topic_id_of(asker: Asker, topic: str) -> bytes:
 
 
 def fetched(answer: Any, topic_id: bytes, partition: int) -> tuple[Any, list[Record]]:
-    """The one partition of an answer, and its records."""
+    """Return the one partition of a response, and its records."""
     assert answer.error_code == 0
     (topic,) = answer.responses
     assert topic.topic_id == topic_id
@@ -348,7 +356,7 @@ def test_the_driver_of_a_batch_read_between_two_times(asker: Ask, written: str) 
     assert ask.list_offsets(written, 0, both) == {0: (0, T0_MS), 1: (0, T0_MS)}
     assert ask.list_offsets(written, T0_MS + 45, both) == {0: (5, T0_MS + 50), 1: (5, T0_MS + 50)}
     assert ask.list_offsets(written, T0_MS + 650, both) == {0: (65, T0_MS + 650), 1: (-1, -1)}, (
-        "in the second batch; none so late"
+        "in the second batch; none is as late"
     )
     assert ask.asked == SPARK_ASKS["spark.read with times, driver"]
     (found,) = ask.metadata(unique("nowhere"), is_created=False).topics
@@ -374,7 +382,7 @@ def test_an_executor_reads_its_range(asker: Ask, written: str, isolation: int) -
     ask = asker("consumer-spark-kafka-relation-executor-1")
     topic_id = topic_id_of(ask, written)
     ask.telemetry()
-    for _ in range(3):  # as often as one looks, before and after it has read
+    for _ in range(3):  # an executor asks this often, before and after it reads
         assert ask.list_offsets(written, EARLIEST, [0], epoch=0, isolation=isolation) == {0: (0, -1)}
         assert ask.list_offsets(written, LATEST, [0], epoch=0, isolation=isolation) == {0: (100, -1)}
     first = ask.fetch(topic_id, 0, 0, isolation=isolation)
@@ -384,7 +392,7 @@ def test_an_executor_reads_its_range(asker: Ask, written: str, isolation: int) -
     assert found.aborted_transactions == (None if isolation == UNCOMMITTED else [])
     assert first.session_id != 0
     assert first.node_endpoints == []
-    # the next of the same session begins where the records ended, and brings what has come since
+    # the next fetch of the session begins where the records ended, and returns what was appended since
     asker("producer-1")(PRODUCE, produce_request(written, {0: lz4_batch(5, first=100)}))
     second = ask.fetch(topic_id, 0, 100, session=(first.session_id, 1), isolation=isolation)
     assert second.session_id == first.session_id
@@ -392,7 +400,7 @@ def test_an_executor_reads_its_range(asker: Ask, written: str, isolation: int) -
     assert records == [expected(number) for number in range(100, 105)]
     nothing = ask.fetch(topic_id, 0, 105, session=(first.session_id, 2), isolation=isolation)
     assert (nothing.error_code, nothing.session_id, nothing.responses) == (0, first.session_id, [])
-    # a task that begins in the middle of a batch gets the whole one
+    # a task that begins in the middle of a batch gets the whole batch
     _, records = fetched(ask.fetch(topic_id, 0, 70, isolation=isolation), topic_id, 0)
     assert [record.offset for record in records] == list(range(60, 105))
     assert ask.asked == SPARK_ASKS["executor"]
@@ -413,12 +421,12 @@ def test_an_executor_is_told_what_is_wrong(asker: Ask, written: str) -> None:
 
 
 def versioned(said: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
-    """What a member says to the others, in version 3 with that in front."""
+    """Encode what a member sends to the others, with its version, 3, in front."""
     return b"\0\3" + b"".join(bytes(part) for part in encode(said, 3))  # type: ignore[arg-type]  # no late parts
 
 
 def test_the_driver_with_deprecated_offset_fetching(asker: Ask, written: str) -> None:
-    """A consumer in a group of its own, which it leaves at the end."""
+    """Play a consumer in a group of its own, which it leaves at the end."""
     ask, group = asker("consumer-spark-kafka-source-driver-0-1"), unique("spark-kafka-source")
     topic_id_of(ask, written)
     ask.telemetry()

@@ -1,6 +1,6 @@
-"""The Testcontainers libraries' scripts, variables and patterns against the image's files, without an engine.
+"""The scripts, variables and patterns of the Testcontainers libraries, with the image's files and without an engine.
 
-Each library says for itself what it would run (`testcontainers_runs`); here it is run, in a container of namespaces.
+Each library reports what it would run (`testcontainers_runs`); the test runs that in a container of namespaces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from testing.clients.testcontainers_runs import Run, go_run, java_run, python_ru
 from testing.hosts.toy_container import Container, toy_container
 
 HOST_PORT = 32768
-"""Where an engine would have published the broker's port."""
+"""The address where an engine would have published the broker's port."""
 
 RUNS: dict[str, Callable[[], Run]] = {
     "java-KafkaContainer": lambda: java_run("KafkaContainer", "localhost", HOST_PORT),
@@ -40,13 +40,13 @@ def test_a_librarys_container_is_ready_when_its_pattern_matches(container: Conta
     run = RUNS[name]()
     process = container.start(run.command, run.environment)
     script = container.seen(run.path)
-    fresh = script.with_name(f"{script.name}.new")  # the engine extracts an archive: the script is there whole or not at all
+    fresh = script.with_name(f"{script.name}.new")  # the engine extracts an archive, so the script is there whole or not at all
     fresh.write_text(run.script)
     fresh.chmod(0o777)
     fresh.rename(script)
     process.wait_for(run.pattern)
     client = ("-m", "testing.clients.container_client")
-    assert container.seen("/tmp/pybroker-ready").exists(), "the line comes when all is ready"
+    assert container.seen("/tmp/pybroker-ready").exists(), "the line comes when everything is ready"
 
     forward = [sys.executable, "-m", "testing.hosts.forward", str(HOST_PORT), f"127.0.0.1:{run.port}"]
     forwarder = container.start(forward, {"PYTHONPATH": str(Path(__file__).parent.parent)})

@@ -1,4 +1,4 @@
-"""Kafka's command line tools, 3.9 and 4.x, print about a pybroker what they print about Apache Kafka in the same state."""
+"""Kafka's command line tools, 3.9 and 4.x, print the same about pybroker as about Apache Kafka in the same state."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NOT_YET = {
     "StreamsGroupHeartbeat", "StreamsGroupDescribe",
     "eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version", "transaction.version",
 }  # fmt: skip
-"""APIs and features that Kafka tells of, and we do not: what docs/clients.md leaves out."""
+"""APIs and features that Kafka reports, and we do not: those that docs/clients.md leaves out."""
 MORE = {"GetTelemetrySubscriptions", "PushTelemetry", "InitProducerId"}
-"""Those that Kafka has only when it is given a plugin for them, and one of which it keeps the newest version back (KIP-939)."""
+"""APIs that Kafka has only with a plugin for them, and one whose newest version Kafka keeps back (KIP-939)."""
 NEWER = {"metadata.version", "group.version"}
-"""Features of ours that are those of Kafka 4, not of 3.9."""
+"""Our features that Kafka 4 has, and 3.9 has not."""
 
 
 EPOCHS = {
@@ -62,14 +62,14 @@ def numberless(page: list[str]) -> list[str]:
 def test_tools_print_what_they_print_about_kafka(
     release: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """What 4.x tools print is as about Kafka 3.9, or where 3.9 cannot answer them, as about 4.x."""
+    """Compare the output of 4.x tools with that about Kafka 3.9, or with that about 4.x where 3.9 cannot respond to them."""
     broker = start_broker(OVERRIDES)
     kafkas: list[Golden] = [golden for golden in GOLDEN if golden.tools == release]
     pages = [golden.pages() for golden in kafkas]
     differences = []
     for index, (step, ours) in enumerate(told(release, broker.bootstrap, tmp_path)):
         theirs = [page[index] for page in pages]
-        assert {page[0] for page in theirs} == {step.line}, "the story was changed: python -m integration.tools_story"
+        assert {page[0] for page in theirs} == {step.line}, "the story has changed: run python -m integration.tools_story"
         if step.line.startswith("$< "):
             left_out = NOT_YET | MORE | (NEWER if release.startswith("3.") else set())
             ours, theirs = served(ours, left_out), [served(page, left_out) for page in theirs[-1:]]

@@ -1,6 +1,6 @@
-"""Consumers notice that records are gone, and notice nothing where none are (KIP-320), with librdkafka's and with Java's client.
+"""Consumers notice that records are gone, and notice nothing where none are (KIP-320): librdkafka's consumer and Java's.
 
-The same stories are told of Apache Kafka 3.9 with
+The same stories run against Apache Kafka 3.9 with
     PYBROKER_TEST_COMMAND='python -m testing.process.kafka_peer start' python -m pytest integration/test_truncation.py
 """
 
@@ -36,7 +36,7 @@ Watch = Callable[[BrokerProcess], Watcher]
 
 @pytest.fixture(params=[LibrdkafkaWatcher, pytest.param(JavaWatcher, marks=NEEDS_JAVA)], ids=["librdkafka", "java"])
 def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
-    """The first call makes a watcher from the beginning, each later one another that begins at what was committed."""
+    """Return a function that makes watchers: the first reads from the beginning, each later one from the committed offsets."""
     watchers: list[Watcher] = []
 
     def make(broker: BrokerProcess) -> Watcher:
@@ -49,7 +49,7 @@ def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
 
 
 def produce(broker: BrokerProcess, name: str) -> list[str]:
-    """RECORDS values with acks=all in several batches; returns them when all are acknowledged."""
+    """Send RECORDS values with acks=all in several batches, and return them when all are acknowledged."""
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 2})
     failures: list[object] = []
     values = [f"{name}-{number}" for number in range(RECORDS)]
@@ -70,14 +70,17 @@ def end_of(broker: BrokerProcess, topic: str) -> tuple[int, int]:
 
 
 def lose_half(broker: BrokerProcess) -> None:
-    """What a crash of the machine may do: the end of a file had not reached the disk yet."""
+    """Cut the log as a crash of the machine may do, when the end of a file had not reached the disk."""
     for topic in POLICIES:
         (file,) = broker.data_dir.glob(f"**/{topic}-0/{0:020}.log")
         os.truncate(file, file.stat().st_size // 2)
 
 
 def await_new_epoch(broker: BrokerProcess) -> None:
-    """Return when a new leader epoch is in force: at once, but for Kafka, which takes records with the old one for a moment."""
+    """Return when a new leader epoch is in force.
+
+    That is at once, except with Kafka, which accepts records with the old epoch for a moment.
+    """
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
     places = {confluent_kafka.TopicPartition(topic, 0): OffsetSpec.latest() for topic in POLICIES}
     deadline = time.monotonic() + TIMEOUT_S
@@ -101,7 +104,7 @@ def filled(start_broker: StartBroker, **settings: str) -> tuple[BrokerProcess, l
 
 
 def consumed(watcher: Watcher, old: list[str]) -> None:
-    """Until it has read all that there is, and has committed it."""
+    """Watch until the consumer has read all that there is, and has committed it."""
     watcher.until(lambda: all(len(watcher.values(topic)) == RECORDS for topic in POLICIES))
     assert all(watcher.values(topic) == old for topic in POLICIES)
     watcher.commit()
@@ -116,18 +119,19 @@ def test_a_consumer_beyond_the_end_of_what_is_left_misses_nothing(start_broker: 
     broker.start()
     for topic in POLICIES:
         assert 0 < end_of(broker, topic)[1] < RECORDS
-    if is_kafka():  # one node of 3.9.2 that is back at once goes on in the old epoch; its next clean stop raises it
+    if is_kafka():  # one node of 3.9.2 that is back at once keeps the old epoch; its next clean stop raises it
         broker.stop()
         broker.start()
     await_new_epoch(broker)
     new = produce(broker, "new")  # beyond the offset that was read
-    for watcher, before in ((connected, RECORDS), (watch(broker), 0)):  # the second begins at what was committed, with its epoch
+    # the second watcher begins at what was committed, with its epoch
+    for watcher, before in ((connected, RECORDS), (watch(broker), 0)):
         if is_kafka() and watcher is connected:
-            continue  # it has asked for 1,000 in the old epoch, and was told that there is no such offset
+            continue  # the watcher has asked for 1,000 in the old epoch, and the response was that there is no such offset
         watcher.until_last(new[-1], ["t-earliest", "t-latest"])
         watcher.until(partial(watcher.troubles, "t-none"))
         for topic in ("t-earliest", "t-latest"):
-            assert watcher.values(topic)[before:] == new, "all that was acknowledged after, from where the log was cut"
+            assert watcher.values(topic)[before:] == new, "everything that was acknowledged later, from where the log was cut"
         assert watcher.troubles("t-none") == ["truncated"]
         assert watcher.values("t-none")[before:] == []
 

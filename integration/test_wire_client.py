@@ -1,4 +1,4 @@
-"""The pipeline's client of the protocol with a real broker: batches out of the log as they are, and to its end."""
+"""The pipeline's client of the protocol with a real broker: it reads batches as they are in the log, and appends to its end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_batches_come_back_as_they_were_written(bootstrap: str) -> None:
         assert epoch == 0
         written = [numbered_batch(sequence, producer_id=producer_id) for sequence in (0, 2, 4)]
         offsets = [client.produce(topic, 1, one) for one in [*written[:2], written[1], written[2]]]
-        assert offsets == [0, 2, 2, 4], "the broker knows what it was sent before"
+        assert offsets == [0, 2, 2, 4], "the broker knows that it got this batch before"
         assert [client.list_offset(topic, 1, which) for which in (EARLIEST, LATEST)] == [0, 6]
         assert client.list_offset(topic, 1, LATEST, isolation=COMMITTED) == 6
         assert client.list_offset(topic, 0, LATEST) == 0

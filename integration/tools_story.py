@@ -1,8 +1,8 @@
-"""A story told with Kafka's command line tools, and what they print in it.
+"""A story that Kafka's command line tools go through, and what they print in it.
 
-`golden/tools_story.txt` is what they are asked. `golden/tools-RELEASE-kafka-RELEASE.txt` is what the tools of a release then
-print about Apache Kafka of a release, but for what no two runs have in common (`normal`). Kafka 3.9.2 is whom we follow; 4.x
-tells what the newer tools see of what is not in 3.9. To make these again:
+`golden/tools_story.txt` has the commands. `golden/tools-RELEASE-kafka-RELEASE.txt` has what the tools of a release then print
+about Apache Kafka of a release, without what differs in every run (`normal`). We follow Kafka 3.9.2; 4.x shows what the newer
+tools print about what 3.9 does not have. This makes the files again:
 
     python -m integration.tools_story
 """
@@ -42,17 +42,17 @@ NORMAL: Final[tuple[tuple[str, str], ...]] = (
     (r'"size":[1-9]\d*', '"size":<bytes>'),
     (r"^(Cluster ID: ).*", r"\1<id>"),
     (r"^(__consumer_offsets:\d+:)[1-9]\d*", r"\1<some>"),
-    (r"(\): )\d+(?: to \d+)? (\[usable: )", r"\1\2"),  # of an API's versions those count that both sides know
+    (r"(\): )\d+(?: to \d+)? (\[usable: )", r"\1\2"),  # of an API's versions, those count that both sides know
     (r"Epoch: \d+", "Epoch: <count>"),
 )
 
 
 MARK: Final = re.compile(r"(\$[~<]?|[>&]|##) ")
-"""How a step's line begins, and no line that a tool prints."""
+"""The beginning of a step's line, which is the beginning of no line that a tool prints."""
 
 
 def normal(text: str) -> list[str]:
-    """The lines of a tool, without what differs from run to run, Java's stack traces, and help about its options."""
+    """Return a tool's lines without what differs in every run, Java's stack traces, and help about its options."""
     lines = []
     for line in text.splitlines():
         if re.match(r"Option +Description$", line):
@@ -68,16 +68,16 @@ def normal(text: str) -> list[str]:
 
 
 class Step(NamedTuple):
-    """One run of a tool, or one deed of a client."""
+    """A run of a tool, or an action of a client."""
 
     line: str
-    """As it stands in the story, and in what was told."""
+    """The step's line in the story, and in the output of a story."""
 
     given: str = ""
 
 
 def steps(release: str) -> Iterator[Step]:
-    """The steps for the tools of a release."""
+    """Yield the steps for the tools of a release."""
     generation, lines = release.partition(".")[0], STORY.read_text().splitlines()
     for index, line in enumerate(lines):
         if (match := re.fullmatch(r"@(\d) (.*)", line)) is not None:
@@ -95,7 +95,7 @@ def steps(release: str) -> Iterator[Step]:
 
 
 class Runner(Protocol):
-    """What runs the tools."""
+    """A runner of the tools."""
 
     def run(self, tool: str, *arguments: str, given: str = "") -> Ran: ...
 
@@ -103,9 +103,9 @@ class Runner(Protocol):
 
 
 class Story:
-    """Tells it to one broker. Owns the tools and the clients.
+    """A story that one broker goes through. It owns the tools and the clients.
 
-    `settle_s` is waited after every change: Kafka's broker learns of one from its controller a little later.
+    The story waits `settle_s` after every change, because Kafka's broker learns of a change from its controller a little later.
     """
 
     def __init__(self, tools: Runner, bootstrap: str, folder: Path, settle_s: float = 0) -> None:
@@ -119,7 +119,7 @@ class Story:
         }
 
     def tell(self, step: Step) -> list[str]:
-        """Do a step and return its lines: itself, and what was printed."""
+        """Do a step and return its lines: the step itself, and what was printed."""
         mark, _, rest = step.line.partition(" ")
         if mark in ("$", "$~", "$<"):
             return [step.line, *self._run(shlex.split(rest), step.given, in_order=mark != "$~")]
@@ -154,7 +154,7 @@ class Story:
             assert producer.flush(WAIT_S) == 0  # a batch each
 
     def _join(self, group: str, name: str, topic: str, protocol: str = "classic") -> list[str] | None:
-        """A member comes, reads all that there is, and commits. It is told if it may not come."""
+        """Start a member, which reads all that there is, and commits. Returns the error if the group does not take the member."""
         settings = {"group.id": group, "client.id": name, "auto.offset.reset": "earliest", "enable.partition.eof": "true"}
         consumer = self._members[name] = Consumer({"bootstrap.servers": self._bootstrap, **settings, "group.protocol": protocol})
         consumer.subscribe([topic])
@@ -179,7 +179,7 @@ class Story:
 
 
 def told(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
-    """Tell the whole story with the tools of a release: each step with its lines."""
+    """Go through the whole story with the tools of a release, and return each step with its lines."""
     story = Story(ToolRunner(release, folder), bootstrap, folder, settle_s)
     try:
         for step in steps(release):
@@ -199,7 +199,7 @@ class Golden(NamedTuple):
         return FOLDER / f"tools-{self.tools}-kafka-{self.broker}.txt"
 
     def pages(self) -> list[list[str]]:
-        """The lines of each step."""
+        """Return the lines of each step."""
         pages: list[list[str]] = []
         for line in self.path.read_text().splitlines():
             if MARK.match(line):
@@ -213,7 +213,7 @@ OVERRIDES: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def main() -> None:
-    """Tell it to Apache Kafka, a new broker each time, and keep what the tools print."""
+    """Go through the story with Apache Kafka, a new broker each time, and keep what the tools print."""
     for golden in GOLDEN:
         os.environ["PYBROKER_TEST_COMMAND"] = f"{sys.executable} -m testing.process.kafka_peer start --release {golden.broker}"
         with tempfile.TemporaryDirectory() as folder:

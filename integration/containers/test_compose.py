@@ -23,8 +23,9 @@ SPARK_TIMEOUT_S = 900
 
 @pytest.fixture
 def project(engine: Engine, image: str) -> Iterator[Callable[[], tuple[Project, str]]]:
-    """Yield a function that makes a project of docker-compose.yml on a port of its own: `project()` -> the project, and host:port
-    of its broker.
+    """Yield a function that makes a project of docker-compose.yml on a port of its own.
+
+    `project()` returns the project, and host:port of its broker.
     """
     if compose.command(engine) is None:
         pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")

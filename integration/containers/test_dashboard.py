@@ -1,6 +1,4 @@
-"""The dashboard queries only what the broker has: Debian's Prometheus scrapes a real broker, and every query of the file has a
-result.
-"""
+"""The dashboard queries only what the broker has: Debian's Prometheus scrapes a real broker, and every query has a result."""
 
 from __future__ import annotations
 

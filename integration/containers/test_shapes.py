@@ -1,4 +1,4 @@
-"""The shapes of published compose files as real containers: each gets healthy, serves a neighbour with the image's commands, and
+"""The shapes of published compose files as real containers: each gets healthy, serves a neighbour with our commands, and
 stops.
 """
 
