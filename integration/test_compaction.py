@@ -68,9 +68,7 @@ class Writer:
             self.latest[key] = (offset, message.value())
 
     def close(self, key: bytes) -> None:
-        """Write two records of more than half a segment, of which the second begins a new one, so that all before it may be
-        compacted.
-        """
+        """Write two records of more than half a segment; the second begins a new segment, so all before it may be compacted."""
         for _ in range(2):
             self._producer.produce(self._topic, self._seeded.randbytes(45_000), key)
             assert self._producer.flush(60) == 0

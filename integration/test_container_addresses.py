@@ -1,4 +1,4 @@
-r"""What clients of a broker in a container are told, in network namespaces that do what container engines do.
+r"""The addresses that clients of a broker in a container get, in network namespaces that do what container engines do.
 
     machine --- host: bridge --- container: the broker
                             \--- neighbour

@@ -28,8 +28,8 @@ CLEAN = ".kafka_cleanshutdown"
 
 
 class SlowDisk(Filesystem):
-    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `answers`, and then raise `error` if there is
-    one.
+    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `answers`, and then raise `error` if it is
+    set.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,4 @@
-"""How much a Fetch returns, by raw requests: KIP-74's rules, the broker's own cap, waiting for enough bytes, and fetch
-sessions.
-"""
+"""How much a Fetch returns, by raw requests: KIP-74's rules, the broker's own cap, the wait for enough bytes, fetch sessions."""
 
 from __future__ import annotations
 

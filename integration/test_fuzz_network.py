@@ -146,8 +146,8 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
 
 
 def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_topic: Callable[..., str]) -> None:
-    """Send each request alone on a connection, and get a response with its correlation id, or a closed connection, but never
-    silence.
+    """Send each request alone on a connection, which gets a response with its correlation id or is closed, but never stays
+    silent.
     """
     topic = new_topic()
     few = [Sample(b"k", b"v", T0_MS)]

@@ -206,7 +206,7 @@ def asker(bootstrap: str) -> Iterator[Ask]:
 
 
 def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
-    """Return records `first` to `first + count`, 10 ms apart, with headers, compressed as users are likely to ask Spark's sink
+    """Return records `first` to `first + count`, 10 ms apart, with headers, in the codec that users of Spark's sink often ask
     for.
     """
     made = [expected(first + number)._replace(offset=number) for number in range(count)]

@@ -1,6 +1,4 @@
-"""The shapes of published compose files as real containers: each gets healthy, serves a neighbour with our commands, and
-stops.
-"""
+"""The shapes of published compose files as real containers: each gets healthy, serves a neighbour's commands, and stops."""
 
 from __future__ import annotations
 

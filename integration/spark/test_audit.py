@@ -167,7 +167,7 @@ def _copy_some(scene: Scene, consumer: confluent_kafka.Consumer, plain: confluen
 
 @contextlib.contextmanager
 def _client(scene: Scene) -> Iterator[confluent_kafka.Producer]:
-    """Closed at the end: it would report for the rest of the run that its broker has gone."""
+    """Yield a client, and close it at the end: otherwise it would report for the rest of the run that its broker has gone."""
     client = confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "enable.idempotence": True})
     try:
         yield client
