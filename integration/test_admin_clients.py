@@ -72,7 +72,7 @@ def test_confluent_adds_partitions_and_deletes_records(bootstrap: str) -> None:
     assert len(KafkaPython().consume(bootstrap, topic, 1, partition=2)) == 1
 
 
-def test_kafka_python_describes(bootstrap: str) -> None:
+def test_kafka_python_describes_log_directories(bootstrap: str) -> None:
     topic = unique("described")
     create_topic(bootstrap, topic, 1, {"retention.ms": "86400000"})
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_levels_of_loggers(bootstrap: str, tmp_path: Path) -> None:
+def test_kafkas_tool_changes_the_levels_of_loggers(bootstrap: str, tmp_path: Path) -> None:
     name = "pybroker.metadata.controller"
     of_loggers = ("--bootstrap-server", bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1")
     tools = ToolRunner("3.9.2", tmp_path)

@@ -16,7 +16,7 @@ def get(port: int) -> tuple[str, str]:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
-def test_a_page_that_starts_and_stops() -> None:
+def test_the_metrics_page_starts_and_stops() -> None:
     metrics = BrokerMetrics()
     server = MetricsServer(metrics)
     port = server.start("127.0.0.1", 0)
@@ -30,7 +30,7 @@ def test_a_page_that_starts_and_stops() -> None:
         get(port)
 
 
-def test_a_taken_port_is_named() -> None:
+def test_the_error_of_a_taken_port_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"metrics\.listener=127\.0\.0\.1:{port}: cannot listen"):

@@ -19,7 +19,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False)
 
 
-def test_version_of_the_module() -> None:
+def test_the_module_prints_its_version() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"pybroker {__version__}\n", "")
 
@@ -45,7 +45,7 @@ def test_a_refused_configuration_is_one_line_and_exit_code_2(
     assert done.stderr.count("\n") == 1
 
 
-def test_help_imports_nothing_that_is_heavy() -> None:
+def test_help_imports_no_large_library() -> None:
     code = (
         "import sys; from click.testing import CliRunner; from pybroker.cli.main import cli;"
         "CliRunner().invoke(cli, ['--version']);"
@@ -55,7 +55,7 @@ def test_help_imports_nothing_that_is_heavy() -> None:
     assert done.stdout == "\n"
 
 
-def test_the_configuration_does_without_prometheus_and_without_the_network() -> None:
+def test_the_configuration_imports_neither_prometheus_nor_the_network() -> None:
     code = (
         "import sys; from pybroker.config.load import load; load();"
         "print(*sorted({'prometheus_client', 'uvloop', 'pybroker.network'} & sys.modules.keys()))"
@@ -64,7 +64,7 @@ def test_the_configuration_does_without_prometheus_and_without_the_network() -> 
     assert done.stdout == "\n"
 
 
-def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
+def test_an_idle_broker_has_loaded_only_what_it_uses() -> None:
     code = (
         "import sys, pybroker.cli.start, pybroker.broker.process;"
         "heavy = ('prometheus_client', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline');"
@@ -75,7 +75,7 @@ def test_a_broker_at_rest_has_loaded_nothing_that_it_does_not_use_yet() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_during_the_start_ends_it_quietly(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_during_the_start_ends_the_process_quietly(tmp_path: Path, number: signal.Signals) -> None:
     """Hold the start where it reads a file that no process writes to.
 
     Python notices a signal that comes just before the read only after the read, so the file ends after the signal.

@@ -44,7 +44,7 @@ def refusal(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
-def test_ready_on_a_free_port_and_a_clean_stop(tmp_path: Path, signal_number: signal.Signals) -> None:
+def test_the_broker_takes_a_free_port_and_stops_cleanly(tmp_path: Path, signal_number: signal.Signals) -> None:
     with started("--port", "0", "--data-dir", str(tmp_path / "new" / "data")) as (process, port):
         with socket.create_connection(("127.0.0.1", port), timeout=10):
             pass
@@ -74,7 +74,7 @@ def test_a_directory_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert error.count("\n") == 1
 
 
-def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, error = refusal("--port", "0", "--data-dir", str(tmp_path / "file" / "data"))
     assert code == 1

@@ -65,14 +65,14 @@ def test_confluent_creates_lists_describes_and_deletes(bootstrap: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.topic[:20],
 )
-def test_what_cannot_be_created_is_refused_and_not_there(topic: NewTopic, error: str, bootstrap: str) -> None:
+def test_a_topic_that_cannot_be_created_is_refused_and_does_not_exist(topic: NewTopic, error: str, bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with pytest.raises(KafkaException, match=error):
         wait(admin.create_topics([topic])[topic.topic])
     assert topic.topic not in admin.list_topics(timeout=TIMEOUT_S).topics
 
 
-def test_confluent_can_ask_without_creating(bootstrap: str) -> None:
+def test_confluent_validates_a_topic_without_creating_it(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wait(admin.create_topics([NewTopic("only-a-question", 2, 1)], validate_only=True)["only-a-question"])
     assert "only-a-question" not in admin.list_topics(timeout=TIMEOUT_S).topics
@@ -196,7 +196,7 @@ def test_aiokafka_finds_offsets(timed_topic: str, bootstrap: str) -> None:
     asyncio.run(run())
 
 
-def test_a_fetch_behind_the_end_is_out_of_range(timed_topic: str, bootstrap: str) -> None:
+def test_a_fetch_beyond_the_end_is_out_of_range(timed_topic: str, bootstrap: str) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
     try:
         where = kafka.TopicPartition(timed_topic, 0)
@@ -207,7 +207,7 @@ def test_a_fetch_behind_the_end_is_out_of_range(timed_topic: str, bootstrap: str
         consumer.close()
 
 
-def test_a_waiting_fetch_is_answered_when_a_record_comes(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_a_waiting_fetch_gets_its_response_when_a_record_comes(bootstrap: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap, group_id=None, fetch_max_wait_ms=20_000, consumer_timeout_ms=15_000

@@ -42,7 +42,7 @@ def test_everything_written_is_there_after_a_restart(start_broker: Callable[...,
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_open_clients_go_on_over_a_restart(idempotent: bool, start_broker: Callable[..., BrokerProcess]) -> None:
+def test_open_clients_continue_after_a_restart(idempotent: bool, start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     create_topic(broker.bootstrap, "open")
     samples = varied(200)

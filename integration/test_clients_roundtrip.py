@@ -25,7 +25,9 @@ def test_every_client_reads_what_one_client_wrote(
 
 @every_client
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_sizes_from_nothing_to_a_megabyte(client: Client, codec: str, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_records_have_any_size_up_to_a_megabyte(
+    client: Client, codec: str, bootstrap: str, new_topic: Callable[..., str]
+) -> None:
     topic, samples = new_topic(), sized([0, 1, 1_000, 16_384, 100_000, 500_000, 1_000_000, 0, 1])
     client.produce(bootstrap, topic, samples, codec=codec)
     for reader in CLIENTS:
@@ -34,7 +36,7 @@ def test_sizes_from_nothing_to_a_megabyte(client: Client, codec: str, bootstrap:
 
 @every_client
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks(client: Client, acks: int, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_every_client_produces_with_every_acks(client: Client, acks: int, bootstrap: str, new_topic: Callable[..., str]) -> None:
     topic, samples = new_topic(), varied(100, seed=acks)
     offsets = client.produce(bootstrap, topic, samples, acks=acks)
     if acks != 0:
@@ -43,7 +45,7 @@ def test_acks(client: Client, acks: int, bootstrap: str, new_topic: Callable[...
 
 
 @every_client
-def test_idempotent_producers(client: Client, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_two_idempotent_producers_share_a_partition(client: Client, bootstrap: str, new_topic: Callable[..., str]) -> None:
     topic, samples = new_topic(), varied(300, seed=7)
     assert client.produce(bootstrap, topic, samples, idempotent=True) == list(range(300))
     # a second producer, with another producer id, on the same partition
@@ -61,7 +63,9 @@ def test_a_consumer_starts_at_any_offset(client: Client, bootstrap: str, new_top
 
 
 @every_client
-def test_the_brokers_time_when_the_topic_wants_it(client: Client, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_records_get_the_brokers_time_when_the_topic_wants_it(
+    client: Client, bootstrap: str, new_topic: Callable[..., str]
+) -> None:
     topic, samples = new_topic(message_timestamp_type="LogAppendTime"), varied(10)
     client.produce(bootstrap, topic, samples, codec="snappy")
     received = client.consume(bootstrap, topic, 10)

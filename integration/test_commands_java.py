@@ -124,7 +124,9 @@ def printed(ran: Ran) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("line", LOOKS)
-def test_the_same_bytes(line: str, java: tuple[str, ToolRunner], broker: BrokerProcess, tmp_path: Path) -> None:
+def test_tools_and_commands_print_the_same_bytes(
+    line: str, java: tuple[str, ToolRunner], broker: BrokerProcess, tmp_path: Path
+) -> None:
     release, tools = java
     if release.startswith("4") and line in CHANGED_IN_4:
         pytest.skip(f"Kafka {release}: {CHANGED_IN_4[line]}")
@@ -137,7 +139,7 @@ def test_the_same_bytes(line: str, java: tuple[str, ToolRunner], broker: BrokerP
     assert printed(ours) == printed(theirs)
 
 
-def test_what_is_produced_is_read_by_the_other(
+def test_tools_and_commands_read_what_the_other_produced(
     java: tuple[str, ToolRunner], start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     """Assert that keys go to the same partitions, so that records of one key keep their order."""

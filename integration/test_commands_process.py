@@ -141,7 +141,7 @@ def test_a_health_check_fails_at_once_without_a_broker(check: str, scripts: Path
     assert "Connection refused" in ran.stderr
 
 
-def test_a_port_that_takes_connections_without_a_broker_is_waited_for(tmp_path: Path) -> None:
+def test_a_command_waits_at_a_port_without_a_broker_behind_it(tmp_path: Path) -> None:
     """Wait for a broker behind a port that takes connections.
 
     A port does that which an engine publishes while the broker behind it starts.
@@ -196,7 +196,7 @@ def test_groups_without_a_broker_are_an_error_with_exit_code_0() -> None:
     )
 
 
-def test_a_name_that_does_not_resolve_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
+def test_a_command_waits_for_a_name_to_resolve_no_longer_than_its_limit(tmp_path: Path) -> None:
     (tmp_path / "short.properties").write_text("default.api.timeout.ms=200\n")
     at = ("--bootstrap-server", "no-such-host.invalid:9092", "--command-config", "short.properties")
     ran = run_command("kafka-topics", "--list", *at, folder=tmp_path)
@@ -220,14 +220,14 @@ def test_a_name_that_does_not_resolve_is_waited_for_no_longer_than_the_limit(tmp
         "kafka-get-offsets --topic-partitions t:x",
     ],
 )
-def test_nonsense_is_told_without_a_traceback(words: str, scripts: Path, broker: BrokerProcess) -> None:
+def test_the_error_of_bad_input_has_no_traceback(words: str, scripts: Path, broker: BrokerProcess) -> None:
     ran = shell(f"{words} --bootstrap-server $KAFKA", scripts, broker.bootstrap)
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
     assert len((ran.stdout + ran.stderr).splitlines()) == 1, ran.stdout + ran.stderr
 
 
-def test_zookeeper_means_the_only_broker(scripts: Path, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_the_zookeeper_option_means_the_only_broker(scripts: Path, broker: BrokerProcess, tmp_path: Path) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     (tmp_path / "ready").write_text(f"{host} {port}\n")
     old = "kafka-topics --create --zookeeper zookeeper:2181 --topic old --replication-factor 1 --partitions 1"
@@ -255,13 +255,13 @@ def test_zookeeper_means_the_only_broker(scripts: Path, broker: BrokerProcess, t
         "cub sr-ready registry 8081 20",
     ],
 )
-def test_what_is_not_here_is_one_line_and_exit_code_2(command: str, scripts: Path, broker: BrokerProcess) -> None:
+def test_an_unsupported_command_is_one_line_and_exit_code_2(command: str, scripts: Path, broker: BrokerProcess) -> None:
     ran = shell(command, scripts, broker.bootstrap)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1), ran.stderr
 
 
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-configs", "kafka-consumer-groups", "kafka-console-consumer.sh"])
-def test_help_and_version(name: str, scripts: Path) -> None:
+def test_commands_print_help_and_version(name: str, scripts: Path) -> None:
     ran = shell(f"{name} --help", scripts, "")
     assert (ran.returncode, ran.stdout) == (1, "")  # as Kafka's tools print it
     assert ran.stderr.startswith("This tool helps to ")
@@ -269,7 +269,7 @@ def test_help_and_version(name: str, scripts: Path) -> None:
     assert re.fullmatch(r"3\.9\.2 \(pybroker [\d.]+\)\n", shell(f"{name} --version", scripts, "").stdout)
 
 
-def test_a_reader_that_goes_ends_the_consumer(scripts: Path, broker: BrokerProcess) -> None:
+def test_the_consumer_ends_when_the_reader_of_its_output_does(scripts: Path, broker: BrokerProcess) -> None:
     many = "seq 20000 | kafka-console-producer --bootstrap-server $KAFKA --topic many"
     assert shell(many, scripts, broker.bootstrap).returncode == 0
     ran = shell(
@@ -281,7 +281,7 @@ def test_a_reader_that_goes_ends_the_consumer(scripts: Path, broker: BrokerProce
     assert "Traceback" not in ran.stderr
 
 
-def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: BrokerProcess) -> None:
+def test_a_signal_ends_the_consumer_and_its_offsets_are_committed(scripts: Path, broker: BrokerProcess) -> None:
     at = ("--bootstrap-server", broker.bootstrap, "--topic", "ended")
     assert run_command("kafka-console-producer", *at, given="one\ntwo\n").code == 0
     command: list[str | Path] = [scripts / "kafka-console-consumer", *at, "--from-beginning", "--group", "ended"]
@@ -295,14 +295,14 @@ def test_a_signal_ends_the_consumer_and_its_offsets_stay(scripts: Path, broker: 
     assert re.search(r"^ended +ended +0 +2 +2 +0 ", described, re.MULTILINE)
 
 
-def test_records_that_are_not_delivered_are_told_of() -> None:
+def test_the_producer_reports_records_that_are_not_delivered() -> None:
     at = ("--bootstrap-server", f"127.0.0.1:{free_port()}", "--topic", "lost", "--max-block-ms", "500")
     ran = run_command("kafka-console-producer", *at, given="one\n")
     assert ran.code == 1
     assert "ERROR Error when sending message to topic lost with key: null, value: 3 bytes with error: " in ran.err
 
 
-def test_an_existing_script_of_others_is_kept(tmp_path: Path) -> None:
+def test_a_script_of_another_origin_is_kept(tmp_path: Path) -> None:
     (tmp_path / "kafka-topics").write_text("#!/bin/sh\necho mine\n")
     command = [sys.executable, "-m", "pybroker", "tool", "install", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)

@@ -103,7 +103,7 @@ def is_compacted(broker: BrokerProcess, topic: str, writer: Writer) -> bool:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_the_newest_of_each_key_is_there(start_broker: Callable[..., BrokerProcess], tmp_path: Path, codec: str) -> None:
+def test_the_newest_record_of_each_key_is_kept(start_broker: Callable[..., BrokerProcess], tmp_path: Path, codec: str) -> None:
     broker = start_broker(EAGER)
     create_topic(broker.bootstrap, "kept", 1, CONFIGS)
     writer = Writer(broker.bootstrap, "kept", codec)

@@ -17,7 +17,7 @@ from testing.samples import varied
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own image")
 
 
-def test_a_container_gets_healthy_is_used_and_stops() -> None:
+def test_a_container_gets_healthy_serves_a_client_and_stops() -> None:
     engine = engines.find()
     if engine is None:
         pytest.skip("no container engine: neither a Docker daemon nor podman is there (`make containers` installs podman)")

@@ -69,7 +69,7 @@ def scene(tmp_path: Path) -> Iterator[BridgeScene]:
         yield BridgeScene(made, tmp_path)
 
 
-def test_host_neighbour_and_machine_on_a_bridge_network(scene: BridgeScene) -> None:
+def test_host_neighbour_and_machine_get_their_addresses_on_a_bridge_network(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)
     assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
@@ -83,7 +83,7 @@ def test_host_neighbour_and_machine_on_a_bridge_network(scene: BridgeScene) -> N
     assert scene.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
 
 
-def test_another_port_of_the_host(scene: BridgeScene) -> None:
+def test_clients_get_another_port_of_the_host(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "localhost:19092"})
     scene.forward("127.0.0.1:19092", scene.host)
     assert scene.told(scene.host, "localhost:19092") == "localhost:19092"
@@ -92,7 +92,7 @@ def test_another_port_of_the_host(scene: BridgeScene) -> None:
     assert "clients that come through a published port get localhost:19092" in scene.log.read_text()
 
 
-def test_another_host_for_machines_elsewhere(scene: BridgeScene) -> None:
+def test_machines_elsewhere_get_another_host(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "10.214.0.1:19092"})
     scene.forward("10.214.0.1:19092", scene.host)
     assert scene.told(scene.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
@@ -108,7 +108,7 @@ def test_rootless_forwarding_comes_from_the_container_itself(scene: BridgeScene,
     assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -> None:
+def test_clients_use_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)
     late = scene.made.add("late")
@@ -139,7 +139,7 @@ def _only_told(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
     return done.stdout.strip()
 
 
-def test_ipv6(scene: BridgeScene) -> None:
+def test_clients_connect_by_ipv6(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both families
     scene.forward("[::1]:9092", scene.host, "[fd13::2]:9092")
@@ -154,14 +154,14 @@ def test_an_internal_network_publishes_nothing(scene: BridgeScene) -> None:
     assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
-def test_a_plain_start_tells_the_address_that_the_client_connected_to(scene: BridgeScene) -> None:
+def test_a_plain_start_advertises_the_address_that_the_client_connected_to(scene: BridgeScene) -> None:
     scene.start("pybroker.advertised.by.peer=false")
     scene.forward("127.0.0.1:9092", scene.host)
     assert scene.told(scene.host, "localhost:9092") == f"{CONTAINER}:9092"
     assert "published port" not in scene.log.read_text()
 
 
-def test_the_network_of_slirp4netns(scene: BridgeScene) -> None:
+def test_the_host_uses_a_broker_on_the_network_of_slirp4netns(scene: BridgeScene) -> None:
     """Check the fixed addresses of slirp4netns's guest and gateway.
 
     Its own forwarding comes from the gateway, RootlessKit's comes from the guest.

@@ -20,7 +20,7 @@ def container(tmp_path: Path) -> Iterator[Container]:
         yield made
 
 
-def test_without_any_variable_it_is_ready_and_stops_at_sigterm(container: Container) -> None:
+def test_a_container_without_variables_gets_ready_and_stops_at_sigterm(container: Container) -> None:
     broker = container.broker()
     assert broker.wait_for(READY) == "READY 127.0.0.1:9092"
     assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9092"]
@@ -32,7 +32,7 @@ def test_without_any_variable_it_is_ready_and_stops_at_sigterm(container: Contai
     assert "level=error" not in broker.errors
 
 
-def test_wanted_topics_are_there_before_it_is_ready_and_over_a_restart(container: Container) -> None:
+def test_wanted_topics_exist_before_the_container_is_ready_and_after_a_restart(container: Container) -> None:
     environment = {"PYBROKER_TOPICS": "orders:6,payments:3:1:compact", "KAFKA_CREATE_TOPICS": "old:2:1"}
     for _ in range(2):
         broker = container.broker(environment)
@@ -43,7 +43,7 @@ def test_wanted_topics_are_there_before_it_is_ready_and_over_a_restart(container
 
 
 @pytest.mark.parametrize("user", [0, OTHER_USER])
-def test_any_user(container: Container, user: int) -> None:
+def test_a_container_runs_as_any_user(container: Container, user: int) -> None:
     environment = {"KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs", "PYBROKER_READY_FILE": "/tmp/elsewhere"}
     broker = container.broker(environment, user=user)
     broker.wait_for(READY)
@@ -99,7 +99,7 @@ def test_files_of_another_owner_in_a_volume_are_one_line(container: Container) -
         ({"PYBROKER_TOPICS": "a:cleanup.policy=shred"}, "Error: PYBROKER_TOPICS: the topic a cannot be created: "),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_1(container: Container, environment: dict[str, str], line: str) -> None:
+def test_an_impossible_variable_is_one_line_and_exit_code_1(container: Container, environment: dict[str, str], line: str) -> None:
     broker = container.broker(environment)
     assert broker.ended() == 1
     assert broker.text == ""
@@ -109,7 +109,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_1(container: Container, enviro
     assert not container.seen("/tmp/pybroker-ready").exists()
 
 
-def test_a_controller_by_a_name_of_this_container_is_itself_and_by_one_of_another_is_not(container: Container) -> None:
+def test_a_controller_is_this_broker_only_under_a_name_of_this_container(container: Container) -> None:
     container.hosts({"kafka": "127.0.0.2", "kafka-2": "192.0.2.1"})
     variable, roles = "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS", {"KAFKA_PROCESS_ROLES": "broker,controller"}
     other = container.broker({variable: "kafka-2:9093", **roles})
@@ -133,7 +133,7 @@ def test_a_missing_file_of_the_command_is_one_line_that_says_what_to_do(containe
     assert error.startswith("Error: cannot read /opt/kafka/config/my.properties: no such file in this container; mount it there")
 
 
-def test_a_data_directory_outside_of_a_volume_is_not_to_be_given_away(container: Container) -> None:
+def test_the_refusal_of_a_directory_outside_of_a_volume_suggests_no_chown(container: Container) -> None:
     broker = container.broker({"KAFKA_LOG_DIRS": "/data/a,/data/b"})
     assert broker.ended() == 1
     line = broker.errors.splitlines()[-1]
@@ -170,7 +170,7 @@ def test_a_listener_that_only_the_container_reaches_is_a_warning(container: Cont
     assert "level=warning" in line
 
 
-def test_another_cluster_id_than_the_volumes_is_one_line_and_the_volumes_stays(container: Container) -> None:
+def test_a_cluster_id_that_is_not_the_volumes_is_one_line_and_the_volumes_stays(container: Container) -> None:
     first, other = "4L6g3nShT-eMCtK--X86sw", "MkU3OEVBNTcwNTJENDM2Qk"
     for cluster_id in (first, other):
         broker = container.broker({"CLUSTER_ID": cluster_id})
@@ -195,7 +195,7 @@ def test_a_command_runs_in_place_of_the_broker(container: Container) -> None:
     assert (code, error) == (1, "Error: no-such-command: No such file or directory\n")
 
 
-def test_start_scripts_of_other_images(container: Container) -> None:
+def test_the_start_scripts_of_other_images_start_a_broker(container: Container) -> None:
     container.seen("/tmp/my.properties").write_text("listeners=PLAINTEXT://:9099\nlog.dirs=/tmp/d\n")
     commands = [
         (["/etc/kafka/docker/run", "KAFKA_NODE_ID=3"], r"\[KafkaServer id=3\] started"),

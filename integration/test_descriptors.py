@@ -73,7 +73,7 @@ def test_idle_connections_do_not_end_a_broker_with_few_descriptors(
     broker.stop()
 
 
-def test_more_partitions_than_descriptors_run_stop_and_start(tmp_path: Path) -> None:
+def test_a_broker_with_more_partitions_than_descriptors_runs_stops_and_starts(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     folder = memory if memory.is_dir() else tmp_path
     command = [sys.executable, "-m", "benchmarks.many_partitions", "--partitions", "1500", "--files", "600", str(folder)]

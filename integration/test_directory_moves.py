@@ -96,7 +96,7 @@ def scene(tmp_path: Path, start_broker: Callable[..., BrokerProcess]) -> Iterato
     scene.close()
 
 
-def test_a_partition_moves_while_it_is_used(scene: MoveScene) -> None:
+def test_a_partition_moves_while_clients_use_it(scene: MoveScene) -> None:
     scene.produce(3000)
     assert f"Successfully started partition reassignment for {TOPIC}-0" in scene.move("--execute")
     scene.wait_until_moved()
@@ -110,7 +110,7 @@ def test_a_partition_moves_while_it_is_used(scene: MoveScene) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.15])
-def test_kill_9_on_the_way_loses_nothing(scene: MoveScene, delay_s: float) -> None:
+def test_kill_9_during_a_move_loses_nothing(scene: MoveScene, delay_s: float) -> None:
     scene.produce(3000)
     scene.move("--execute")
     time.sleep(delay_s)  # at some moment of the move, or just after it

@@ -51,14 +51,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         one.close()
 
 
-def test_a_broker_that_works(broker: BrokerProcess) -> None:
+def test_the_doctor_passes_a_broker_that_works(broker: BrokerProcess) -> None:
     code, lines = doctor(f"localhost:{broker.port}")
     assert (code, lines[-1]) == (0, f"A client on this machine works with localhost:{broker.port}.")
     assert "pybroker responds" in cluster_line(lines)
     assert ", broker 1," in cluster_line(lines)
 
 
-def test_a_name_that_only_a_containers_network_knows(tmp_path: Path) -> None:
+def test_the_doctor_finds_an_advertised_name_that_only_a_containers_network_knows(tmp_path: Path) -> None:
     one = BrokerProcess(tmp_path, {"advertised.listeners": "PLAINTEXT://kafka.invalid:9092"})
     one.start()
     try:
@@ -73,7 +73,7 @@ def test_a_name_that_only_a_containers_network_knows(tmp_path: Path) -> None:
     assert f"Set {one.bootstrap}, which works from here, in the broker's advertised.listeners;" in lines[-1]
 
 
-def test_an_advertised_address_of_another_cluster(tmp_path: Path, broker: BrokerProcess) -> None:
+def test_the_doctor_finds_an_advertised_address_of_another_cluster(tmp_path: Path, broker: BrokerProcess) -> None:
     one = BrokerProcess(tmp_path, {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker.port}"})
     one.start()
     try:
@@ -84,7 +84,7 @@ def test_an_advertised_address_of_another_cluster(tmp_path: Path, broker: Broker
     assert "but another cluster responds there" in lines[-1]
 
 
-def test_nothing_listens() -> None:
+def test_the_doctor_reports_a_port_where_nothing_listens() -> None:
     port = free_port()
     code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
@@ -100,7 +100,7 @@ class _Page(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def test_a_web_server() -> None:
+def test_the_doctor_recognizes_a_web_server() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -135,14 +135,14 @@ def accepting(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             joined(thread, "the server's end")
 
 
-def test_a_port_that_closes_connections() -> None:
+def test_the_doctor_reports_a_port_that_closes_connections() -> None:
     with accepting(lambda connection: connection.close()) as port:
         code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
     assert lines[-1].startswith(f"There is something that closes the connection at once at 127.0.0.1:{port}.")
 
 
-def test_a_port_that_says_nothing() -> None:
+def test_the_doctor_reports_a_port_that_sends_nothing() -> None:
     kept: list[socket.socket] = []
     with accepting(kept.append) as port:
         code, lines = doctor(f"127.0.0.1:{port}")
@@ -158,7 +158,7 @@ def test_a_port_that_says_nothing() -> None:
     assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
 
 
-def test_each_step_is_said_before_it_is_waited_for() -> None:
+def test_the_doctor_prints_each_step_before_it_waits() -> None:
     kept: list[socket.socket] = []
     with accepting(kept.append) as port:
         command = [sys.executable, "-m", "pybroker", "doctor", f"127.0.0.1:{port}", "--timeout", "600"]
@@ -175,7 +175,7 @@ def test_each_step_is_said_before_it_is_waited_for() -> None:
     ]
 
 
-def test_a_name_service_that_never_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_waits_for_a_name_service_only_until_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, lines = threading.Event(), list[str]()
 
     def never(*_: object, **__: object) -> list[object]:
@@ -201,7 +201,7 @@ def _trickle(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_a_response_that_never_ends() -> None:
+def test_the_doctor_reports_a_response_that_never_ends() -> None:
     with accepting(_trickle) as port:
         code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
@@ -214,7 +214,7 @@ def _garbage(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_a_server_of_another_protocol() -> None:
+def test_the_doctor_reports_a_server_of_another_protocol() -> None:
     with accepting(_garbage) as port:
         code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
@@ -295,7 +295,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> It
         ("SECRET", 1, "There is a server that speaks TLS at 127.0.0.1:{port}."),
     ],
 )
-def test_apache_kafka(kafka: Kafka, broker: BrokerProcess, listener: str, code: int, verdict: str) -> None:
+def test_the_doctor_understands_each_listener_of_apache_kafka(
+    kafka: Kafka, broker: BrokerProcess, listener: str, code: int, verdict: str
+) -> None:
     port = kafka.ports[listener]
     found, lines = doctor(f"127.0.0.1:{port}")
     assert found == code

@@ -31,7 +31,7 @@ def container(tmp_path: Path) -> Iterator[Container]:
         yield made
 
 
-def test_the_compose_file(container: Container) -> None:
+def test_the_compose_file_of_the_page_works(container: Container) -> None:
     environment = dict(re.findall(r"^      ([A-Z_]+): (.+)$", section("Variables and files of other images"), re.MULTILINE))
     assert len(environment) == 6
     broker = container.broker(environment)
@@ -44,7 +44,7 @@ def test_the_compose_file(container: Container) -> None:
     assert output.split() == ["customers=1", "new=3", "orders=6"]
 
 
-def test_topics_at_start(container: Container) -> None:
+def test_the_topics_of_the_page_exist_after_the_start(container: Container) -> None:
     variable = re.findall(r"^    PYBROKER_TOPICS=(.*)$", section("Topics at start"), re.MULTILINE)[0]
     container.broker({"PYBROKER_TOPICS": variable}).wait_for("READY .*")
     _, output, _ = container.python("-m", "testing.clients.container_client", "topics", "127.0.0.1:9092")
@@ -57,12 +57,12 @@ def test_go_gets_an_image_with_a_tag() -> None:
     assert re.fullmatch(r"pybroker:\w+", image)
 
 
-def test_there_are_refusals() -> None:
+def test_the_page_has_refusals() -> None:
     assert len(REFUSALS) == 5
 
 
 @pytest.mark.parametrize(("command", "line"), REFUSALS)
-def test_what_is_refused(container: Container, command: str, line: str) -> None:
+def test_the_container_refuses_what_the_page_says(container: Container, command: str, line: str) -> None:
     words = shlex.split(command)
     environment = dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "-e")
     broker = container.broker(environment)

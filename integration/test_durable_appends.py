@@ -131,7 +131,7 @@ def end_and_size(connection: raw.Connection) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_nobody_is_told_before_the_disk_has_it(start: Start, acks: int) -> None:
+async def test_no_client_gets_a_response_before_the_disk_has_the_records(start: Start, acks: int) -> None:
     running = await start()
     await running.create(flush_messages="1")
     assert (await running.ask(produce(b"first", acks))).error == 0
@@ -189,7 +189,7 @@ async def test_a_commit_waits_for_the_disk(start: Start) -> None:
     assert await asked == 2
 
 
-async def test_a_stop_waits_for_what_is_on_its_way_to_the_disk(start: Start) -> None:
+async def test_a_stop_waits_for_fsyncs_that_are_under_way(start: Start) -> None:
     running = await start()
     await running.create(flush_messages="1")
     running.disk.hold(running.folders[0] / "t-0")
@@ -218,7 +218,7 @@ async def test_a_last_fsync_that_fails_leaves_no_marker_of_a_clean_stop(start: S
     assert not (running.folders[0] / CLEAN).exists()
 
 
-async def test_a_disk_that_hangs_keeps_no_other_from_a_clean_stop(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_hangs_keeps_no_other_disk_from_a_clean_stop(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "DISK_GRACE_S", 0.5)
     running = await start("sound", "hanging")
     await running.create(partitions=2)

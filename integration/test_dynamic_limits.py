@@ -29,7 +29,7 @@ def limit(admin: AdminClient, count: int) -> None:
     wait(future)
 
 
-def test_connections_per_address(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_the_limit_of_connections_per_address_changes_at_once(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert is_served(broker.port)

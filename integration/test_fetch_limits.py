@@ -110,7 +110,7 @@ def every_pair() -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize(("first", "limit", "bytes_max", "version"), every_pair())
-def test_the_answer_is_limited_as_a_whole_and_by_partition(
+def test_the_response_is_limited_as_a_whole_and_by_partition(
     first: int, limit: int, bytes_max: int, version: int, topics: list[str], connection: Connection
 ) -> None:
     order = topics[first:] + topics[:first]
@@ -128,7 +128,7 @@ def test_the_answer_is_limited_as_a_whole_and_by_partition(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_before_version_3_there_is_no_limit_to_the_whole_and_none_is_exceeded(
+def test_versions_before_3_have_no_limit_for_the_whole_response_and_exceed_none(
     version: int, topics: list[str], connection: Connection
 ) -> None:
     for limit in (10, 500, 3_000, 1 << 20):
@@ -142,7 +142,7 @@ def test_before_version_3_there_is_no_limit_to_the_whole_and_none_is_exceeded(
 @pytest.mark.skipif(is_kafka(), reason="it sends nothing there")
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_before_version_3_a_first_batch_that_does_not_fit_is_cut_at_the_limit(
+def test_versions_before_3_cut_a_first_batch_that_does_not_fit(
     version: int, codec: str, connection: Connection, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
@@ -162,7 +162,7 @@ def test_before_version_3_a_first_batch_that_does_not_fit_is_cut_at_the_limit(
         assert parsed.records == []
 
 
-def test_the_broker_caps_every_answer(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_the_broker_caps_every_response(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker({"fetch.max.bytes": "10000"})
     create_topic(broker.bootstrap, "capped")
     with Connection(broker.bootstrap) as connection:
@@ -174,7 +174,9 @@ def test_the_broker_caps_every_answer(start_broker: Callable[..., BrokerProcess]
             assert len(sizes_of_batches(got.records)) == 1, "a batch larger than the cap still gets through"
 
 
-def test_a_fetch_waits_until_there_is_enough_or_its_time_is_over(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_a_fetch_waits_until_there_are_enough_bytes_or_its_time_is_over(
+    connection: Connection, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic()
     write_batches(connection, topic, one_record_batches(1))
 
@@ -216,7 +218,7 @@ def session_fetch(connection: Connection, asks: Sequence[Ask], session_id: int, 
     return answer.error, answer.session_id, {f.topic: len(f.records) for f in answer.partitions}
 
 
-def test_a_fetch_session_tells_only_what_is_new(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_a_fetch_session_returns_only_what_is_new(connection: Connection, new_topic: Callable[..., str]) -> None:
     one, two = new_topic(), new_topic()
     (size,) = {len(fetch_one(connection, 4, Ask(topic=t)).records) for t in (one, two)}
     assert size == 0

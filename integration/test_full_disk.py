@@ -128,7 +128,9 @@ def by_creation(scene: SmallDiskScene) -> None:
 @pytest.mark.parametrize(
     ("fill_up", "is_kill"), [(by_produce, False), (by_produce, True), (by_commit, True), (by_creation, True)]
 )
-def test_a_directory_without_room(scene: SmallDiskScene, fill_up: Callable[[SmallDiskScene], None], is_kill: bool) -> None:
+def test_a_directory_without_room_goes_offline_alone(
+    scene: SmallDiskScene, fill_up: Callable[[SmallDiskScene], None], is_kill: bool
+) -> None:
     for partition in range(PARTITIONS):
         assert scene.produce(partition, 100) == 0
     for number in range(GROUPS):
@@ -158,7 +160,7 @@ def test_a_directory_without_room(scene: SmallDiskScene, fill_up: Callable[[Smal
 
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("scene", [True], indirect=True, ids=["device"])
-def test_a_device_that_fails_at_the_sync(scene: SmallDiskScene, is_synced: bool) -> None:
+def test_a_device_that_fails_at_the_sync_loses_no_synced_record(scene: SmallDiskScene, is_synced: bool) -> None:
     """Let the sync fail after writes that succeeded.
 
     With flush.messages=1 no record is acknowledged before its sync, so none is lost. Otherwise the sync comes when a segment is

@@ -120,7 +120,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
-def test_full_by_a_producer_then_started_then_the_topic_is_deleted(scene: FullVolumeScene, is_kill: bool) -> None:
+def test_a_volume_that_a_producer_filled_is_free_after_a_start_and_a_deletion(scene: FullVolumeScene, is_kill: bool) -> None:
     scene.produce()
     scene.fill_by_producer()
     assert scene.broker.is_running
@@ -161,7 +161,7 @@ def test_a_topic_is_deleted_while_the_directory_is_offline_for_want_of_room(scen
 
 @pytest.mark.parametrize("scene", [True], indirect=True, ids=["the store's directory of two"])
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stop", "kill"])
-def test_the_metadata_store_is_in_the_full_one_of_two_directories(scene: FullVolumeScene, is_kill: bool) -> None:
+def test_a_broker_serves_with_its_metadata_store_on_the_full_volume(scene: FullVolumeScene, is_kill: bool) -> None:
     scene.produce()
     scene.disk.fill(0)
     scene.until(lambda: FULL in scene.broker.log_text, "the volume is seen to be full")
@@ -180,7 +180,7 @@ def test_the_metadata_store_is_in_the_full_one_of_two_directories(scene: FullVol
     scene.check()
 
 
-def test_settings_deleted_records_and_retention_on_a_full_volume(scene: FullVolumeScene) -> None:
+def test_settings_deleted_records_and_retention_free_a_full_volume(scene: FullVolumeScene) -> None:
     scene.produce()
     producer = confluent_kafka.Producer({"bootstrap.servers": scene.bootstrap, "batch.num.messages": 1})
     errors: list[object] = []
@@ -211,7 +211,7 @@ def test_settings_deleted_records_and_retention_on_a_full_volume(scene: FullVolu
     assert "goes offline" not in scene.broker.log_text
 
 
-def test_what_the_store_keeps_is_whole_or_refused_on_a_full_volume(scene: FullVolumeScene) -> None:
+def test_changes_of_metadata_are_whole_or_refused_on_a_full_volume(scene: FullVolumeScene) -> None:
     """Send CreateTopics, AlterConfigs and InitProducerId until no more fits; then free space, and start the broker again."""
     scene.disk.fill(0)
     wire = Wire(scene.bootstrap)

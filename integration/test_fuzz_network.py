@@ -115,7 +115,7 @@ def await_open_files(pid: int, at_most: int) -> int:
     return count
 
 
-def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_bad_frames_neither_stop_the_broker_nor_make_it_grow(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker({"num.partitions": "1", "auto.create.topics.enable": "false"})
     create_topic(broker.bootstrap, "fuzz", 1, {"retention.bytes": "1048576", "segment.bytes": "1048576"})
     few = [Sample(b"k", b"v" * 20, T0_MS)] * 3
@@ -145,7 +145,7 @@ def test_bad_frames_neither_stop_nor_swell_the_broker(start_broker: Callable[...
     broker.stop()
 
 
-def test_every_well_formed_request_is_answered_or_refused(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_every_well_formed_request_gets_a_response_or_a_refusal(bootstrap: str, new_topic: Callable[..., str]) -> None:
     """Send each request alone on a connection, which gets a response with its correlation id or is closed, but never stays
     silent.
     """

@@ -99,7 +99,7 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, new_group: Callable[.
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_the_broker_restarts_in_the_middle(
+def test_members_continue_after_a_restart_of_the_broker(
     start_broker: Callable[..., BrokerProcess], new_group: Callable[..., Group], client: str, how: str
 ) -> None:
     broker = start_broker()

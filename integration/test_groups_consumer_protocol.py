@@ -134,7 +134,7 @@ def test_a_regular_expression_finds_new_topics(broker: BrokerProcess, readers: R
     readers.until(lambda: readers.shares() == [5], "the new one too")
 
 
-def test_a_static_member_comes_again(broker: BrokerProcess, readers: Readers) -> None:
+def test_a_static_member_gets_its_partitions_again(broker: BrokerProcess, readers: Readers) -> None:
     topic = unique("static")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     first = readers.start(topic, group_instance_id="i")
@@ -148,7 +148,7 @@ def test_a_static_member_comes_again(broker: BrokerProcess, readers: Readers) ->
 
 
 @pytest.mark.skipif(shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars")
-def test_the_java_console_consumer(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_the_java_console_consumer_reads_in_a_group(broker: BrokerProcess, tmp_path: Path) -> None:
     topic, group = unique("java"), unique("java-kip848")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(600))

@@ -88,7 +88,7 @@ class Told:
         return [*lines[:head], *sorted(lines[head:])]
 
 
-def test_a_group_is_told_of(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
+def test_the_tool_describes_a_group(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
     topic = unique("told")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(60))
@@ -128,7 +128,7 @@ def test_a_group_is_told_of(broker: BrokerProcess, tool: Tool, readers: Readers)
     assert sorted((line.split()[-7], line.split()[-1]) for line in lines) == [("one", "true"), ("two", "false")]
 
 
-def test_an_empty_group_is_told_of_and_deleted(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
+def test_the_tool_describes_and_deletes_an_empty_group(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
     topic = unique("told")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(60))
@@ -152,7 +152,7 @@ def test_an_empty_group_is_told_of_and_deleted(broker: BrokerProcess, tool: Tool
     ]
 
 
-def test_settings_of_a_group(broker: BrokerProcess, tool: Tool) -> None:
+def test_the_tool_changes_settings_of_a_group(broker: BrokerProcess, tool: Tool) -> None:
     group = ["--entity-type", "groups", "--entity-name", "g"]
     add = ["--alter", *group, "--add-config"]
     done = "Completed updating config for group g."

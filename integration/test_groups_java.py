@@ -78,7 +78,7 @@ def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
     consumer.close()
 
 
-def test_the_console_consumer_in_a_group(bootstrap: str, tool: Tool) -> None:
+def test_the_console_consumer_reads_in_a_group(bootstrap: str, tool: Tool) -> None:
     topic, group = filled_topic(bootstrap, 100, 2), unique("console")
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "15000"]
     assert sorted(tool(CONSUMER, *arguments, "--from-beginning").split("\n")[:-1]) == sorted(f"value {n}" for n in range(100))
@@ -90,7 +90,7 @@ def test_the_console_consumer_in_a_group(bootstrap: str, tool: Tool) -> None:
     ]
 
 
-def test_the_tool_for_groups(bootstrap: str, tool: Tool, release: str) -> None:
+def test_the_tool_lists_describes_resets_and_deletes_groups(bootstrap: str, tool: Tool, release: str) -> None:
     topic, group, other = filled_topic(bootstrap, 10), unique("tooled"), unique("offsets-only")
     commit(bootstrap, other, TopicPartition(topic, 0, 4))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": "me", "auto.offset.reset": "earliest"})
@@ -150,7 +150,7 @@ def test_kafka_reads_our_records(start_broker: Callable[..., BrokerProcess], too
 
 
 @pytest.mark.parametrize("version", OLD_RELEASES)
-def test_java_consumers_of_long_ago(start_broker: Callable[..., BrokerProcess], version: str) -> None:
+def test_java_consumers_of_the_first_releases_read_in_a_group(start_broker: Callable[..., BrokerProcess], version: str) -> None:
     """Give padding to old Java consumers.
 
     They get padding when the records are in several batches; this broker has the padding that they can read.

@@ -54,7 +54,9 @@ def console_producer(release: str) -> str:
     return "kafka.tools.ConsoleProducer" if release.startswith("3") else "org.apache.kafka.tools.ConsoleProducer"
 
 
-def test_console_producer_and_consumer(tool: Callable[..., str], release: str, bootstrap: str, tmp_path: Path) -> None:
+def test_the_console_consumer_reads_what_the_console_producer_wrote(
+    tool: Callable[..., str], release: str, bootstrap: str, tmp_path: Path
+) -> None:
     topic = unique(f"console-{release}")
     create_topic(bootstrap, topic, 2)
     lines = [f"key{n}\tvalue {n} ü" for n in range(200)]
@@ -77,7 +79,7 @@ def test_console_producer_and_consumer(tool: Callable[..., str], release: str, b
     assert KafkaPython().consume(bootstrap, topic, 1)[0].sample.value is not None
 
 
-def test_console_consumer_reads_other_clients(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_console_consumer_reads_what_other_clients_wrote(tool: Callable[..., str], bootstrap: str, release: str) -> None:
     topic, samples = unique(f"read-{release}"), without_headers(varied(50))
     create_topic(bootstrap, topic)
     for codec in ("none", "lz4"):
@@ -92,7 +94,7 @@ def test_console_consumer_reads_other_clients(tool: Callable[..., str], bootstra
     assert text.splitlines() == expected
 
 
-def test_verifiable_producer(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_verifiable_producer_gets_every_record_acknowledged(tool: Callable[..., str], bootstrap: str, release: str) -> None:
     topic = unique(f"verifiable-{release}")
     create_topic(bootstrap, topic, 3)
     text = tool(
@@ -113,7 +115,7 @@ def test_verifiable_producer(tool: Callable[..., str], bootstrap: str, release: 
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_producer_performance(tool: Callable[..., str], bootstrap: str, release: str, acks: str) -> None:
+def test_the_performance_tool_of_producers_runs(tool: Callable[..., str], bootstrap: str, release: str, acks: str) -> None:
     topic = unique(f"performance-{release}")
     create_topic(bootstrap, topic, 3)
     text = tool(
@@ -129,7 +131,7 @@ def test_producer_performance(tool: Callable[..., str], bootstrap: str, release:
     assert dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE)) == {"0": "0", "1": "0", "2": "0"}
 
 
-def test_topic_command(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_tool_for_topics_creates_lists_and_deletes(tool: Callable[..., str], bootstrap: str, release: str) -> None:
     topic = unique(f"command-{release}")
     name = "org.apache.kafka.tools.TopicCommand"
     tool(name, "--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "1")

@@ -30,7 +30,7 @@ def clean_markers(broker: BrokerProcess) -> list[Path]:
     return list(broker.data_dir.rglob(CLEAN_MARKER))
 
 
-def test_ready_means_ready(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_a_broker_serves_clients_once_it_prints_ready(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     assert re.fullmatch(r"READY 127\.0\.0\.1:\d+", broker.ready_line)
     with Connection(broker.bootstrap) as connection:
@@ -38,7 +38,7 @@ def test_ready_means_ready(start_broker: Callable[..., BrokerProcess]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly_and_soon(number: signal.Signals, start_broker: Callable[..., BrokerProcess]) -> None:
+def test_a_signal_stops_the_broker_cleanly_and_soon(number: signal.Signals, start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     create_topic(broker.bootstrap, "some", 3)
     with Connection(broker.bootstrap) as idle, Connection(broker.bootstrap) as waiting, Connection(broker.bootstrap) as halfway:
@@ -86,7 +86,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @ours_only
-def test_help() -> None:
+def test_help_names_the_options() -> None:
     helped = run("--help")
     assert helped.returncode == 0
     for option in ("--port", "--data-dir", "--override"):
@@ -114,7 +114,7 @@ def test_a_bad_setting_refuses_to_start_and_is_named(override: str, named: list[
 
 
 @ours_only
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_taken_port_names_it(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -126,7 +126,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 
 
 @ours_only
-def test_a_data_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
+def test_the_error_of_an_impossible_data_directory_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     refused = run("--port", "0", "--data-dir", str(tmp_path / "file"))
     assert refused.returncode != 0

@@ -72,7 +72,7 @@ def broker_in(folder: Path, **overrides: str) -> Iterator[Broker]:
         broker.close()
 
 
-def test_a_topic_made_again_keeps_its_records_after_kill_9(tmp_path: Path) -> None:
+def test_a_topic_that_is_created_again_keeps_its_records_after_kill_9(tmp_path: Path) -> None:
     """Delete the old topic's records up to 500, and let the broker checkpoint that."""
     with broker_in(
         tmp_path, **{"log.flush.start.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "100"}
@@ -103,7 +103,7 @@ def _wait_for(path: Path, text: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_directory_that_is_missing_and_one_that_is_given_up(tmp_path: Path) -> None:
+def test_a_missing_directory_comes_back_and_another_is_given_up(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker:
         create_topic(broker.bootstrap, "orders", 4)
         broker.produce("orders", 40, partitions=4)
@@ -142,7 +142,7 @@ def test_a_directory_that_is_missing_and_one_that_is_given_up(tmp_path: Path) ->
         assert "is in use by another process or container; stop the broker first" in in_use.stderr
 
 
-def test_lost_metadata_is_made_anew_out_of_the_directories(tmp_path: Path) -> None:
+def test_lost_metadata_is_rebuilt_from_the_directories(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker:
         create_topic(broker.bootstrap, "orders", 3)
         old = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "enable.idempotence": True})

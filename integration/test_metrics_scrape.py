@@ -56,7 +56,7 @@ def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProce
     assert any(value >= 2 for value in growth(r"kafka_network_requestmetrics_requests.*_total"))
 
 
-def test_there_is_no_page_unless_it_is_asked_for(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_no_page_exists_unless_a_setting_asks_for_it(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     assert "metrics at" not in broker.log_text.lower()
     assert "/metrics" not in broker.log_text

@@ -139,7 +139,7 @@ def payloads(bootstrap: str, topic: str, partition: int) -> list[tuple[int, int,
     return [(one.base_offset, one.attributes, bytes(one.data[HEADER_SIZE:])) for one in batches(found.data)]
 
 
-def test_batches_lie_in_the_target_as_in_the_source_and_were_never_decompressed(
+def test_batches_are_the_same_in_the_target_and_are_never_decompressed(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique("mirror")
@@ -161,7 +161,7 @@ def test_batches_lie_in_the_target_as_in_the_source_and_were_never_decompressed(
     assert assert_mirrored(pair, topic, topic, tmp_path / "m") == 400
 
 
-def test_what_is_new_and_where_it_came_from(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_a_second_run_mirrors_what_is_new_and_the_map_names_its_origin(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     with WireClient(pair[0]) as client:
         client.create_topic(
@@ -202,7 +202,7 @@ def test_what_is_new_and_where_it_came_from(pair: tuple[str, str], tmp_path: Pat
         State.read(path).origin(f"copy.{topic}", 0, 400)
 
 
-def test_kill_9_at_any_moment(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_kill_9_at_any_moment_neither_loses_nor_doubles(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path, chance = unique("mirror"), tmp_path / "m", random.Random(3)
     fill(pair[0], topic, batch_count=1500, count=4)
     kills, there = 0, 0
@@ -237,7 +237,7 @@ def arrived(path: Path, topic: str) -> int:
     return sum(one.target for one in found if one is not None)
 
 
-def test_a_target_that_is_killed_and_comes_back(tmp_path: Path, pair: tuple[str, str]) -> None:
+def test_the_mirror_waits_for_a_target_that_was_killed(tmp_path: Path, pair: tuple[str, str]) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, batch_count=600, count=4)
     target = BrokerProcess(tmp_path / "broker")
@@ -268,7 +268,7 @@ def test_a_target_that_is_killed_and_comes_back(tmp_path: Path, pair: tuple[str,
         target.close()
 
 
-def test_ctrl_c_of_one_that_follows(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_mirror_that_follows_the_source(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic)
     process = subprocess.Popen(
@@ -292,7 +292,7 @@ def delete_records(bootstrap: str, topic: str, before: int) -> None:
     assert future.result(WAIT_S).low_watermark == before
 
 
-def test_offsets_that_are_gone(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_offsets_that_are_gone_stop_the_mirror_unless_loss_is_allowed(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, partitions=1, batch_count=3)
     delete_records(pair[0], topic, 13)  # in the middle of a batch, before the first run
@@ -310,7 +310,7 @@ def test_offsets_that_are_gone(pair: tuple[str, str], tmp_path: Path) -> None:
     assert [state.origin(topic, 0, n).offset for n in (0, 16, 17, 41)] == [13, 29, 45, 69]
 
 
-def test_it_refuses(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_the_mirror_refuses_what_it_cannot_keep(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, partitions=1)
 
@@ -334,7 +334,7 @@ def test_it_refuses(pair: tuple[str, str], tmp_path: Path) -> None:
     refused("would not keep batches as they are: its compression.type is not producer", prefix="packed.")
 
 
-def test_a_target_that_is_not_where_it_was_thought_to_be_is_looked_at_again(
+def test_the_mirror_looks_up_its_place_again_when_the_target_is_elsewhere(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, write, calls = unique("mirror"), PartitionWriter.write, iter(range(1000))
@@ -350,7 +350,7 @@ def test_a_target_that_is_not_where_it_was_thought_to_be_is_looked_at_again(
     assert assert_mirrored(pair, topic, topic, tmp_path / "m") == 400
 
 
-def test_someone_else_writes(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_the_mirror_stops_when_another_producer_writes(pair: tuple[str, str], tmp_path: Path) -> None:
     topic, path = unique("mirror"), tmp_path / "m"
     fill(pair[0], topic, partitions=1)
     run(None, options(pair, topic, path))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("loop", LOOPS)
 SMALL = NetworkLimits(socket_request_max_bytes=10_000)
 
 
-def test_many_trickling_connections_stay_within_a_small_pool_and_are_all_answered(loop: str) -> None:
+def test_many_trickling_connections_share_a_small_pool_and_all_get_responses(loop: str) -> None:
     pool_bytes = 30_000
 
     async def scenario() -> None:
@@ -55,7 +55,7 @@ def test_many_trickling_connections_stay_within_a_small_pool_and_are_all_answere
     run(loop, scenario)
 
 
-def test_without_memory_idle_connections_are_not_touched_and_memory_that_is_back_is_used_at_once(loop: str) -> None:
+def test_idle_connections_stay_open_without_memory_and_use_it_once_it_is_back(loop: str) -> None:
     async def scenario() -> None:
         async with serving(limits=SMALL, pool_bytes=10_001) as scene:
             holders = [await scene.client() for _ in range(2)]
@@ -82,7 +82,7 @@ def test_without_memory_idle_connections_are_not_touched_and_memory_that_is_back
     run(loop, scenario)
 
 
-def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) -> None:
+def test_a_disconnect_in_mid_request_gives_its_memory_to_a_connection_that_waits(loop: str) -> None:
     async def scenario() -> None:
         async with serving(limits=SMALL, pool_bytes=10_001) as scene:
             holder, more = await scene.client(), await scene.client()
@@ -101,7 +101,7 @@ def test_a_disconnect_in_mid_request_gives_its_memory_to_who_waits(loop: str) ->
     run(loop, scenario)
 
 
-def test_idle_connections_are_closed_also_with_a_parked_request_but_not_those_that_wait_for_memory(loop: str) -> None:
+def test_idle_connections_are_closed_even_with_a_parked_request_unless_they_wait_for_memory(loop: str) -> None:
     async def scenario() -> None:
         limits = NetworkLimits(connections_max_idle_ms=1000, socket_request_max_bytes=10_000)
         async with serving(limits=limits, pool_bytes=10_001) as scene:
@@ -136,7 +136,7 @@ LARGE = NetworkLimits(socket_request_max_bytes=200_000)
 
 
 @pytest.mark.parametrize("pool_bytes", [200_001, 10_000_000, -1])
-def test_what_a_peer_sent_behind_a_parked_request_is_given_back_when_it_closes(loop: str, pool_bytes: int) -> None:
+def test_memory_behind_a_parked_request_is_given_back_when_the_peer_closes(loop: str, pool_bytes: int) -> None:
     async def scenario() -> None:
         async with serving(limits=LARGE, pool_bytes=pool_bytes) as scene:
             other = await scene.client()
@@ -155,7 +155,7 @@ def test_what_a_peer_sent_behind_a_parked_request_is_given_back_when_it_closes(l
     run(loop, scenario)
 
 
-def test_a_half_closed_peer_gets_the_answer_to_its_parked_request_and_no_other(loop: str) -> None:
+def test_a_half_closed_peer_gets_the_response_to_its_parked_request_and_no_other(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             client = await scene.client()
@@ -188,7 +188,7 @@ def test_a_peer_that_resets_behind_a_parked_request_is_forgotten_at_once(loop: s
     run(loop, scenario)
 
 
-def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loop: str) -> None:
+def test_bytes_behind_parked_requests_keep_no_client_out_of_a_small_pool(loop: str) -> None:
     async def scenario() -> None:
         limits = NetworkLimits(socket_request_max_bytes=131_072)
         async with serving(limits=limits, pool_bytes=131_073) as scene:
@@ -211,7 +211,7 @@ def test_what_stands_behind_parked_requests_keeps_nobody_out_of_a_small_pool(loo
     run(loop, scenario)
 
 
-def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(loop: str) -> None:
+def test_a_connection_that_trickles_is_not_idle_but_one_that_does_not_read_is(loop: str) -> None:
     async def scenario() -> None:
         async with serving(limits=NetworkLimits(connections_max_idle_ms=1500)) as scene:
             lazy, slow = scene.raw(receive_buffer_bytes=4096), await scene.client()
@@ -226,7 +226,7 @@ def test_a_connection_that_trickles_is_not_idle_and_one_that_does_not_read_is(lo
     run(loop, scenario)
 
 
-def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_beyond_the_limit_of_an_address_are_closed_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="pybroker.network.server")
     limits = NetworkLimits(max_connections_per_ip=2, max_connections_per_ip_overrides={"127.0.0.3": 1})
 
@@ -256,7 +256,7 @@ def test_connections_beyond_an_address_s_limit_are_closed_with_one_line(loop: st
     ]
 
 
-def test_stopping_lets_requests_in_work_be_answered(loop: str) -> None:
+def test_a_stop_lets_requests_under_way_get_their_responses(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             idle, parked, large = [await scene.client() for _ in range(3)]
@@ -278,7 +278,7 @@ def test_stopping_lets_requests_in_work_be_answered(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_stopping_takes_no_longer_than_its_grace(loop: str) -> None:
+def test_a_stop_takes_no_longer_than_its_grace(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             parked, lazy = await scene.client(), scene.raw(receive_buffer_bytes=4096)
@@ -382,7 +382,7 @@ async def two_listeners(limits: NetworkLimits) -> AsyncIterator[tuple[SocketServ
         await server.stop(100)
 
 
-def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_not_kept_out_by_clients(loop: str) -> None:
+def test_the_limit_of_descriptors_holds_and_clients_do_not_shut_out_the_brokers_listener(loop: str) -> None:
     async def scenario() -> None:
         async with two_listeners(NetworkLimits(max_connections=2, descriptors_max=4)) as (server, connect):
             clients, brokers = await server.start()
@@ -397,7 +397,7 @@ def test_the_limit_of_descriptors_holds_above_all_and_the_brokers_listener_is_no
     run(loop, scenario)
 
 
-def test_a_connection_that_is_set_up_late_at_one_listener_keeps_nobody_waiting_at_the_other(
+def test_a_connection_that_is_set_up_late_at_one_listener_keeps_no_client_waiting_at_the_other(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -423,7 +423,7 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_nobody_waiting_a
     run(loop, scenario)
 
 
-def test_without_a_descriptor_for_a_connection_the_listener_tries_again_and_says_so_once(
+def test_a_listener_without_a_descriptor_for_a_connection_tries_again_and_logs_that_once(
     loop: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(acceptor, "RETRY_S", 0.01)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
 
-def test_pipelined_requests_are_answered_in_order(loop: str) -> None:
+def test_pipelined_requests_get_their_responses_in_order(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             client = await scene.client()
@@ -39,7 +39,7 @@ def test_pipelined_requests_are_answered_in_order(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_large_requests_and_answers_mixed_with_small_ones(loop: str) -> None:
+def test_large_requests_and_responses_mix_with_small_ones(loop: str) -> None:
     async def scenario() -> None:
         async with serving(pool_bytes=20_000_000) as scene:
             client = await scene.client()
@@ -100,7 +100,7 @@ def test_one_deep_pipeline_does_not_keep_others_waiting(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_a_consumer_that_never_reads_is_bounded_and_others_go_on(loop: str) -> None:
+def test_a_consumer_that_never_reads_is_bounded_and_others_are_served(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             lazy, client = scene.raw(receive_buffer_bytes=4096), await scene.client()
@@ -120,7 +120,7 @@ def test_a_consumer_that_never_reads_is_bounded_and_others_go_on(loop: str) -> N
     run(loop, scenario)
 
 
-def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) -> None:
+def test_one_chunk_of_the_bytes_made_for_a_response_is_in_memory(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             lazy, client = scene.raw(receive_buffer_bytes=4096), await scene.client()
@@ -142,7 +142,7 @@ def test_of_bytes_that_are_made_for_an_answer_one_chunk_is_in_memory(loop: str) 
     run(loop, scenario)
 
 
-def test_a_pipeline_whose_answers_are_not_read_is_not_read_either(loop: str) -> None:
+def test_a_pipeline_whose_responses_are_not_read_is_not_read_either(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             lazy = scene.raw(receive_buffer_bytes=4096)
@@ -168,7 +168,7 @@ def test_a_pipeline_whose_answers_are_not_read_is_not_read_either(loop: str) -> 
     run(loop, scenario)
 
 
-def test_a_peer_that_closes_its_sending_side_still_gets_its_answers(loop: str) -> None:
+def test_a_peer_that_closes_its_sending_side_still_gets_its_responses(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             client = await scene.client()
@@ -206,7 +206,7 @@ def test_a_peer_that_goes_away_while_its_request_is_parked_is_forgotten(loop: st
         (framed(b"v"), "a request that breaks the protocol"),
     ],
 )
-def test_a_violation_is_one_line_at_info_behind_the_answers_before(
+def test_a_violation_is_one_line_at_info_after_the_responses_before_it(
     loop: str, sent: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="pybroker.network.connection")
@@ -242,7 +242,7 @@ def test_a_bug_of_the_handler_ends_one_connection_and_shows_its_traceback(loop: 
     assert [record.exc_info is not None for record in errors] == [True, True]
 
 
-def test_an_answer_may_close_the_connection(loop: str) -> None:
+def test_a_response_may_close_the_connection(loop: str) -> None:
     async def scenario() -> None:
         async with serving() as scene:
             client = await scene.client()
@@ -254,7 +254,7 @@ def test_an_answer_may_close_the_connection(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_several_listeners_ipv6_and_every_interface(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_has_several_listeners_with_ipv6_and_every_interface(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="pybroker.network.server")
 
     async def scenario() -> None:

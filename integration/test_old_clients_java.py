@@ -39,7 +39,7 @@ def filled(broker: BrokerProcess, codec: str) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("version", ["0.10.1.1", "0.10.2.2"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_fitted_padding_is_read_by_java(version: str, codec: str, start_broker: Callable[..., BrokerProcess]) -> None:
+def test_java_reads_fitted_padding(version: str, codec: str, start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker({"pybroker.down.conversion.padding": "fitted"})
     topic, expected = filled(broker, codec)
     done = consume(version, broker.bootstrap, topic)
@@ -47,7 +47,7 @@ def test_fitted_padding_is_read_by_java(version: str, codec: str, start_broker: 
     assert done.stdout.splitlines() == expected
 
 
-def test_padding_of_integer_max_value_is_not(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_java_does_not_read_padding_of_integer_max_value(start_broker: Callable[..., BrokerProcess]) -> None:
     """Show why the setting exists. If this test ever fails, the documents that describe the padding must change."""
     broker = start_broker()
     topic, _ = filled(broker, "none")

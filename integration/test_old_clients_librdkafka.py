@@ -24,7 +24,9 @@ def timeless(samples: list[Sample], timestamp_ms: int) -> list[Sample]:
 
 @old_broker
 @every_codec
-def test_records_go_from_old_to_new_and_back(fallback: str, codec: str, bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_old_and_new_clients_read_what_the_other_wrote(
+    fallback: str, codec: str, bootstrap: str, new_topic: Callable[..., str]
+) -> None:
     old = {
         "bootstrap.servers": bootstrap,
         "api.version.request": False,

@@ -95,7 +95,7 @@ def test_old_clients_read_what_new_ones_wrote(
 
 
 @pairs
-def test_everyone_reads_what_old_clients_wrote(release: str, api_version: tuple[int, ...], bootstrap: str) -> None:
+def test_every_client_reads_what_old_clients_wrote(release: str, api_version: tuple[int, ...], bootstrap: str) -> None:
     # this release's LZ4 needs a package that the tests do not install
     codecs = [c for c in CODECS if c != "lz4" or release != TODAY]
     samples = without_headers(varied(60, seed=len(api_version)))

@@ -147,7 +147,7 @@ def test_all_whole_batches_that_fit_are_sent(version: int, connection: Connectio
     ("version", "count", "left"),
     [(0, 1, 42), (0, 2, 23), (0, 3, 4), (1, 3, 4), (2, 1, 34), (2, 2, 7), (3, 2, 7), (0, 4, 0), (3, 3, 0)],
 )
-def test_what_is_left_is_filled_with_padding_or_a_cut_header(
+def test_the_end_of_the_record_set_is_padding_or_a_partial_header(
     version: int, count: int, left: int, connection: Connection, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
@@ -163,7 +163,7 @@ def test_what_is_left_is_filled_with_padding_or_a_cut_header(
 
 
 @old_fetch
-def test_a_fetch_in_the_middle_of_a_batch(
+def test_a_fetch_may_begin_in_the_middle_of_a_batch(
     version: int, written: tuple[str, str, list[list[Sample]]], connection: Connection
 ) -> None:
     topic, _, batches = written
@@ -177,7 +177,7 @@ def test_a_fetch_in_the_middle_of_a_batch(
 
 
 @old_fetch
-def test_many_partitions_in_one_answer(version: int, bootstrap: str, connection: Connection) -> None:
+def test_a_response_has_many_partitions(version: int, bootstrap: str, connection: Connection) -> None:
     """Check that each partition has its own size, and the response the size that it announces.
 
     Otherwise the response would not parse.
@@ -200,7 +200,7 @@ def test_many_partitions_in_one_answer(version: int, bootstrap: str, connection:
 
 
 @old_fetch
-def test_pipelined_fetches_are_answered_in_order(
+def test_pipelined_fetches_get_their_responses_in_order(
     version: int, written: tuple[str, str, list[list[Sample]]], connection: Connection
 ) -> None:
     topic, _, _ = written
@@ -243,7 +243,7 @@ def test_zstd_behind_other_batches_is_refused_when_its_turn_comes(
 
 
 @old_fetch
-def test_errors_of_single_partitions(version: int, connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_errors_belong_to_single_partitions(version: int, connection: Connection, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     sent = write_batches(connection, topic, [varied(3)])
     asks = [
@@ -264,7 +264,7 @@ def test_errors_of_single_partitions(version: int, connection: Connection, new_t
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 0), (2, 1)])
-def test_old_messages_are_read_by_everyone(
+def test_every_client_reads_old_messages(
     version: int, magic: int, codec: str, bootstrap: str, connection: Connection, new_topic: Callable[..., str]
 ) -> None:
     topic, samples = new_topic(), without_headers(varied(40, seed=version))
@@ -311,7 +311,7 @@ def test_new_requests_must_bring_new_batches(magic: int, connection: Connection,
     assert fetch_one(connection, 4, Ask(topic=topic)).high_watermark == 0
 
 
-def test_a_request_without_acks_is_not_answered(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_a_request_without_acks_gets_no_response(connection: Connection, new_topic: Callable[..., str]) -> None:
     topic, samples = new_topic(), without_headers(varied(5))
     connection.send(PRODUCE, 0, produce_body(0, topic, {0: message_set(samples, 0)}, acks=0))
     # the next response on this connection belongs to this request
@@ -324,7 +324,7 @@ def test_a_request_without_acks_is_not_answered(connection: Connection, new_topi
 LATEST, EARLIEST, LONG_AFTER = -1, -2, T0_MS * 2
 
 
-def test_list_offsets_v0_answers_with_segments(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_list_offsets_v0_returns_segments(connection: Connection, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     write_batches(connection, topic, [varied(200)])
     assert list_offsets_v0(connection, topic, LATEST, 1) == (0, [200])
@@ -336,7 +336,9 @@ def test_list_offsets_v0_answers_with_segments(connection: Connection, new_topic
     assert list_offsets_v0(connection, topic, LATEST, 0) == (0, [])
 
 
-def test_list_offsets_v0_of_an_empty_and_of_no_partition(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_list_offsets_v0_serves_empty_and_refuses_unknown_partitions(
+    connection: Connection, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic()
     assert list_offsets_v0(connection, topic, LATEST, 5) == (0, [0])
     assert list_offsets_v0(connection, topic, EARLIEST, 5) == (0, [0])

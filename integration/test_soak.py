@@ -83,7 +83,7 @@ class Told(RuleBasedStateMachine):
         self.soak.kill_while_producing(self._there(topic), number, batches, delay_s)
 
 
-def test_a_broker_is_what_it_acknowledged() -> None:
+def test_a_broker_has_what_it_acknowledged() -> None:
     chosen = settings(max_examples=EXAMPLES, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Told, settings=chosen)
 
@@ -109,7 +109,7 @@ def test_a_difference_is_found(name: str, spoil: Callable[[Any], None], tmp_path
         soak.close()
 
 
-def test_a_story_is_told_again_by_its_seed(tmp_path: Path) -> None:
+def test_a_seed_repeats_its_story(tmp_path: Path) -> None:
     told = []
     for number in range(2):
         soak = Soak(tmp_path / str(number))

@@ -292,7 +292,7 @@ def test_every_version_that_spark_uses_is_offered(asker: Ask) -> None:
     assert [asked for asked in wanted if not offered[asked[0]][0] <= asked[1] <= offered[asked[0]][1]] == []
 
 
-def test_writing_with_the_sink(asker: Ask, new_topic: Callable[..., str]) -> None:
+def test_the_sink_writes_a_batch_once(asker: Ask, new_topic: Callable[..., str]) -> None:
     topic, ask = new_topic(PARTITIONS), asker("producer-1")
     topic_id_of(ask, topic)
     ask.telemetry()
@@ -317,7 +317,7 @@ def test_writing_with_the_sink(asker: Ask, new_topic: Callable[..., str]) -> Non
     assert reader.list_offsets(topic, LATEST, range(PARTITIONS)) == {0: (7, -1), 1: (6, -1)}
 
 
-def test_writing_to_a_topic_that_is_not_there_makes_it(asker: Ask) -> None:
+def test_the_sink_creates_a_topic_by_writing_to_it(asker: Ask) -> None:
     ask, topic = asker("producer-1"), unique("made")
     wanted = MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID, name=topic)], allow_auto_topic_creation=True)
     (found,) = ask.settled(METADATA, wanted, lambda answer: int(answer.topics[0].error_code)).topics
@@ -325,7 +325,7 @@ def test_writing_to_a_topic_that_is_not_there_makes_it(asker: Ask) -> None:
     assert produced(ask(PRODUCE, produce_request(topic, {0: lz4_batch(1)})), topic) == {0: (0, 0)}
 
 
-def test_the_driver_of_a_batch_read(asker: Ask, written: str) -> None:
+def test_the_driver_of_a_batch_read_finds_partitions_and_offsets(asker: Ask, written: str) -> None:
     ask = asker("adminclient-1")
     nobody = ask.metadata()
     assert nobody.topics == [], "asked for none"
@@ -348,7 +348,7 @@ def test_the_driver_of_a_batch_read(asker: Ask, written: str) -> None:
     assert ask.asked == SPARK_ASKS["spark.read, driver"]
 
 
-def test_the_driver_of_a_batch_read_between_two_times(asker: Ask, written: str) -> None:
+def test_the_driver_of_a_batch_read_finds_offsets_between_two_times(asker: Ask, written: str) -> None:
     ask, both = asker("adminclient-1"), range(PARTITIONS)
     ask.describe(written)
     (found,) = ask.metadata(written, is_created=False).topics
@@ -406,7 +406,7 @@ def test_an_executor_reads_its_range(asker: Ask, written: str, isolation: int) -
     assert ask.asked == SPARK_ASKS["executor"]
 
 
-def test_an_executor_is_told_what_is_wrong(asker: Ask, written: str) -> None:
+def test_an_executor_gets_the_error_that_it_expects(asker: Ask, written: str) -> None:
     ask = asker("consumer-spark-kafka-relation-executor-1")
     topic_id = topic_id_of(ask, written)
 
@@ -425,7 +425,7 @@ def versioned(said: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -
     return b"\0\3" + b"".join(bytes(part) for part in encode(said, 3))  # type: ignore[arg-type]  # no late parts
 
 
-def test_the_driver_with_deprecated_offset_fetching(asker: Ask, written: str) -> None:
+def test_the_driver_with_deprecated_offset_fetching_uses_a_group(asker: Ask, written: str) -> None:
     """Play a consumer in a group of its own, which it leaves at the end."""
     ask, group = asker("consumer-spark-kafka-source-driver-0-1"), unique("spark-kafka-source")
     topic_id_of(ask, written)

@@ -59,7 +59,7 @@ def numberless(page: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("release", sorted({golden.tools for golden in GOLDEN}))
-def test_tools_print_what_they_print_about_kafka(
+def test_tools_print_about_us_what_they_print_about_kafka(
     release: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     """Compare the output of 4.x tools with that about Kafka 3.9, or with that about 4.x where 3.9 cannot respond to them."""

@@ -91,7 +91,7 @@ def test_errors_have_kafkas_names(bootstrap: str) -> None:
             hasty.produce(topic, 0, damaged)
 
 
-def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_the_client_waits_for_a_broker_that_restarts(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     with WireClient(broker.bootstrap) as client:
         client.create_topic("t", 1)
@@ -107,7 +107,7 @@ def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., Broker
         assert client.fetch("t", 0, 0).high_watermark == 4
 
 
-def test_nobody_there_and_somebody_else_there() -> None:
+def test_the_client_reports_a_closed_port_and_a_server_of_another_protocol() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 

@@ -218,7 +218,7 @@ def test_ctrl_c_stops_a_continuous_run_that_continues_later(
     assert in_the_archive(spark, path) == in_the_log(spark, spark_broker.bootstrap, topic)
 
 
-def test_a_broker_that_goes_away_is_waited_for_and_its_end_is_one_line(
+def test_the_archive_waits_for_a_broker_and_reports_its_end_in_one_line(
     spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     broker = own_broker({"log.retention.ms": "-1"})

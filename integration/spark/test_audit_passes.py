@@ -106,7 +106,7 @@ def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, t
     assert (path / "summary.json").exists()
 
 
-def test_a_cluster_that_goes_away_between_passes_is_waited_for(
+def test_the_audit_waits_for_a_cluster_that_goes_away_between_passes(
     spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     broker = own_broker()
@@ -143,7 +143,7 @@ def test_a_cluster_that_goes_away_between_passes_is_waited_for(
     assert told == [1, 1]
 
 
-def test_an_archive_is_followed_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+def test_the_audit_follows_an_archive_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path, lake = tmp_path / "audit", tmp_path / "lake"
 
     def step(now_ms: int, compact_after: int) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_rows_are_the_records(tmp_path_factory: pytest.TempPathFactory, drawn: l
     ]
 
 
-def test_the_default_columns(tmp_path: Path) -> None:
+def test_the_default_columns_are_those_of_the_records(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     data.append(2)
     data.checkpoint()

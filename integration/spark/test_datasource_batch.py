@@ -67,7 +67,7 @@ def test_what_kafka_wrote_is_read_as_its_consumers_read_it(session: SparkSession
         assert found == rows
 
 
-def test_every_column_by_a_schema_of_the_users_own(session: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_of_the_users_own_selects_every_column(session: SparkSession, tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     first = 2**31 - 2
     data.append(3, producer_id=7, producer_epoch=1, base_sequence=first, compression=CompressionType.ZSTD)
@@ -91,7 +91,7 @@ def test_every_column_by_a_schema_of_the_users_own(session: SparkSession, tmp_pa
     assert [row.timestamp is None for row in times] == [False, False, False, True, False]  # -1 means no time
 
 
-def test_messages_of_magic_0_and_1(session: SparkSession, tmp_path: Path) -> None:
+def test_messages_of_magic_0_and_1_are_rows(session: SparkSession, tmp_path: Path) -> None:
     records = [Record(i, START_MS + i, b"k", None if i == 1 else b"v%d" % i) for i in range(6)]
     parts = [
         build_message_set(records[:2], magic=0),

@@ -144,7 +144,7 @@ def test_batches_in_every_codec_are_counted_as_one_by_one(first: int, end: int) 
     assert tally.numbers.missing == 0
 
 
-def test_gaps_transactions_and_producers() -> None:
+def test_gaps_transactions_and_producers_are_counted() -> None:
     rows = records(0, 60)
     left = [row for row in rows[:10] if row.offset in {2, 3, 7}]
     ours: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
@@ -179,7 +179,7 @@ def test_gaps_transactions_and_producers() -> None:
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats(magic: int, codec: CompressionType) -> None:
+def test_messages_of_old_formats_are_counted(magic: int, codec: CompressionType) -> None:
     rows = [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in records(5, 40)]
     log = build_message_set(rows, magic=magic, compression=codec) + build_batch(records(45, 5))
     tally, found = counted(log, 10, 48)
@@ -195,7 +195,7 @@ def test_times_of_the_broker_are_those_of_the_batch() -> None:
     Expected([row._replace(timestamp=NOW - 5) for row in rows]).check(tally, found)
 
 
-def test_only_tombstones_and_records_without_times() -> None:
+def test_logs_of_only_tombstones_or_without_times_are_counted() -> None:
     rows = [Record(offset, -1, b"%d" % offset, None) for offset in range(10)]
     tally, found = counted(build_batch(rows), 0, 10)
     Expected(rows).check(tally, found)
