@@ -96,7 +96,7 @@ RUN python -c "import pybroker.cli.container_command, pybroker.container.directo
  && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \
       kafka-$name --help >/dev/null 2>&1 || test $? -lt 3 || exit 1; \
     done
-# Writable for whatever `user:` a container gets: nobody else sees this folder, and a new volume takes its mode over.
+# Writable for whatever `user:` a container gets: no other container sees this folder, and a new volume takes over its mode.
 # Those are where files for other images mount their volumes. Test libraries change the scripts of the last folder.
 RUN install --directory --owner=1000 --group=0 --mode=0777 /var/lib/kafka /var/lib/kafka/data /bitnami /bitnami/kafka /kafka \
       /tmp/kafka-logs /tmp/kraft-combined-logs /etc/confluent/docker \

@@ -69,7 +69,7 @@ containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and 
 image: $(VENV)/.test  ## the container image, and what it weighs
 	$(BIN)/python -m testing.containers.image build
 
-container-lock: $(VENV)/.containers  ## the images' dependencies anew: the newest versions, pinned with their hashes
+container-lock: $(VENV)/.containers  ## pin the images' dependencies again: the newest versions, with their hashes
 	$(BIN)/python -m testing.containers.lock
 
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place

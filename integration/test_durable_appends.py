@@ -28,9 +28,7 @@ CLEAN = ".kafka_cleanshutdown"
 
 
 class SlowDisk(Filesystem):
-    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `answers`, and then raise `error` if it is
-    set.
-    """
+    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `answers`, and then raise `error`, if any."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}

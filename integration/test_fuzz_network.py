@@ -146,9 +146,7 @@ def test_bad_frames_neither_stop_the_broker_nor_make_it_grow(start_broker: Calla
 
 
 def test_every_well_formed_request_gets_a_response_or_a_refusal(bootstrap: str, new_topic: Callable[..., str]) -> None:
-    """Send each request alone on a connection, which gets a response with its correlation id or is closed, but never stays
-    silent.
-    """
+    """Send each request alone: its connection gets a response with its correlation id or is closed, but never stays silent."""
     topic = new_topic()
     few = [Sample(b"k", b"v", T0_MS)]
     silent = []

@@ -206,9 +206,7 @@ def asker(bootstrap: str) -> Iterator[Ask]:
 
 
 def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
-    """Return records `first` to `first + count`, 10 ms apart, with headers, in the codec that users of Spark's sink often ask
-    for.
-    """
+    """Return records `first` to `first + count`, 10 ms apart, with headers, in a codec that Spark's sink is often given."""
     made = [expected(first + number)._replace(offset=number) for number in range(count)]
     producer_id, epoch = producer
     data = build_batch(

@@ -233,9 +233,7 @@ class Case:
         log.append_as_leader(memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     def passes(self, kafka: KafkaCleaner) -> Iterator[Pass]:
-        """Have both cleaners clean up to a high watermark that grows, with time in between in which tombstones may get old
-        enough.
-        """
+        """Have both cleaners clean up to a high watermark that grows; tombstones may get old enough between the passes."""
         ours, ended = self._ours, 0
         steps = sorted(self._random.sample(self._bounds, min(len(self._bounds), self._random.choice([1, 3, 9, 20]))))
         for high_watermark in steps:

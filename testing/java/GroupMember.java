@@ -59,7 +59,7 @@ public class GroupMember {
                         consumer.commitSync(ends);
                         ends.forEach((where, end) -> say("committed", where.partition(), end.offset()));
                     } catch (KafkaException error) {
-                        System.err.println(error); // a rebalance came between: somebody else reads them again
+                        System.err.println(error); // a rebalance came between: another member reads them again
                     }
                 }
             }
