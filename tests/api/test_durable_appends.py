@@ -287,7 +287,7 @@ async def test_records_of_the_last_run_wait_for_the_disk_too(tmp_path: Path) -> 
 
 
 async def test_committed_offsets_wait_for_the_disk(tmp_path: Path) -> None:
-    """Assert it for OffsetCommit, for every request that reads committed offsets, and for descriptions of the group."""
+    """Assert the same for OffsetCommit, for every request that reads committed offsets, and for descriptions of the group."""
     whole = await broker(tmp_path, log_flush_interval_messages=1)
     assert (await whole.ask(commit_request(offset=4), 8)).topics[0].partitions[0].error_code == ErrorCode.NONE
     disk = held(whole)

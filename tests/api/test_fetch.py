@@ -164,7 +164,7 @@ async def test_a_session_returns_only_what_is_new(tmp_path: Path) -> None:
 
 
 async def test_a_converted_response_keeps_little_before_it_is_sent(tmp_path: Path) -> None:
-    """250 partitions with a compressed first batch each: what is kept of them is within one chunk."""
+    """The broker keeps at most one chunk of 50 partitions that have a compressed first batch each."""
     chunk = 4096
     whole = await Whole(tmp_path, pybroker_down_conversion_chunk_bytes=chunk).start()
     await whole.create("t", 50, compression_type="gzip")

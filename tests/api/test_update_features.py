@@ -86,7 +86,7 @@ async def test_kinds_of_downgrade_are_not_upgrades(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_one_error_and_the_others(tmp_path: Path, version: int) -> None:
-    """From v2 on all are changed or none; before, what can be."""
+    """The broker changes all features or none from v2 on; before, it changes those that it can."""
     whole = await Whole(tmp_path).start()
     codes, _ = await ask(whole, version, update(version, "group.version", 0, SAFE), update(version, "nonsense", 1))
     assert codes == ([REFUSED] if version >= 2 else [0, REFUSED])

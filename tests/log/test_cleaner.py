@@ -123,7 +123,7 @@ def test_what_stays_is_what_a_model_says(data: st.DataObject) -> None:
 def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
     tmp_path: Path, is_cut_short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a kill, also before the cleaner's last checkpoint, would cost all behind the first segment of which nothing stayed."""
+    """A kill, also before the cleaner's last checkpoint, would otherwise cost all behind the first segment that became empty."""
     setting = CompactedLog(tmp_path, segment_bytes=500)
     setting.put((b"other", b"stays"))
     for n in range(3):
@@ -234,7 +234,7 @@ def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) 
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
-    """They are from before the topic was compacted."""
+    """Such records are from before the topic was compacted."""
     setting = CompactedLog(tmp_path)
     setting.append_without_a_key(Record(1, START_MS, b"k", b"y"))
     setting.roll()
@@ -328,7 +328,7 @@ def test_an_open_transaction_holds_cleaning_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", [0, 1])
 def test_a_crash_at_any_rename_leaves_the_old_or_the_new(tmp_path: Path, last: int) -> None:
-    """With and without a crash right behind the first one."""
+    """Each crash is tried alone, and with another right behind it."""
     outcomes = set()
     for left in range(300):
         folder = tmp_path / f"{left}"

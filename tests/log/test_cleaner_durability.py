@@ -67,7 +67,7 @@ def test_leader_epochs_are_durable_before_a_segment_is_replaced() -> None:
 
 
 def test_the_recovery_point_is_durable_before_a_segment_is_replaced() -> None:
-    """So that no recovery reads what was cleaned, where a producer may have no batch left and a gap is no loss."""
+    """No recovery may read what was cleaned, where a producer may have no batch left and a gap is no loss."""
     disk = SimulatedDisk(ManualClock(START_MS))
     disk.make_directory("/d")
     disk.sync_directory("/")

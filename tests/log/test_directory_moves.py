@@ -226,7 +226,7 @@ def test_a_crash_on_the_way_begins_from_the_start(tmp_path: Path, turns: int, mo
 
 @pytest.mark.parametrize("renames", range(5))
 def test_a_crash_while_it_changes_places(tmp_path: Path, renames: int) -> None:
-    """Checkpoints are renamed into place too: so each rename of the last step is met."""
+    """The crash meets each rename of the last step, because checkpoints are renamed into place too."""
     filesystem = Crashing()
     scene = MoveScene(tmp_path, filesystem)
     fill(scene.log)

@@ -78,7 +78,7 @@ def test_complete_segments_are_synced_with_their_indexes_though_their_data_was_s
 
 
 def test_a_segment_whose_indexes_may_be_lost_is_recovered_again(tmp_path: Path) -> None:
-    """Its data was durable before it was complete; the checkpoint must not say that all of it is."""
+    """The segment's data was durable before the segment was complete; the checkpoint must not cover all of it."""
     _, thread, log = slow(tmp_path, segment_bytes=300)
     append(log, batch(1, size=150))
     log.flush()

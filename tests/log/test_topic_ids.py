@@ -73,7 +73,7 @@ def test_a_topic_made_again_keeps_its_records_and_starts_at_0(tmp_path: Path, re
 
 
 def test_a_topic_made_again_has_no_recovery_point_of_the_old_one(tmp_path: Path) -> None:
-    """Its unflushed segments are looked at after a crash: here the torn end of one that lies below the old recovery point."""
+    """Recovery looks at the new topic's unflushed segments: here at a torn end that lies below the old recovery point."""
     disk = Disk(tmp_path)
     manager = topic_made_again(disk, 300)
     append(the_log(manager), batch(10))
@@ -133,7 +133,7 @@ def without_id(disk: Disk, damage: bytes | None) -> LogManager:
 def test_a_log_that_was_never_flushed_and_lost_its_id_is_not_taken_for_the_topic_of_its_name(
     tmp_path: Path, damage: bytes | None
 ) -> None:
-    """Its first flush would have made the id durable: so the power failed before, and the name may have been made again since."""
+    """The log's first flush would have made the id durable, so the power failed before, and the name may be a newer topic's."""
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, NEW_ID, disk.config), batch(5))
@@ -315,7 +315,7 @@ class WaitsInRename(Filesystem):
 
 
 def test_two_threads_that_write_one_checkpoint_do_not_meet(tmp_path: Path) -> None:
-    """The loop, with a move that is over, and the directory's thread, with the pass."""
+    """The loop writes it at the end of a move, and the directory's thread writes it with the pass."""
     slow, path = WaitsInRename(), f"{tmp_path}/a-checkpoint"
     one = OffsetCheckpoint(slow, path)
     first, second = (one.writer({TP: StoredOffset(TOPIC_ID, Offset(offset))}) for offset in (1, 2))

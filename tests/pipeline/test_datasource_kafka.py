@@ -40,7 +40,7 @@ def test_every_record_is_what_a_consumer_got(isolation: str, split: str) -> None
 
 
 def test_the_directory_has_the_hard_cases() -> None:
-    """It has aborted and open transactions, gaps by the cleaner, a log that begins inside a segment, five codecs, both times."""
+    """The directory has aborted and open transactions, gaps by the cleaner, a start inside a segment, five codecs, both times."""
     committed, all_ = ([row[:3] for row in EXPECTED[level]] for level in ("read_committed", "read_uncommitted"))
     assert len(committed) < len(all_)
     assert ["undecided", 0, 1] in all_

@@ -267,7 +267,7 @@ def test_the_source_is_asked_where_it_is_cold_and_closed_at_the_end() -> None:
 
 
 def test_one_chunk_in_memory_whatever_the_fetch() -> None:
-    """The paper's fetch: 250 partitions of 1 MB each, of which a fifth here."""
+    """The fetch is the paper's, 250 partitions of 1 MB each, of which this test takes a fifth."""
     source = log_of(64, per_batch=16, value_size=1000)
     parts = [LazyDownConversion(Slice(source), to_magic=1, first_offset=0) for _ in range(50)]
     tracemalloc.start()

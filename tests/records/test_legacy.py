@@ -128,7 +128,7 @@ def test_the_checksum_finds_every_change_of_a_byte(magic: int) -> None:
 
 @given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), magic=st.integers(0, 1), codec=st.sampled_from(CODECS))
 def test_messages_that_are_none_never_crash(at: int, byte: int, magic: int, codec: CompressionType) -> None:
-    """With a right checksum: what a hostile producer can send."""
+    """A hostile producer can send such messages, because their checksum is right."""
     damaged = bytearray(build_message_set(RECORDS[:1], magic=magic, compression=codec))
     damaged[8 + at % (len(damaged) - 8)] = byte
     damaged[12:16] = crc32(damaged[16:]).to_bytes(4, "big")

@@ -335,7 +335,7 @@ def test_what_is_stored_is_what_was_sent(
 def test_hostile_requests_never_crash(
     module: ModuleType, at: int, byte: int, cut: int, kind: CompressionType, magic: int
 ) -> None:
-    """With right checksums, and sizes that fit what is there."""
+    """The requests have right checksums, and sizes that fit what is there."""
     codec = kind if magic == 2 else OLD_CODECS[kind % 4]
     if magic == 2:
         sent = build_batch(some_records(3), compression=codec)

@@ -55,7 +55,7 @@ def test_named_functions_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=relative)
 def test_named_methods_exist(path: Path) -> None:
-    """Of our own classes; a name such as `LogCleaner.offset` may be one of Kafka's, so the class has to be here."""
+    """The methods are those of our own classes; `LogCleaner.offset` may be a name of Kafka's, so the class has to be here."""
     for name, method in METHOD.findall(text(path)):
         if name in CLASSES and f"Kafka's `{name}" not in text(path):
             assert re.search(rf"\b{method}\b", CLASSES[name]), f"{name} has no {method}"

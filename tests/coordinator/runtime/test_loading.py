@@ -150,7 +150,7 @@ async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: P
 
 
 async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None:
-    """Names that change within a batch, and tombstones among the offsets, as only compaction or Kafka writes them."""
+    """Names change within a batch, and tombstones are among the offsets, as only compaction or Kafka writes them."""
     whole = await broker(tmp_path)
     records = [
         offset_record(GroupId(GROUP), "t", 0, CommittedOffset(1, LeaderEpoch(-1), "", NOW_MS)),
