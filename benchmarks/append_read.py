@@ -55,7 +55,7 @@ def full_batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = "/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir()
-    parser.add_argument("directory", nargs="?", default=default)
+    parser.add_argument("directory", nargs="?", default=default, help="where the benchmark writes (default: %(default)s)")
     directory = parser.parse_args().directory
     build.announce()
     path = tempfile.mkdtemp(dir=directory)

@@ -60,7 +60,9 @@ def median_ms(command: list[str], runs: int) -> float:
 def main() -> None:
     """Start a broker, and run every command some times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=21)
+    parser.add_argument(
+        "--runs", type=int, default=21, help="runs of each command, of which the median counts (default: %(default)s)"
+    )
     parser.add_argument("--kafka", action="store_true", help="run Kafka's own tools beside them")
     options = parser.parse_args()
     ours = [sys.executable, "-I", "-S", str(ENTRY)]

@@ -94,7 +94,7 @@ def growth(count: int, *, on_asyncio: bool, is_traced: bool) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--asyncio", action="store_true", help="run on plain asyncio instead of uvloop")
-    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--connections", type=int, default=1000, help="connections to open (default: %(default)s)")
     arguments = parser.parse_args()
     count = arguments.connections
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -75,7 +75,9 @@ def jar_bytes() -> tuple[int, int]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="containers to start, of which the median counts (default: %(default)s)"
+    )
     options = peers.parsed(parser)
     rows: list[tuple[object, ...]] = []
     with peers.folder(options) as folder:

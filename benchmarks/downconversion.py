@@ -144,13 +144,13 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("part", nargs="?", choices=["throughput", "memory"], help="the part to run (default: both)")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--passes", type=int, default=3, help="passes over the topic that are measured (default: 3)")
+    parser.add_argument("--records", type=int, default=1_000_000, help="records to write and read (default: %(default)s)")
+    parser.add_argument("--passes", type=int, default=3, help="passes over the topic that are measured (default: %(default)s)")
     parser.add_argument(
         "--batch-bytes",
         type=int,
         default=16_384,
-        help="size of a batch of the memory test (default: 16384); 900000 is the hardest",
+        help="size of a batch of the memory test (default: %(default)s); 900000 is the hardest",
     )
     options = peers.parsed(parser)
     for name, part in (("throughput", throughput), ("memory", memory)):

@@ -137,9 +137,9 @@ def check(peer: Peer, requests: list[bytes]) -> None:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--warm", type=float, default=8)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
+    parser.add_argument("--warm", type=float, default=8, help="seconds that warm each broker up (default: %(default)s)")
     options = peers.parsed(parser)
     rows: list[tuple[object, ...]] = []
     with peers.started(options, OVERRIDES) as running:

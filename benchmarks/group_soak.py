@@ -107,14 +107,14 @@ class Soak:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--members", type=int, default=500)
-    parser.add_argument("--partitions", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--members", type=int, default=500, help="members of the group (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=1000, help="partitions of the topic (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of changes (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds of changes in a round (default: %(default)s)")
     parser.add_argument("--every", type=float, default=0.1, help="seconds between changes")
     parser.add_argument("--beat", type=float, default=1, help="seconds between heartbeats")
-    parser.add_argument("--protocol", choices=[*MEMBERS], default="classic")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--protocol", choices=[*MEMBERS], default="classic", help="the group's protocol (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random changes (default: %(default)s)")
     options = peers.parsed(parser)
     rows = []
     with peers.folder(options) as path:

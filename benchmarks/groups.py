@@ -227,14 +227,18 @@ def loading(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("what", choices=["requests", "join", "loading"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--warm", type=float, default=12)
+    parser.add_argument("what", choices=["requests", "join", "loading"], help="what to measure")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2, help="with `requests`, seconds of a round (default: %(default)s)")
+    parser.add_argument(
+        "--warm", type=float, default=12, help="with `requests`, seconds that warm each broker up (default: %(default)s)"
+    )
     parser.add_argument("--only", default="", help="with `requests`, take only those with this in their names")
-    parser.add_argument("--members", type=int, default=100)
-    parser.add_argument("--offsets", type=int, default=1_000_000)
-    parser.add_argument("--per-request", type=int, default=PARTITIONS)
+    parser.add_argument("--members", type=int, default=100, help="with `join`, members of a group (default: %(default)s)")
+    parser.add_argument("--offsets", type=int, default=1_000_000, help="with `loading`, offsets to commit (default: %(default)s)")
+    parser.add_argument(
+        "--per-request", type=int, default=PARTITIONS, help="with `loading`, offsets in a commit (default: %(default)s)"
+    )
     options = peers.parsed(parser)
     {"requests": requests, "join": join, "loading": loading}[options.what](options)
 

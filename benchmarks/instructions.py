@@ -138,11 +138,18 @@ def main() -> None:
         description=f"{__doc__}\nspecial cases:{named}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--requests", type=int, default=400, help="the least number of requests that each cell counts (default: 400)"
+        "--requests", type=int, default=400, help="the least number of requests that each cell counts (default: %(default)s)"
     )
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     parser.add_argument("--shapes", default="1x1,50x1,50x16", help="connections and requests under way (default: 1x1,50x1,50x16)")
-    parser.add_argument("--without", nargs="*", default=[], choices=list(without.CASES), metavar="NAME")
+    parser.add_argument(
+        "--without",
+        nargs="*",
+        default=[],
+        choices=list(without.CASES),
+        metavar="NAME",
+        help="special cases to take away, by the names above",
+    )
     parser.add_argument("--data", type=Path, help="where the broker keeps its data (default: a temporary folder)")
     options = parser.parse_args()
     build.announce()

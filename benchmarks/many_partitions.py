@@ -34,10 +34,17 @@ TOPIC_ID = TopicId(bytes(15) + b"1")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--files", type=int, default=4_096)
+    parser.add_argument("--partitions", type=int, default=10_000, help="partitions to make (default: %(default)s)")
+    parser.add_argument(
+        "--files", type=int, default=4_096, help="file descriptors that each round may have (default: %(default)s)"
+    )
     parser.add_argument("--round", type=int, default=-1, help=argparse.SUPPRESS)
-    parser.add_argument("directory", nargs="?", default="/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        default="/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir(),
+        help="where the logs lie (default: %(default)s)",
+    )
     given = parser.parse_args()
     if given.round >= 0:
         one_round(given.directory, given.partitions, given.files, given.round)

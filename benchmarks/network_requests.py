@@ -82,8 +82,10 @@ def measure(pid: int, port: int, depth: int, seconds: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--asyncio", action="store_true", help="run on plain asyncio instead of uvloop")
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--depth", type=int, action="append")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds for each depth (default: %(default)s)")
+    parser.add_argument(
+        "--depth", type=int, action="append", help="requests under way, may be given more than once (default: 1, 8 and 64)"
+    )
     parser.add_argument(
         "--pool-bytes", type=int, default=-1, help="the setting queued.max.request.bytes (default: -1, without a bound)"
     )

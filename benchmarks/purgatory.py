@@ -238,7 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--num", type=int, default=1_000_000, help="requests of each run")
     parser.add_argument("--rates", default=RATES, help="requests per second, separated by commas")
-    parser.add_argument("--shapes", default="low,high")
+    parser.add_argument("--shapes", default="low,high", help="rates of timeouts, separated by commas (default: %(default)s)")
     parser.add_argument("--uvloop", action="store_true", help="run on uvloop instead of plain asyncio")
     parser.add_argument("--kafka", action="store_true", help="measure Kafka's own purgatory too")
     parser.add_argument("--json", type=Path, help="append one line for each run to this file")

@@ -77,10 +77,10 @@ def start(path: Path, config: TopicConfig, what: str, *, threads: int = 1) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gb", type=float, default=1)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--segments", type=int, default=10_000)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--gb", type=float, default=1, help="size of the logs with much data (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=10_000, help="partitions with a record each (default: %(default)s)")
+    parser.add_argument("--segments", type=int, default=10_000, help="segments of one log (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where the logs lie (default: a temporary folder)")
     options = parser.parse_args()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

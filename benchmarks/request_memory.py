@@ -123,7 +123,7 @@ def measure(peer: Peer, connections: int, trickle_s: float) -> tuple[object, ...
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--connections", type=int, default=200)
+    parser.add_argument("--connections", type=int, default=200, help="connections, each with one request (default: %(default)s)")
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
     parser.add_argument("--no-pool", dest="pool", action="store_false", help="leave the bound out, to see what it is for")
     options = peers.parsed(parser)

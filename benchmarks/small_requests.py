@@ -60,9 +60,9 @@ def measure(
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--warm", type=float, default=12)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
+    parser.add_argument("--warm", type=float, default=12, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     options = peers.parsed(parser)
     rows = []

@@ -98,8 +98,8 @@ def read_alone(data: Path, schema: str | None) -> None:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=1_000_000, help="records to write and read (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: %(default)s)")
     parser.add_argument("--codec", default="none", help="none, gzip, snappy, lz4, zstd")
     parser.add_argument("--cores", type=int, default=2, help="Spark's threads (default: 2)")
     parser.add_argument("--rounds", type=int, default=2, help="rounds after the first, of which the best counts (default: 2)")

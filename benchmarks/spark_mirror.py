@@ -161,8 +161,8 @@ def main() -> None:
         child(*sys.argv[2:])
         return
     parser = peers.arguments(__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=1_000_000, help="records to copy (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: %(default)s)")
     parser.add_argument(
         "--codecs", default="lz4,zstd", help="of none, gzip, snappy, lz4 and zstd, separated by commas (default: lz4,zstd)"
     )

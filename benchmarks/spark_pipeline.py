@@ -299,12 +299,14 @@ def main() -> None:
     parser.add_argument(
         "--counts", type=numbers, default=[1_000_000], help="numbers of records, separated by commas (default: 1000000)"
     )
-    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: 1000)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: %(default)s)")
     parser.add_argument("--cores", type=numbers, default=[2], help="numbers of Spark's threads, separated by commas (default: 2)")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--warm", type=int, default=20_000, help="records of the round that does not count (default: 20000)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds, of which the best counts (default: %(default)s)")
+    parser.add_argument(
+        "--warm", type=int, default=20_000, help="records of the round that does not count (default: %(default)s)"
+    )
     parser.add_argument("--codec", default="lz4", help="none, gzip, snappy, lz4, zstd")
-    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=4, help="partitions of a topic (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only the steps with this in their names; write and archive always run")
     options = peers.parsed(parser)
     names, found = peers.names(options), {}

@@ -24,7 +24,7 @@ SETTLE_S = 5
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="starts, of which the median counts (default: %(default)s)")
     options = peers.parsed(parser)
     compileall.compile_dir(Path(pybroker.__file__).parent, quiet=1)
     rows = []

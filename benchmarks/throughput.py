@@ -88,10 +88,12 @@ def measure(peer: Peer, topic: str, records: int, size: int) -> list[float]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-rounds", type=int, default=2)
+    parser.add_argument("--records", type=int, default=1_000_000, help="records of a round (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a value (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
+    parser.add_argument(
+        "--warm-rounds", type=int, default=2, help="rounds before them that warm the brokers up (default: %(default)s)"
+    )
     options = peers.parsed(parser)
     with peers.started(options) as running:
         rounds: dict[str, list[list[float]]] = {peer.name: [] for peer in running}

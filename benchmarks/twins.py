@@ -62,9 +62,9 @@ def bulk(running: list[Peer], options: argparse.Namespace) -> list[tuple[object,
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.set_defaults(kafka=False)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--warm", type=float, default=1)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of a round of requests (default: %(default)s)")
+    parser.add_argument("--warm", type=float, default=1, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--records", type=int, default=200_000, help="0 leaves the batches out")
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     options = peers.parsed(parser)
