@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from benchmarks import build
 from pybroker.protocol.codec import decode, decode_request_header, encode, encode_request, encode_response
 from pybroker.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -158,6 +159,7 @@ def microseconds(functions: list[Callable[[], object]]) -> list[float]:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    build.announce()
     warnings.simplefilter("ignore")
     print(f"Python {sys.version.split()[0]}; call {microseconds([lambda: None])[0]:.3f}")
     print(f"{'decode, encode, both (us)':34}{'pybroker':>24}{'kio':>24}{'kafka-python':>24}")

@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.filesystem import Filesystem
@@ -82,6 +83,7 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=10_000, help="segments of one log (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="where the logs lie (default: a temporary folder)")
     options = parser.parse_args()
+    build.announce()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     config = TopicConfig()

@@ -56,7 +56,7 @@ def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--consumers", type=int, default=40, help="consumers that never read (default: %(default)s)")
     parser.add_argument("--records", type=int, default=60_000, help="records to write (default: %(default)s)")
-    options = parser.parse_args()
+    options = peers.parsed(parser)
     peers.table(f"{options.consumers} consumers that never read", ["broker", "Fetch", "RssAnon per consumer, kB"], rows(options))
 
 
