@@ -3,7 +3,7 @@
     python -m benchmarks.containers [--rounds 5] [--no-kafka]
 
 Our image is that of this checkout (`make image`), and each round has a new container with a new volume. The time is from `run`
-until the health check passes, and includes what the engine needs for both (`of it the engine`: the same for a container that
+until the health check passes, and includes what the engine needs for both (`of this the engine`: the same for a container that
 only sleeps). Not every machine can get an image of Kafka, so Kafka runs as a process of its own, without an engine, which is to
 its advantage. The time is from formatting a new directory, as Kafka's image does at the first start, until the first response
 to Metadata. The size is that of Kafka's jars alone, to which a Java runtime and a system must be added. Memory is resident
@@ -97,7 +97,7 @@ def main() -> None:
             rows.append((name, seconds, waiting, memory / MB, *(weight / MB for weight in weights)))
     peers.table(
         f"Containers, medians of {options.rounds}",
-        ["broker", "start to healthy, s", "of it the engine", "RSS at rest, MB", "to pull, MB", "unpacked, MB"],
+        ["broker", "start to healthy, s", "of this the engine, s", "RSS at rest, MB", "to pull, MB", "unpacked, MB"],
         rows,
     )
 

@@ -128,7 +128,7 @@ def main() -> None:
                 rows += asyncio.run(Soak(peer, options).run())
             finally:
                 peer.close()
-    header = ["broker", "what", "came", "left", "died", "live then", "generations", "to rest, s", "CPU-s", "RSS, MB"]
+    header = ["broker", "what", "came", "left", "died", "live at rest", "generations", "to rest, s", "CPU-s", "RSS, MB"]
     peers.table(f"{options.members} members of one {options.protocol} group, seed {options.seed}", header, rows)
 
 

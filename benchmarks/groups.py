@@ -100,7 +100,7 @@ def requests(options: argparse.Namespace) -> None:
                 rows.append((request, *shape, *(f"{1e6 / cost:.0f}" for cost in costs), *ratio))
                 peers.row(rows[-1])
     ratio_name = ["ours / Kafka's"] if len(running) == 2 else []
-    header = ["request", "connections", "each", *(f"{peer.name}, 1/CPU-s" for peer in running), *ratio_name]
+    header = ["request", "connections", "under way on each", *(f"{peer.name}, 1/CPU-s" for peer in running), *ratio_name]
     peers.table("Requests per CPU-second of the broker", header, rows)
 
 
@@ -221,7 +221,14 @@ def loading(options: argparse.Namespace) -> None:
             finally:
                 peer.close()
             rows.append((name, *map(statistics.median, zip(*measured, strict=True)), written_cpu_s))
-    header = ["broker", "start to all loaded, s", "of it after Metadata, s", "CPU-s by then", "RSS, MB", "CPU-s to write them"]
+    header = [
+        "broker",
+        "start to all loaded, s",
+        "of this after Metadata, s",
+        "CPU-s until loaded",
+        "RSS, MB",
+        "CPU-s to write them",
+    ]
     peers.table(f"{options.offsets} committed offsets, medians of {options.rounds}", header, rows)
 
 

@@ -83,7 +83,7 @@ def main() -> None:
                 rows.append((request, connections, depth, *cells, *ratio))
                 peers.row(rows[-1])
     columns = [f"{peer.name} {unit}" for peer in running for unit in ("CPU us", "1/s")]
-    header = ["request", "connections", "each", *columns, *(["ratio of CPU"] if len(running) == 2 else [])]
+    header = ["request", "connections", "under way on each", *columns, *(["ratio of CPU"] if len(running) == 2 else [])]
     peers.table("Broker CPU per request", header, rows)
 
 

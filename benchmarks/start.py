@@ -48,7 +48,7 @@ def main() -> None:
             rows.append((name, *map(statistics.median, (seconds, cpu, resident, anonymous))))
     peers.table(
         f"Start, medians of {options.rounds}",
-        ["broker", "to first Metadata, s", "CPU-s by then", "RSS idle, MB", "of it anonymous"],
+        ["broker", "to first Metadata, s", "CPU-s until then", "RSS idle, MB", "RssAnon idle, MB"],
         rows,
     )
 
