@@ -20,6 +20,8 @@ HISTORY = re.compile(r"CHANGELOG\.md|benchmarks/results/.*")
 """These tell of what was, under the names of its time."""
 
 PLACEHOLDERS = {"x.py", "_x_python.py", "_x_native.pyx"}
+LINE_MAX = 140
+NO_PROSE = re.compile(r"^```[\s\S]*?^```|^(?:\||#|\t| {4}).*$", re.MULTILINE)
 FILES = [path for path in documents() if not HISTORY.fullmatch(relative(path))]
 CLASSES = {
     name: text(path)
@@ -31,6 +33,11 @@ CLASSES = {
 def exists(name: str, beside: Path) -> bool:
     """Return whether a file has this path, or a path that ends in it."""
     return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_lines_of_prose_fit_a_window(path: Path) -> None:
+    assert not [line for line in NO_PROSE.sub("", text(path)).splitlines() if len(line) > LINE_MAX]
 
 
 @pytest.mark.parametrize("path", FILES, ids=relative)
