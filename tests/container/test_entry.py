@@ -1,4 +1,4 @@
-"""From environment and files to a configuration; directories."""
+"""The entry point makes a configuration of environment and files, and checks the directories."""
 
 from __future__ import annotations
 

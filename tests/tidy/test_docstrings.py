@@ -1,4 +1,4 @@
-"""A function's docstring begins with a verb and is a sentence: ruff's D401 finds wrong forms of verbs, these tests the rest."""
+"""A docstring is a sentence, and a function's begins with a verb: ruff's D401 finds wrong forms of verbs, these tests the rest."""
 
 from __future__ import annotations
 
@@ -35,23 +35,32 @@ NO_VERBS = frozenset(
         *("and", "else", "how", "if", "so", "until", "what", "whatever", "when", "where", "whether", "which", "why", "without"),
     )
 )
+FRAGMENTS = frozenset(("at", "by", "from", "into", "it", "its", "of", "on", "they", "to", "under", "with", "without"))
+"""First words of no sentence, or of one whose subject stands elsewhere: no class, module or test begins with one of them."""
+
 ENDS = (".", ":", "?", "!")
 
 
 def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield line, name and docstring of each function except properties, which are described by what they are."""
+    """Yield line, name and docstring of whatever has one. Only functions have a name, because only they begin with a verb."""
     for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             words = ast.get_docstring(node)
-            if words and not is_property:
-                yield node.lineno, node.name, words
+            if words:
+                yield getattr(node, "lineno", 1), _function(node), words
+
+
+def _function(node: ast.AST) -> str:
+    """Return the name of a function, and no name of a property, which is described by what it is, as a class is."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ""
+    return "" if any("property" in ast.unparse(decorator) for decorator in node.decorator_list) else node.name
 
 
 def faults(name: str, words: str) -> Iterator[str]:
     """Yield what is wrong with a docstring. That of a test states what is true, so it need not begin with a verb."""
     first = words.split(maxsplit=1)[0].strip(",.:;").lower()
-    if first in NO_VERBS and not name.startswith("test_"):
+    if first in (NO_VERBS if name and not name.startswith("test_") else FRAGMENTS):
         yield f"begins with {first!r}"
     if not words.partition("\n\n")[0].rstrip().endswith(ENDS):
         yield "does not end as a sentence"
@@ -68,6 +77,12 @@ def faults(name: str, words: str) -> Iterator[str]:
 )
 def test_the_check_finds_fragments(words: str, expected: list[str]) -> None:
     assert list(faults("name", words)) == expected
+
+
+@pytest.mark.parametrize("name", ["", "test_name"])
+def test_the_check_finds_fragments_of_classes_and_tests(name: str) -> None:
+    assert list(faults(name, "The end.")) == []
+    assert list(faults(name, "Of the end")) == ["begins with 'of'", "does not end as a sentence"]
 
 
 @pytest.mark.parametrize("path", sources(".py"), ids=relative)
