@@ -1,4 +1,4 @@
-"""A docstring is a sentence, and a function's begins with a verb: ruff's D401 finds wrong forms of verbs, these tests the rest."""
+"""A docstring is a sentence, and a function's begins with a verb: ruff's D401 finds wrong forms of verbs, this the rest."""
 
 from __future__ import annotations
 
