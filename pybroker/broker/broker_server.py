@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -70,6 +71,7 @@ logger = logging.getLogger(__name__)
 STOP_GRACE_MS: Final = 2_500
 STOP_PRODUCE_S: Final = 2.0  # the part of it for the disk, before clients that wait for the disk get REQUEST_TIMED_OUT
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
+RETENTION_PAUSE_S: Final = 0.001  # between two turns of a pass
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
 
@@ -336,10 +338,16 @@ class BrokerServer:
 
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager
-        schedule_passes(
-            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._report_room
-        )
         loop = asyncio.get_running_loop()
+        schedule_passes(
+            self._periodic,
+            config=self.config,
+            clock=self.clock,
+            logs=logs,
+            replicas=replicas,
+            on_room=self._report_room,
+            later=partial(loop.call_later, RETENTION_PAUSE_S),
+        )
         self.log_cleaner = LogCleaner(
             logs, config=lambda: self.controller.config, high_watermark=replicas.high_watermark, later=loop.call_later
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pybroker import native
 from pybroker.log.open_files import OPEN_FILES
+from pybroker.log.record_retention import known_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,7 +147,7 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
 
     prefix, labels = "kafka_log_log", ("topic", "partition")
     for name, text, read in (
-        ("size", "Bytes on disk", lambda log: log.size),
+        ("size", "Bytes of data from the log start offset on", known_size),
         ("numlogsegments", "Segments", lambda log: len(log.segments)),
         ("logstartoffset", "First offset", lambda log: log.log_start_offset),
         ("logendoffset", "Offset of the next record", lambda log: log.log_end_offset),

@@ -26,11 +26,15 @@ def schedule_passes(
     logs: LogManager,
     replicas: ReplicaManager,
     on_room: Callable[[], None],
+    later: Callable[[Callable[[], None]], object],
 ) -> None:
-    """Schedule all passes. `on_room` is called when a directory has become full, or has room again."""
+    """Schedule all passes.
+
+    `on_room` is called when a directory has become full, or has room again; `later(work)` calls the next turn of a long pass.
+    """
     every = periodic.every
     initial_ms = config.log_initial_task_delay_ms
-    every(config.log_retention_check_interval_ms, lambda: logs.clean_up(clock.time_ms()), initial_ms)
+    every(config.log_retention_check_interval_ms, lambda: logs.clean_up(clock.time_ms(), later), initial_ms)
     every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint, initial_ms)
     every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_start_offsets, initial_ms)
     every(config.log_flush_scheduler_interval_ms, lambda: logs.flush_due(clock.time_ms()), initial_ms)

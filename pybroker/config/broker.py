@@ -159,6 +159,7 @@ class BrokerConfig(BaseSettings):
     log_preallocate: bool
     log_retention_bytes: int
     log_retention_check_interval_ms: int
+    log_retention_granularity: str
     log_retention_hours: int
     log_retention_minutes: int | None
     log_retention_ms: int | None

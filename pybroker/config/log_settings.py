@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.config.setting import LONG_MAX, Effect, Kind, Setting, Update, all_of, at_least, between, between_or, one_of
-from pybroker.config.topic_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, MESSAGE_FORMAT_VERSION, TIMESTAMP_TYPES
+from pybroker.config.topic_settings import (
+    CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
+    MESSAGE_FORMAT_VERSION,
+    RETENTION_GRANULARITIES,
+    TIMESTAMP_TYPES,
+)
 
 _B, _I, _L, _D, _S = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.STRING
 _YES, _LATER, _NEVER = Effect.YES, Effect.LATER, Effect.NEVER
@@ -51,6 +57,11 @@ LOG_SETTINGS: Final = (
     Setting(
         "log.retention.bytes", _L, -1,
         "Size of a partition above which its oldest segments are deleted; -1 is no limit.", None, _YES, _ALL,
+    ),
+    Setting(
+        "log.retention.granularity", _S, "record",
+        "What retention deletes: record (the records that are due, of any segment) or segment (whole segments, as Kafka).",
+        one_of(*RETENTION_GRANULARITIES), _YES, _ALL,
     ),
     Setting("log.retention.check.interval.ms", _L, 300_000, "How often to look for segments to delete, in ms.", at_least(1)),
     Setting(

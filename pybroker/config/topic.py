@@ -50,6 +50,7 @@ class TopicConfig:
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1
+    retention_granularity: str = "record"
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
     segment_index_bytes: int = 10_485_760

@@ -15,6 +15,7 @@ from pybroker.config.setting import LONG_MAX, Check, Effect, Kind, Setting, Upda
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("compact", "delete")
+RETENTION_GRANULARITIES: Final = ("record", "segment")
 _VERSION: Final = re.compile(r"(0\.(8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.[0-9]+)?(-IV[0-9]+)?")
 MESSAGE_FORMAT_VERSION: Final = Check(
     "a Kafka version such as 3.0-IV1",
@@ -203,6 +204,11 @@ _TABLE: Final = (
         "retention.bytes", Kind.LONG, -1,
         "Size of a partition above which its oldest segments are deleted, in bytes; -1 is no limit.",
         None, "log.retention.bytes",
+    ),
+    _topic(
+        "retention.granularity", Kind.STRING, "record",
+        "What retention deletes: record (the records that are due, of any segment) or segment (whole segments, as Kafka).",
+        one_of(*RETENTION_GRANULARITIES), "log.retention.granularity",
     ),
     _topic(
         "retention.ms", Kind.LONG, 604_800_000, "Age at which a segment is deleted, in ms; -1 is no limit.",

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import checkpoint, removals, room_pass, strays
+from pybroker.log import checkpoint, removals, retention_pass, room_pass, strays
 from pybroker.log.claims import Claims
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
@@ -26,6 +26,7 @@ from pybroker.log.loading import Loader
 from pybroker.log.log import Log, LogServices
 from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.log.results import ThreadRunner, run_inline
+from pybroker.log.retention_pass import RetentionPass
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -69,7 +70,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self._claims: Claims | None = None
-        self._cleaned_up: set[LogDirectory] = set()  # the directories in which retention waits for the disk
+        self._cleaned_up: set[LogDirectory] = set()  # the directories in which a pass of retention is under way
         self._given_up: list[Log] = []  # deleted logs whose names could not be freed yet
         self.made_anew: list[TopicPartition] = []
         """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
@@ -416,39 +417,28 @@ class LogManager:
             directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).forget()
         return offsets
 
-    def clean_up(self, now_ms: int) -> None:
-        """Apply retention to every log: the new log start offsets become durable in a thread, and then the segments are
-        deleted.
+    def clean_up(self, now_ms: int, later: Callable[[Callable[[], None]], object] | None = None) -> None:
+        """Apply retention to every log, in turns that `later` calls; without it at once. `retention_pass` has the steps.
+
+        A directory whose last pass has not ended is left out.
         """
+        passes = []
         for directory in self.directories:
             if not directory.is_offline and directory not in self._cleaned_up:
-                due = [log for log in self._logs_in(directory) if self._is_start_advanced(log, now_ms)]
-                if due:
-                    self._delete_when_durable(directory, due, now_ms)
+                self._cleaned_up.add(directory)
+                passes.append(
+                    RetentionPass(
+                        directory,
+                        self._logs_in(directory),
+                        now_ms,
+                        start_offsets_work=partial(self._start_offsets_work, directory),
+                        done=partial(self._cleaned_up.discard, directory),
+                    )
+                )
+        retention_pass.run(passes, later)
 
-    def _delete_when_durable(self, directory: LogDirectory, due: list[Log], now_ms: int) -> None:
-        def done(error: OSError | None) -> None:
-            self._cleaned_up.discard(directory)
-            if error is not None:
-                directory.fail(error)  # if only descriptors were missing, the next pass deletes the segments
-                return
-            for log in due:
-                if not log.is_closed and not directory.is_offline:
-                    try:
-                        log.delete_below_start(now_ms)
-                    except KafkaError as refusal:
-                        logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, refusal)
-
-        self._cleaned_up.add(directory)
-        directory.run_in_thread(_start_offsets_writer(directory, self._logs_in(directory)), done)
-
-    @staticmethod
-    def _is_start_advanced(log: Log, now_ms: int) -> bool:
-        try:
-            return log.advance_start(now_ms)
-        except KafkaError as error:
-            logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, error)
-            return False
+    def _start_offsets_work(self, directory: LogDirectory) -> Callable[[], None]:
+        return _start_offsets_writer(directory, self._logs_in(directory))
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs whose `flush.ms` has passed since their last flush, in threads."""

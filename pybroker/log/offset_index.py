@@ -81,6 +81,17 @@ class OffsetIndex(EntryFile):
             found = self.floor_fields(offset - self.base_offset)
         return (self.base_offset + found[0], found[1]) if found is not None else (self.base_offset, 0)
 
+    def position_before(self, position: int) -> int:
+        """Return the last position in the index that is <= `position`, or 0, the segment's start."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).position <= position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low - 1).position if low else 0
+
     def truncate_to(self, offset: Offset) -> int:
         """Drop the entries at or above `offset`. Returns how many are left."""
         slot = self.floor_slot(offset - 1 - self.base_offset)

@@ -1,11 +1,13 @@
-"""Deletes old segments: those below the log start offset, then by `retention.bytes`, then by `retention.ms`.
+"""Lets a log begin later, by `retention.bytes` and `retention.ms`, and deletes the segments below its start.
 
-Only whole segments are deleted, from the oldest on, and none that reaches beyond the high watermark. The active
-segment is deleted too if it is due, unless it is empty; a new one takes its place. The age of a segment is that of
-its youngest record.
-First the log begins after the segments (`advance_start`), which the caller makes durable; then the files are deleted
-(`delete_below_start`). A power failure may bring any of them back: without the log start offset there could be a gap
-in the log.
+`retention.granularity` says what is deleted, from the oldest on, and nothing of it beyond the high watermark:
+    record     each record that is due, also of the active segment: `record_retention` finds where the log has to begin.
+               Nothing beyond the last stable offset is deleted. `cleaner.head` gives back the space of a part of a segment.
+    segment    whole segments, as Kafka does. The active segment is deleted too if it is due, unless it is empty; a new
+               one takes its place. The age of a segment is that of its youngest record.
+First the log begins later (`advance_steps`), which the caller makes durable; then the files of segments below the start
+are deleted (`delete_below_start`). A power failure may bring any of them back: without the log start offset there could
+be a gap in the log.
 
 Source: UnifiedLog.deleteOldSegments.
 """
@@ -16,10 +18,13 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import truncate
+from pybroker.log import record_retention, truncate
+from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.entry_file import CorruptIndexError
+from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
@@ -28,32 +33,84 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def advance_start(log: Log, now_ms: int, high_watermark: Offset) -> bool:
-    """Let the log begin after the segments that are due. Returns whether segments lie below its start. Raises KafkaError."""
+def advance(log: Log, now_ms: int, high_watermark: Offset) -> bool:
+    """Let the log begin after what is due, without a pause; this is `Log.advance_start`."""
+    steps = advance_steps(log, now_ms, high_watermark)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+
+
+def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[None, None, bool]:
+    """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
+
+    Raises KafkaError.
+    """
     log.check_usable()
-    config = log.config
     try:
-        if "delete" in config.cleanup_policy and config.retention_bytes >= 0:
-            surplus = log.size - config.retention_bytes
-
-            def is_surplus(segment: LogSegment) -> bool:
-                nonlocal surplus
-                if surplus < segment.size:
-                    return False
-                surplus -= segment.size
-                return True
-
-            if surplus >= 0:
-                _advance_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
-        if "delete" in config.cleanup_policy and config.retention_ms >= 0:
-
-            def is_old(segment: LogSegment) -> bool:
-                return now_ms - segment.largest_timestamp_ms > config.retention_ms
-
-            _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
+        if "delete" in log.config.cleanup_policy:
+            if record_retention.is_by_record(log):
+                try:
+                    yield from _advance_by_record(log, now_ms, high_watermark)
+                except (CorruptDataError, CorruptIndexError, CorruptRecordError) as error:
+                    logger.warning("Retention of %s deletes whole segments only: %s", log.topic_partition, error)
+                    _advance_by_segment(log, now_ms, high_watermark)
+            else:
+                _advance_by_segment(log, now_ms, high_watermark)
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return bool(_below_start(log))
+
+
+def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Generator[None, None, None]:
+    config, unstable = log.config, log.producers.first_unstable_offset
+    upto = high_watermark if unstable is None else min(high_watermark, unstable)
+    if config.retention_bytes >= 0:
+        _begin_at(
+            log,
+            offset=min(record_retention.start_by_size(log, config.retention_bytes), upto),
+            upto=upto,
+            reason="retention.bytes",
+        )
+    if config.retention_ms >= 0 and log.log_start_offset < upto:
+        truncations = log.truncations
+        offset = yield from record_retention.start_by_time(log, now_ms - config.retention_ms, upto)
+        log.check_usable()
+        if truncations != log.truncations:
+            return  # what was found may be gone; the next pass looks again
+        _begin_at(log, offset=offset, upto=upto, reason="retention.ms")
+    if log.log_start_offset == log.log_end_offset and log.segments.active.size:
+        log.roll(now_ms)
+    record_retention.note_head(log)
+
+
+def _begin_at(log: Log, *, offset: Offset, upto: Offset, reason: str) -> None:
+    if truncate.increment_log_start_offset(log, offset, high_watermark=upto):
+        logger.info("%s begins at offset %d by %s", log.topic_partition, offset, reason)
+
+
+def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> None:
+    config = log.config
+    if config.retention_bytes >= 0:
+        surplus = log.size - config.retention_bytes
+
+        def is_surplus(segment: LogSegment) -> bool:
+            nonlocal surplus
+            if surplus < segment.size:
+                return False
+            surplus -= segment.size
+            return True
+
+        if surplus >= 0:
+            _advance_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
+    if config.retention_ms >= 0:
+
+        def is_old(segment: LogSegment) -> bool:
+            return now_ms - segment.largest_timestamp_ms > config.retention_ms
+
+        _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
 
 
 def delete_below_start(log: Log, now_ms: int) -> int:

@@ -22,7 +22,7 @@ from pybroker.log.open_files import OPEN_FILES
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
 from pybroker.log.tail import NO_TIMESTAMP, SegmentTail
 from pybroker.log.time_index import TimestampOffset
-from pybroker.model import Offset
+from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,8 @@ class LogSegment(SegmentFiles):
         end_offset: where the next segment begins, so no batch here may reach it; without a next segment, a segment's
         limit.
         damage: the ranges that cannot be read, in order; empty until a reader has met damage.
+        known_start: an offset, and the position of the batch that holds it: the log start offset, as it was looked for last.
+        young_start: the offset of the record that retention by time let stay last, and its timestamp in ms.
     """
 
     __slots__ = (
@@ -58,7 +60,9 @@ class LogSegment(SegmentFiles):
         "damage",
         "end_offset",
         "is_gap_told",
+        "known_start",
         "tail",
+        "young_start",
     )
 
     def __init__(
@@ -76,6 +80,8 @@ class LogSegment(SegmentFiles):
         self.tail = SegmentTail(base_offset, config.index_interval_bytes, jitter_ms)
         self.end_offset = OFFSET_END
         self.damage: tuple[Damage, ...] = ()
+        self.known_start: tuple[Offset, int] = (NO_OFFSET, 0)
+        self.young_start: tuple[Offset, int] = (NO_OFFSET, NO_TIMESTAMP)
         self.is_gap_told = False  # whether it was logged that offsets are missing after this segment
         self._file: SegmentFile | None = None
         self._shown = 0  # bytes that readers with an earlier object of the file may read
@@ -142,6 +148,11 @@ class LogSegment(SegmentFiles):
             OPEN_FILES.keep(self)
         return file
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the data file is open."""
+        return self._file is not None
+
     def let_go(self) -> None:
         """Close the data file as soon as no reader has it; it is opened again when it is needed."""
         file, self._file = self._file, None
@@ -162,6 +173,10 @@ class LogSegment(SegmentFiles):
         self._set_max_timestamp(TimestampOffset(NO_TIMESTAMP, self.base_offset))
         self.tail.bytes_since_entry = 0
         self._is_loaded = True
+        self._forget_starts()
+
+    def _forget_starts(self) -> None:
+        self.known_start, self.young_start = (NO_OFFSET, 0), (NO_OFFSET, NO_TIMESTAMP)
 
     def note_batch(self, last_offset: Offset, *, max_timestamp: int, position: int, size: int) -> None:
         """Add a batch of the data file to the indexes, in order."""
@@ -291,6 +306,7 @@ class LogSegment(SegmentFiles):
         return None if found is None or file is None else (file, *found)
 
     position_of = segment_reading.position_of
+    position_before = segment_reading.position_before
     older_until = segment_reading.older_until
 
     @property
@@ -332,6 +348,7 @@ class LogSegment(SegmentFiles):
         found = self.find_batch(offset)
         tail = self.tail
         tail.forget()
+        self._forget_starts()
         segment_reading.from_index(self, lambda: self.offset_index.truncate_to(offset) + self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
         tail.bytes_since_entry = 0

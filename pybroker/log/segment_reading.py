@@ -98,6 +98,16 @@ def position_of(self: LogSegment, offset: Offset) -> int:
     return from_index(self, look)
 
 
+def position_before(self: LogSegment, position: int) -> int:
+    """Return where a batch begins at or before `position`, from the index alone; never before damage that ends below it."""
+
+    def look() -> int:
+        found = self.offset_index.position_before(position)
+        return max([found, *(one.end for one in self.damage if one.end <= position)])
+
+    return from_index(self, look)
+
+
 def older_until(self: LogSegment, timestamp: int) -> int:
     """Return an offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base
     offset.

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 class Segments:
     """The segments of a log, never empty once the log is loaded. Each segment knows where the next one begins."""
 
-    __slots__ = ("_base_offsets", "_segments", "active")
+    __slots__ = ("_base_offsets", "_segments", "active", "removals")
 
     active: LogSegment
+    removals: int
+    """The number of segments that were taken out: a reader that pauses sees by it whether a file may be gone."""
 
     def __init__(self) -> None:
         self._segments: list[LogSegment] = []
         self._base_offsets: list[Offset] = []
+        self.removals = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -61,6 +64,7 @@ class Segments:
         index = bisect_left(self._base_offsets, segment.base_offset)
         assert self._segments[index] is segment
         del self._segments[index], self._base_offsets[index]
+        self.removals += 1
         if index:
             self._segments[index - 1].end_offset = segment.end_offset
         if self._segments:

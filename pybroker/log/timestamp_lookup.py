@@ -46,7 +46,7 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset
     start_offset = log.log_start_offset
     for position, header in segment.scan(segment.position_of(Offset(max(segment.older_until(timestamp), start_offset)))):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            for record in _records(segment, position, header):
+            for record in records_of(segment, position, header):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampedOffset(Offset(record.offset), record.timestamp, header.partition_leader_epoch)
     return None
@@ -55,24 +55,51 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset
 def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
     """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
     log.check_usable()
+    best: TimestampedOffset | None = None
     try:
-        segment = max(log.segments, key=lambda segment: segment.max_timestamp.timestamp)
-        timestamp, offset = segment.max_timestamp
-        if timestamp < 0:
-            return None
-        for position, header in segment.scan(segment.position_of(offset)):
-            if header.max_timestamp == timestamp:
-                for record in _records(segment, position, header):
-                    if record.timestamp == timestamp:
-                        return TimestampedOffset(Offset(record.offset), timestamp, header.partition_leader_epoch)
+        segments = log.segments.starting_with(log.log_start_offset)
+        for segment in sorted(segments, key=lambda segment: -segment.max_timestamp.timestamp):
+            timestamp, offset = segment.max_timestamp
+            if timestamp < 0 or (best is not None and timestamp < best.timestamp):
+                break
+            found = _find_max_in(log, segment, timestamp, position=segment.position_of(offset)) or _max_of(log, segment)
+            if found is not None and (best is None or (-found.timestamp, found.offset) < (-best.timestamp, best.offset)):
+                best = found
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
     except OSError as error:
         raise log.log_directory.fail(error) from error
+    return best
+
+
+def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int) -> TimestampedOffset | None:
+    """Find the first record from `position` on with exactly this timestamp, in the first batch that has it as its largest.
+
+    Return None if the index names a batch that has no such record any more: compaction has removed it, or it lies below
+    the log start offset.
+    """
+    for at, header in segment.scan(position):
+        if header.max_timestamp == timestamp:
+            for record in records_of(segment, at, header):
+                if record.timestamp == timestamp and record.offset >= log.log_start_offset:
+                    return TimestampedOffset(Offset(record.offset), timestamp, header.partition_leader_epoch)
+            return None
     return None
 
 
-def _records(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
+def _max_of(log: Log, segment: LogSegment) -> TimestampedOffset | None:
+    """Find the record with the largest timestamp of a segment by reading its headers, and those batches that may hold it."""
+    best: TimestampedOffset | None = None
+    for position, header in segment.scan(segment.position_of(log.log_start_offset)):
+        is_larger = best is None or header.max_timestamp > best.timestamp
+        if header.max_timestamp >= 0 and header.record_count and is_larger and header.last_offset >= log.log_start_offset:
+            for record in records_of(segment, position, header):
+                if record.offset >= log.log_start_offset and record.timestamp > (-1 if best is None else best.timestamp):
+                    best = TimestampedOffset(Offset(record.offset), record.timestamp, header.partition_leader_epoch)
+    return best
+
+
+def records_of(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
     """Yield the records of a batch. Raises CorruptDataError if it is damaged."""
     batch = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
     if not batch.is_valid:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.log import recovery
+from pybroker.log import record_retention, recovery
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -107,6 +107,7 @@ def increment_log_start_offset(log: Log, offset: Offset, *, high_watermark: Offs
     log.log_start_offset = offset
     log.producers.on_log_start_offset(offset)
     log.guarded(lambda: log.epochs.truncate_from_start(offset))
+    log.guarded(lambda: record_retention.note_head(log))
     return True
 
 

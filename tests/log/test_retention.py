@@ -27,7 +27,9 @@ def starts(log: Log) -> list[int]:
 
 
 def test_by_size_the_oldest_whole_segments_above_the_limit_go(tmp_path: Path) -> None:
-    log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1))
+    log = filled(
+        Disk(tmp_path, segment_bytes=2 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1, retention_granularity="segment")
+    )
     assert starts(log) == [0, 2, 4, 6, 8]
     assert delete_old_segments(log, START_MS) == 2
     assert starts(log) == [4, 6, 8]
@@ -39,7 +41,7 @@ def test_by_size_the_oldest_whole_segments_above_the_limit_go(tmp_path: Path) ->
 
 
 def test_by_time_a_segment_is_as_old_as_its_youngest_record(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=10_000)
+    disk = Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=10_000, retention_granularity="segment")
     log = filled(disk)
     assert delete_old_segments(log, START_MS + 13_000) == 1  # records at 0 s and 1 s; those at 2 s and 3 s are exactly 10 s old
     assert starts(log) == [2, 4, 6, 8]
@@ -52,7 +54,7 @@ def test_by_time_a_segment_is_as_old_as_its_youngest_record(tmp_path: Path) -> N
 
 
 def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
-    log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0))
+    log = filled(Disk(tmp_path, segment_bytes=2 * SIZE, retention_ms=0, retention_granularity="segment"))
     assert delete_old_segments(log, START_MS + 10**9, high_watermark=Offset(5)) == 2
     assert starts(log) == [4, 6, 8]
 

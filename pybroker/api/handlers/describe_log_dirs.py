@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pybroker.log.record_retention import reported_size
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_log_dirs import (
@@ -67,7 +68,10 @@ def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> Descr
     for log, lag, is_future in logs:
         topics[log.topic_partition.topic].append(
             DescribeLogDirsPartition(
-                partition_index=log.topic_partition.partition, partition_size=log.size, offset_lag=lag, is_future_key=is_future
+                partition_index=log.topic_partition.partition,
+                partition_size=reported_size(log),
+                offset_lag=lag,
+                is_future_key=is_future,
             )
         )
     return DescribeLogDirsResult(

@@ -1,0 +1,107 @@
+"""One pass of retention over the logs of a directory, in turns: what it reads of one log must not hold the loop.
+
+The new log start offsets become durable in the directory's thread, and then the segments below them are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log import retention
+from pybroker.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+TURN_COST: Final = 500
+STEP_COST: Final = 50
+"""The cost of a step that reads a file, when looking at a log that needs none costs 1."""
+
+
+class RetentionPass:
+    """A pass over `logs`, all of one directory. `turn` is called until it returns that the pass has ended."""
+
+    __slots__ = ("_done", "_due", "_logs", "_now_ms", "_start_offsets_work", "_steps", "directory")
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        logs: list[Log],
+        now_ms: int,
+        *,
+        start_offsets_work: Callable[[], Callable[[], None]],
+        done: Callable[[], None],
+    ) -> None:
+        """Prepare a pass; `start_offsets_work` makes the work that writes the start offsets, `done` is called at the end."""
+        self.directory = directory
+        self._logs = logs
+        self._now_ms = now_ms
+        self._start_offsets_work = start_offsets_work
+        self._done = done
+        self._due: list[Log] = []
+        self._steps = self._all_steps()
+
+    def turn(self, cost_max: int) -> bool:
+        """Do steps until they have cost `cost_max`. Returns whether all logs were looked at."""
+        cost = 0
+        for step in self._steps:
+            cost += step
+            if cost >= cost_max:
+                return False
+        if not self._due or self.directory.is_offline:
+            self._done()
+        else:
+            self.directory.run_in_thread(self._start_offsets_work(), self._delete)
+        return True
+
+    def _all_steps(self) -> Iterator[int]:
+        for log in self._logs:
+            yield 1
+            if log.is_closed or self.directory.is_offline:
+                continue
+            try:
+                yield from self._steps_of(log)
+            except KafkaError as error:
+                logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, error)
+
+    def _steps_of(self, log: Log) -> Iterator[int]:
+        removals = log.segments.removals
+        steps = retention.advance_steps(log, self._now_ms, log.settled_end_offset)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                if end.value:
+                    self._due.append(log)
+                return
+            yield STEP_COST
+            if log.is_closed or self.directory.is_offline or log.segments.removals != removals:
+                return  # a file that the search reads may be gone; the next pass looks again
+
+    def _delete(self, error: OSError | None) -> None:
+        self._done()
+        if error is not None:
+            self.directory.fail(error)  # if only descriptors were missing, the next pass deletes the segments
+            return
+        for log in self._due:
+            if not log.is_closed and not self.directory.is_offline:
+                try:
+                    log.delete_below_start(self._now_ms)
+                except KafkaError as refusal:
+                    logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, refusal)
+
+
+def run(passes: list[RetentionPass], later: Callable[[Callable[[], None]], object] | None) -> None:
+    """Run the passes: with `later`, which calls its argument soon, in turns; without it to their end."""
+    while passes:
+        if passes[0].turn(TURN_COST if later is not None else 1 << 62):
+            del passes[0]
+        elif later is not None:
+            later(lambda: run(passes, later))
+            return
