@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "container": "pybroker.cli.container_command",
     "directories": "pybroker.cli.directories_command",
     "doctor": "pybroker.cli.doctor_command",
+    "log": "pybroker.cli.log_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
     "tool": "pybroker.cli.tool_command",

@@ -1,0 +1,109 @@
+"""`pybroker log`: prints the files of a log, and finds what is wrong in them, without a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pybroker.cli.main import ConfigurationError, RunError
+
+if TYPE_CHECKING:
+    from pybroker.inspection.findings import Problem
+
+_PATHS: Final = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+_JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print one JSON object for each line.")
+
+
+@click.group("log")
+def command() -> None:
+    """Look into the files of a log: those of this broker and those of Apache Kafka 0.8 to 4.x.
+
+    PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, a checkpoint), a partition's directory, or a whole data
+    directory. No file is changed, and the broker may run.
+    """
+
+
+@command.command("dump")
+@_PATHS
+@_JSON
+@click.option("--records", "has_records", is_flag=True, help="Print the records of each batch, with keys, values and headers.")
+@click.option(
+    "--decode",
+    "decoder",
+    type=click.Choice(["offsets"]),
+    help="Print the records as those of __consumer_offsets.",
+)
+@click.option("--first-offset", type=click.IntRange(min=0), default=0, help="Leave out batches that end before this offset.")
+@click.option(
+    "--last-offset", type=click.IntRange(min=0), default=2**63 - 1, help="Leave out batches that begin after this offset."
+)
+def dump(
+    *, paths: tuple[Path, ...], is_json: bool, has_records: bool, decoder: str | None, first_offset: int, last_offset: int
+) -> None:
+    """Print the batches of data files, and the entries of the files beside them."""
+    from pybroker.inspection.dump import Choice, objects_in  # noqa: PLC0415  only when it runs
+    from pybroker.inspection.lines import line_of  # noqa: PLC0415
+
+    choice = Choice(
+        has_records=has_records or decoder is not None,
+        decodes_offsets=decoder == "offsets",
+        first_offset=first_offset,
+        last_offset=last_offset,
+    )
+    with _refusals():
+        for path in paths:
+            file: object = None
+            for fields in objects_in(path, choice):
+                if is_json:
+                    file = fields.get("file", file)
+                    click.echo(json.dumps({**fields, "file": file}))
+                else:
+                    click.echo(line_of(fields))
+
+
+@command.command("verify")
+@_PATHS
+@_JSON
+@click.option(
+    "--compacted/--not-compacted",
+    "is_compacted",
+    default=None,
+    help="Whether offsets may be missing, because the topics are compacted. By default, what lies beside the logs decides.",
+)
+@click.pass_context
+def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is_compacted: bool | None) -> None:
+    """Check the files, and name what is wrong in them and where. The exit code is 1 if anything is.
+
+    The last line says what was checked.
+    """
+    from pybroker.inspection.findings import Findings  # noqa: PLC0415
+    from pybroker.inspection.verify import verify as check  # noqa: PLC0415
+
+    def emit(problem: Problem) -> None:
+        click.echo(json.dumps(problem.as_json()) if is_json else problem.line())
+
+    findings = Findings(emit)
+    with _refusals():
+        for path in paths:
+            check(findings, path, may_have_gaps=is_compacted)
+    click.echo(json.dumps(findings.as_json()) if is_json else findings.summary())
+    if findings.problem_count:
+        context.exit(RunError.exit_code)
+
+
+class _refusals:  # noqa: N801  used as a statement
+    """Turns an error of the commands into one line for a person."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        from pybroker.inspection.places import UnknownPlaceError  # noqa: PLC0415
+
+        if isinstance(error, UnknownPlaceError):
+            raise ConfigurationError(str(error)) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise RunError(f"{error.filename}: {error.strerror}") from error

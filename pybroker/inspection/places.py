@@ -1,0 +1,106 @@
+"""What a path is: a data directory, a partition's directory, or one of the files of a log."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pybroker.log import checkpoint
+from pybroker.log.names import OFFSET_DIGITS, offset_of
+from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+INTERNAL_COMPACTED: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+?)-(?P<number>\d+)((\.[\w-]+)?-(delete|future|stray))?")
+_DELETED: Final = "-delete"
+
+
+class Place(Enum):
+    """The kinds of files and directories."""
+
+    DATA_DIRECTORY = "data directory"
+    PARTITION = "partition"
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+    METADATA_SNAPSHOT = ".checkpoint"
+    LEADER_EPOCHS = checkpoint.LEADER_EPOCH_FILE
+    OFFSETS = "offset checkpoint"
+    COMPANION = COMPANION_SUFFIX
+    PARTITION_METADATA = checkpoint.PARTITION_METADATA_FILE
+
+
+_BY_SUFFIX: Final = {
+    place.value: place
+    for place in (Place.LOG, Place.OFFSET_INDEX, Place.TIME_INDEX, Place.TRANSACTION_INDEX, Place.PRODUCER_SNAPSHOT)
+}
+_BY_NAME: Final = {
+    Place.LEADER_EPOCHS.value: Place.LEADER_EPOCHS,
+    Place.PARTITION_METADATA.value: Place.PARTITION_METADATA,
+    **dict.fromkeys(checkpoint.OFFSET_FILES, Place.OFFSETS),
+    **dict.fromkeys((name + COMPANION_SUFFIX for name in checkpoint.OFFSET_FILES), Place.COMPANION),
+}
+
+
+class UnknownPlaceError(Exception):
+    """The path is nothing that belongs to a log; the message is one line for a person."""
+
+
+def place_of(path: Path) -> Place:
+    """Return what the path is. Raises UnknownPlaceError, and OSError if it cannot be read."""
+    if path.is_dir():
+        return _place_of_directory(path)
+    if not path.exists():
+        raise UnknownPlaceError(f"{path}: there is no such file or directory")
+    place = place_of_file(path)
+    if place is None or not path.is_file():
+        raise UnknownPlaceError(f"{path}: no file of a log has such a name")
+    return place
+
+
+def place_of_file(path: Path) -> Place | None:
+    """Return what a file is by its name; None if it is no file of a log."""
+    if path.name in _BY_NAME:
+        return _BY_NAME[path.name]
+    if path.suffix == Place.METADATA_SNAPSHOT.value and re.fullmatch(rf"\d{{{OFFSET_DIGITS}}}-\d+", path.stem):
+        return Place.METADATA_SNAPSHOT
+    return _BY_SUFFIX.get(path.suffix) if offset_of(path.name) >= 0 else None
+
+
+def _place_of_directory(path: Path) -> Place:
+    names = {one.name for one in path.iterdir()}
+    if names & {checkpoint.META_PROPERTIES_FILE, *checkpoint.OFFSET_FILES}:
+        return Place.DATA_DIRECTORY
+    if partition_of(path) is not None or any(offset_of(name) >= 0 for name in names):
+        return Place.PARTITION
+    if any(partitions_in(path)):
+        return Place.DATA_DIRECTORY
+    raise UnknownPlaceError(f"{path}: the directory holds no log")
+
+
+def partition_of(path: Path) -> TopicPartition | None:
+    """Return the partition that a directory's name says, also if it is a stray or future one; None for other names."""
+    match = _PARTITION.fullmatch(path.resolve().name)
+    return TopicPartition(match["topic"], int(match["number"])) if match else None
+
+
+def partitions_in(path: Path) -> Iterator[Path]:
+    """Yield the partitions' directories of a data directory, in order, without those that are being deleted."""
+    for one in sorted(path.iterdir()):
+        if one.is_dir() and partition_of(one) is not None and not one.name.endswith(_DELETED):
+            yield one
+
+
+def files_in(path: Path) -> Iterator[tuple[Place, Path]]:
+    """Yield the files of a log in a directory, in order of their names."""
+    for one in sorted(path.iterdir()):
+        place = place_of_file(one)
+        if place is not None and one.is_file():
+            yield place, one

@@ -1,0 +1,191 @@
+"""Checks a data directory, a partition or a file, beside a broker that may run.
+
+A broker that runs renames, removes and replaces files. A partition in which something is wrong is looked at again if
+its files have changed meanwhile; a file that is gone is none that had to be checked.
+
+Which logs may have gaps
+    Only compaction leaves gaps between offsets. Which topics are compacted is not written beside the logs. So a
+    partition may have gaps if the cleaner's checkpoint names it, if its topic is an internal one that is compacted, or
+    if one of its batches has fewer records than offsets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.inspection.findings import Findings
+from pybroker.inspection.places import INTERNAL_COMPACTED, Place, files_in, partition_of, partitions_in, place_of
+from pybroker.inspection.verify_segment import Course, verify_segment
+from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_small
+from pybroker.log import checkpoint
+from pybroker.log.names import offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pybroker.model import TopicPartition
+
+ATTEMPTS: Final = 3
+_INDEXES: Final = frozenset({Place.OFFSET_INDEX, Place.TIME_INDEX, Place.TRANSACTION_INDEX})
+_OF_SEGMENTS: Final = _INDEXES | {Place.LOG, Place.LEADER_EPOCHS}
+
+
+def verify(findings: Findings, path: Path, *, may_have_gaps: bool | None = None) -> None:
+    """Check what is at `path`. Raises UnknownPlaceError, OSError.
+
+    `may_have_gaps` says whether the topics are compacted; None finds out.
+    """
+    place = place_of(path)
+    if place is Place.DATA_DIRECTORY:
+        _verify_data_directory(findings, path, may_have_gaps)
+    elif place is Place.PARTITION:
+        _verify_partition(findings, path, _may_have_gaps(path, may_have_gaps))
+    elif place in {Place.LOG, Place.METADATA_SNAPSHOT}:
+        course = Course(may_have_gaps=_may_have_gaps(path.parent, may_have_gaps))
+        base_offset = offset_of(path.name) if place is Place.LOG else None
+        _settle(findings, lambda found: verify_segment(found, path, course, base_offset=base_offset), [path])
+    elif place in _INDEXES:
+        _verify_index(findings, place, path)
+    else:
+        verify_small(findings, place, path)
+
+
+def _may_have_gaps(partition: Path, said: bool | None) -> bool:
+    """Return whether offsets may be missing in a partition, as far as that is written anywhere."""
+    if said is not None:
+        return said
+    tp = partition_of(partition)
+    if tp is None:
+        return True  # not in a partition's directory: nothing is known of its topic
+    cleaned = partition.resolve().parent / checkpoint.CLEANER_OFFSET_FILE
+    return tp.topic in INTERNAL_COMPACTED or (cleaned.is_file() and tp in read_offsets(Findings(), cleaned))
+
+
+def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool | None) -> None:
+    checkpoints: dict[str, tuple[Path, dict[TopicPartition, int]]] = {}
+    for place, file in files_in(path):  # before the logs, which only grow
+        if place is Place.OFFSETS:
+            checkpoints[file.name] = file, read_offsets(findings, file)
+        else:
+            verify_small(findings, place, file)
+    ends: dict[TopicPartition, int] = {}
+    for one in partitions_in(path):
+        end = _verify_partition(findings, one, _may_have_gaps(one, may_have_gaps))
+        tp = partition_of(one)
+        if tp is not None and end is not None and one.name == str(tp):
+            ends[tp] = end
+    for file, offsets in checkpoints.values():
+        _verify_ends(findings, file, offsets, ends)
+
+
+def _verify_ends(
+    findings: Findings, file: Path, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    for tp, offset in offsets.items():
+        if tp in ends and offset > ends[tp]:
+            findings.add(file, "checkpoint", f"{tp} has the offset {offset}, but its log ends at {ends[tp]}", offset=offset)
+
+
+def _verify_partition(findings: Findings, path: Path, may_have_gaps: bool) -> int | None:
+    """Check a partition's directory, and return the log's end offset; None if it is not known."""
+    findings.counts["partitions"] += 1
+    end: int | None = None
+    for attempt in range(ATTEMPTS):
+        before, found = _identities(path), Findings()
+        try:
+            end = _verify_partition_once(found, path, may_have_gaps)
+        except FileNotFoundError:
+            if attempt < ATTEMPTS - 1 or not path.exists():
+                continue
+            raise
+        if not found.problem_count or before == _identities(path):
+            break
+    findings.merge(found)
+    return end
+
+
+def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) -> int | None:
+    course = Course(may_have_gaps=may_have_gaps)
+    segments: dict[int, dict[Place, Path]] = {}
+    snapshots: list[Path] = []
+    for place, file in files_in(path):
+        if place in _INDEXES or place is Place.LOG:
+            segments.setdefault(offset_of(file.name), {})[place] = file
+        elif place is Place.LEADER_EPOCHS:
+            course.epochs = read_epochs(findings, file)
+        elif place is Place.METADATA_SNAPSHOT:
+            snapshots.append(file)
+        else:
+            verify_small(findings, place, file)
+    for base_offset, files in sorted(segments.items()):
+        data = files.pop(Place.LOG, None)
+        if data is None:
+            for file in files.values():
+                findings.add(file, "index", "there is no data file beside the index")
+        else:
+            verify_segment(findings, data, course, base_offset=base_offset, indexes=list(files.items()))
+    for one in snapshots:
+        verify_segment(findings, one, Course(), base_offset=None)
+    if course.is_compacted:
+        findings.forget("gap")
+    _verify_last_epoch(findings, path / checkpoint.LEADER_EPOCH_FILE, course)
+    return course.next_offset
+
+
+def _verify_last_epoch(findings: Findings, path: Path, course: Course) -> None:
+    last = course.epochs[-1] if course.epochs else None
+    if last is not None and course.next_offset is not None and last.start_offset > course.next_offset:
+        text = f"epoch {last.epoch} begins at offset {last.start_offset}, but the log ends at {course.next_offset}"
+        findings.add(path, "epoch order", text, offset=last.start_offset)
+
+
+def _verify_index(findings: Findings, place: Place, path: Path) -> None:
+    """Check an index by the data beside it; what is wrong with the data itself is not reported."""
+    data = path.with_suffix(Place.LOG.value)
+    if not data.is_file():
+        findings.add(path, "index", "there is no data file beside the index")
+        return
+
+    def check(found: Findings) -> None:
+        all_found = Findings()
+        course = Course(may_have_gaps=True)
+        verify_segment(all_found, data, course, base_offset=offset_of(path.name), indexes=[(place, path)])
+        found.counts = all_found.counts
+        for one in all_found.problems:
+            if one.path == path:
+                found.add(*one[:3], position=one.position, offset=one.offset)
+
+    _settle(findings, check, [path, data])
+
+
+# --- beside a broker that runs ---
+
+
+def _settle(findings: Findings, check: Callable[[Findings], None], files: Sequence[Path]) -> None:
+    """Check files, again if they were replaced meanwhile."""
+    for _ in range(ATTEMPTS):
+        before, found = [_identity(one) for one in files], Findings()
+        check(found)
+        if not found.problem_count or before == [_identity(one) for one in files]:
+            break
+    findings.merge(found)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _identities(path: Path) -> dict[str, tuple[int, int, int]]:
+    """Return inode, size and time of change of the files that have to fit each other."""
+    found = {}
+    if path.is_dir():
+        for place, file in files_in(path):
+            if place in _OF_SEGMENTS:
+                status = file.stat()
+                found[file.name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
