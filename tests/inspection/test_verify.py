@@ -38,7 +38,7 @@ def kinds(path: Path) -> set[str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory after a clean stop: several segments, epochs, codecs and producers."""
+    """Return a data directory after a clean stop, with several segments, epochs, codecs and producers."""
     disk = Disk(tmp_path, segment_bytes=1500, index_interval_bytes=100)
     logs = disk.manager()
     logs.start()
