@@ -382,6 +382,19 @@ async def two_listeners(limits: NetworkLimits) -> AsyncIterator[tuple[SocketServ
         await server.stop(100)
 
 
+def test_a_failure_while_the_server_does_not_read_is_an_ordinary_failure(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as scene:
+            client = await scene.client()
+            client.send(b"p", *[b"e" + bytes(100_000)] * 100)
+            await until(lambda: len(scene.toy.parked) == 1)
+            assert client.writer.transport.get_write_buffer_size() > 0
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        run(loop, scenario)
+
+
 def test_the_limit_of_descriptors_holds_and_clients_do_not_shut_out_the_brokers_listener(loop: str) -> None:
     async def scenario() -> None:
         async with two_listeners(NetworkLimits(max_connections=2, descriptors_max=4)) as (server, connect):
@@ -412,12 +425,14 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_no_client_waitin
         monkeypatch.setattr(acceptor.Acceptor, "_set_up", set_up_late)
         async with two_listeners(NetworkLimits(max_connections=1, descriptors_max=3)) as (server, connect):
             clients, brokers = await server.start()
-            connect(clients, 1)
-            await until(lambda: server.connections_open == 1)
-            connect(brokers, 2)
-            await until(lambda: server.connections_open == 2)
-            assert server.connections_open == 2, "the client's connection counts twice until it is set up"
-            late.set()
+            try:
+                connect(clients, 1)
+                await until(lambda: server.connections_open == 1)
+                connect(brokers, 2)
+                await until(lambda: server.connections_open == 2)
+                assert server.connections_open == 2, "the client's connection counts twice until it is set up"
+            finally:
+                late.set()  # also after a failure, as the server's stop waits for the connection
             await until(lambda: server.connections_open == 3)
 
     run(loop, scenario)

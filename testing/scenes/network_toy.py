@@ -27,17 +27,31 @@ T = TypeVar("T")
 
 
 def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
-    """Run `scenario` on a new loop of the kind; an exception that only the loop saw also fails it."""
+    """Run `scenario` on a new loop of the kind; an exception that only the loop saw also fails it.
+
+    Its clean-up has a limit too: `asyncio.wait_for` would wait for the end of a cancelled scenario as long as that takes.
+    """
     strays: list[dict[str, object]] = []
 
     async def main() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
-        return await asyncio.wait_for(scenario(), PATIENCE_S)
+        task = asyncio.ensure_future(scenario())
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=PATIENCE_S)
+            raise TimeoutError(f"the scenario did not end within {PATIENCE_S} s") from _error_of(task)
+        return task.result()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         result = runner.run(main())
     assert strays == [], strays
     return result
+
+
+def _error_of(task: asyncio.Future[T]) -> BaseException | None:
+    """Return what a task raised in its clean-up, if anything."""
+    return None if not task.done() or task.cancelled() else task.exception()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -218,6 +232,10 @@ async def serving(limits: NetworkLimits | None = None, pool_bytes: int = -1) -> 
     scene = ServerScene(server, toy, bound, pool)
     try:
         yield scene
+    except BaseException:
+        for client in scene.clients:  # a close would wait until the server has read everything, and it may never do so now
+            client.writer.transport.abort()
+        raise
     finally:
         for client in scene.clients:
             await client.close()
