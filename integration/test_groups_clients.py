@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from testing.clients.groups import CLIENTS, WAIT_S, Group, Member
+from testing.clients.groups import CLIENTS, Group, Member
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
 from testing.waiting import until
@@ -44,22 +44,10 @@ def share(*members: object) -> bool:
     return all(owned) and sum(map(len, owned)) == PARTITIONS and set().union(*owned) == {*range(PARTITIONS)}
 
 
-def two_that_share(group: Group, client: str) -> tuple[Member, Member]:
-    """Start two members, and return them when both have partitions.
-
-    A kafka-python 3.0.12 process now and then stops for good after its first join: it is alive and sends nothing more, not even
-    heartbeats. Then both are ended and two others started, once.
-    """
+def two_that_share(group: Group) -> tuple[Member, Member]:
+    """Start two members, and return them when both have partitions."""
     first, second = group.start(), group.start()
-    try:
-        until(lambda: share(first, second), "both have partitions", 30 if client == "kafka-python" else WAIT_S)
-    except AssertionError:
-        if client != "kafka-python":
-            raise
-        first.kill()
-        second.kill()
-        first, second = group.start(), group.start()
-        until(lambda: share(first, second), "both have partitions")
+    until(lambda: share(first, second), "both have partitions")
     return first, second
 
 
@@ -87,7 +75,7 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, new_group: Callable[.
     topic = unique("crash")
     create_topic(bootstrap, topic, PARTITIONS)
     group = new_group(client, bootstrap, topic)
-    first, second = two_that_share(group, client)
+    first, second = two_that_share(group)
     produce(bootstrap, topic, 2000)
     until(lambda: group.has_read(100), "they read")
     first.kill()
@@ -106,7 +94,7 @@ def test_members_continue_after_a_restart_of_the_broker(
     topic = unique("restart")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     group = new_group(client, broker.bootstrap, topic)
-    first, second = two_that_share(group, client)
+    first, second = two_that_share(group)
     produce(broker.bootstrap, topic, 2000)
     until(lambda: group.has_read(100), "they read")
     getattr(broker, how)()

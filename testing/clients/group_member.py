@@ -4,16 +4,19 @@
 
 CLIENT is kafka-python, confluent-kafka, aiokafka, confluent-kafka-range (which gives up all partitions before a rebalance), or
 confluent-kafka-consumer (with the consumer protocol). Each line is JSON: [monotonic time in ns, what, partition, offset], where
-what is "assigned" or "revoked" (offset -1), "read", or "committed" (the broker has confirmed that offset is the next to read).
-The member commits after every poll and ends when stdin does.
+what is "assigned" or "revoked" (offset -1), "read", "committed" (the broker has confirmed that offset is the next to read), or
+"forgot" (partition and offset -1: the client has forgotten its own join, and the member begins again with a new consumer).
+The member commits after every poll and ends when stdin does. SIGUSR1 makes it write where its threads are to stderr.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import json
 import select
+import signal
 import sys
 import time
 from typing import Any
@@ -45,32 +48,54 @@ class Reporter:
 
 def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer  # noqa: PLC0415
-    from kafka.errors import KafkaConnectionError, KafkaError  # noqa: PLC0415
 
     class Listener(Reporter, ConsumerRebalanceListener):
         pass
 
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,
-        auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500,
-    )  # fmt: skip
-    consumer.subscribe([topic], listener=Listener())
     while not is_over():
-        try:
-            read = consumer.poll(POLL_S * 1000)
-        except KafkaConnectionError:  # while no broker listens, this client leaves the retry to its caller
-            time.sleep(POLL_S)
-            continue
-        for where, records in read.items():
-            for record in records:
-                say("read", where.partition, record.offset)
-        if read:
-            ends = {where.partition: records[-1].offset + 1 for where, records in read.items()}
-            with contextlib.suppress(KafkaError):  # a rebalance came between: another member reads them again
-                consumer.commit()
-                for partition, offset in ends.items():
-                    say("committed", partition, offset)
-    consumer.close()
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, enable_auto_commit=False,
+            auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500,
+        )  # fmt: skip
+        consumer.subscribe([topic], listener=Listener())
+        while not (is_over() or has_forgotten_its_join(consumer)):
+            read_and_commit(consumer)
+        if has_forgotten_its_join(consumer):
+            say("forgot", -1)
+        consumer.close()
+
+
+def read_and_commit(consumer: Any) -> None:
+    from kafka.errors import KafkaConnectionError, KafkaError  # noqa: PLC0415
+
+    try:
+        read = consumer.poll(POLL_S * 1000)
+    except KafkaConnectionError:  # while no broker listens, this client leaves the retry to its caller
+        time.sleep(POLL_S)
+        return
+    for where, records in read.items():
+        for record in records:
+            say("read", where.partition, record.offset)
+    if read:
+        ends = {where.partition: records[-1].offset + 1 for where, records in read.items()}
+        with contextlib.suppress(KafkaError):  # a rebalance came between: another member reads them again
+            consumer.commit()
+            for partition, offset in ends.items():
+                say("committed", partition, offset)
+
+
+def has_forgotten_its_join(consumer: Any) -> bool:
+    """Return whether kafka-python will never look at a join that has ended, between two polls.
+
+    This is a fault of its 3.0.12. When the metadata of the topics changes, the leader of a group joins again. If a poll ends
+    after the leader's assignment and before the response to its SyncGroup, `ConsumerCoordinator.need_rejoin` says no in all
+    later polls, because `_perform_assignment` has made the two snapshots equal, and `rejoin_needed` was never set. So no poll
+    calls `join_group_async` again: the ended `_join_task` remains, nothing is assigned, and heartbeats remain off. (Java's
+    `rejoinNeededOrPending` also looks at the pending join.)
+    """
+    coordinator = consumer._coordinator
+    join = getattr(coordinator, "_join_task", None)  # releases before 3 have none
+    return join is not None and join.is_done and not coordinator.need_rejoin()
 
 
 def confluent_kafka(bootstrap: str, group: str, topic: str, instance: str | None, *, kind: str) -> None:
@@ -136,6 +161,7 @@ async def aiokafka(bootstrap: str, group: str, topic: str, instance: str | None)
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     client, bootstrap, group, topic, *more = sys.argv[1:]
     instance = more[0] if more else None
     if client == "aiokafka":

@@ -55,6 +55,8 @@ class Member:
         for line in self.process.stdout:
             if line.endswith(b"\n"):  # a member that was killed may leave half a line
                 time_ns, what, partition, offset = json.loads(line)
+                if what == "forgot":
+                    print(f"member {self.number}: kafka-python has forgotten its own join, and begins again")
                 self.events.append(Event(time_ns, what, partition, offset, self.number))
 
     @property
