@@ -53,6 +53,7 @@ integration: $(VENV)/.unit  ## stock clients and Kafka's own tools with broker p
 	$(SIDE_BY_SIDE) integration --ignore integration/conformance --ignore integration/spark
 
 spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
+	$(BIN)/python -m testing.process.class_archive
 	$(BIN)/python -m pytest integration/spark --durations 10
 
 random: $(VENV)/.unit  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so

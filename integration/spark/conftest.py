@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from testing.process.broker import BrokerProcess, own_brokers
+from testing.process.class_archive import QUICK_JVM, jvm_options
 from testing.process.maven import cache_dir
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _cache() -> None:
     """Set variables, also for processes that tests start. The jars stay in the folder of everything else that tests download."""
     os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
-    # such short runs mostly compile, and compiling less saves a fifth of the time
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
 
     conf = {"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.shuffle.partitions": "2"}
+
     session = spark_session("tests", master="local[2]", conf=conf)
     try:
         yield session

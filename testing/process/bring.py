@@ -1,8 +1,11 @@
-"""Downloads what the tests compare with, before any test waits for it: `python -m testing.process.bring`.
+"""Downloads what the tests compare with, and makes what they share, before any test waits for it.
+
+    python -m testing.process.bring
 
 Each test also downloads what it needs. But a first run downloads some hundred megabytes, with one Maven at a time, and a test
 that waits for its turn would reach its limit. A line names each part that cannot be downloaded. The test that needs the part
-reports the reason: it is skipped where Java or Maven is missing, and fails otherwise.
+reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without the archive of classes, Spark's tests
+only take longer.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import subprocess
 from collections.abc import Callable
 
 from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
+from testing.process import class_archive
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import tools_folder
 from testing.process.maven import folder_of_jars, old_client_jars
@@ -34,10 +38,11 @@ def main() -> None:
     for release in OLD_PYTHON_CLIENTS:
         things[f"kafka-python {release}"] = lambda release=release: old_python_client(release)  # type: ignore[misc]
     things["Testcontainers for Python"] = lambda: python_with(*PYTHON_PACKAGES)
+    things["the archive of Spark's classes"] = class_archive.make
     for name, bring in things.items():
         try:
             bring()
-        except (RuntimeError, OSError, AssertionError, subprocess.SubprocessError) as error:
+        except (RuntimeError, OSError, ImportError, AssertionError, subprocess.SubprocessError) as error:
             print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
 
 
