@@ -43,7 +43,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
 
     conf = {"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.shuffle.partitions": "2"}
-
     session = spark_session("tests", master="local[2]", conf=conf)
     try:
         yield session

@@ -4,8 +4,8 @@
 
 Each test also downloads what it needs. But a first run downloads some hundred megabytes, with one Maven at a time, and a test
 that waits for its turn would reach its limit. A line names each part that cannot be downloaded. The test that needs the part
-reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without the archive of classes, Spark's tests
-only take longer.
+reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without the archive of classes, the tests
+with Spark only take longer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
+from pybroker.pipeline.errors import PipelineError
 from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
 from testing.process import class_archive
 from testing.process.kafka_peer import classpath
@@ -42,7 +43,7 @@ def main() -> None:
     for name, bring in things.items():
         try:
             bring()
-        except (RuntimeError, OSError, ImportError, AssertionError, subprocess.SubprocessError) as error:
+        except (RuntimeError, OSError, PipelineError, AssertionError, subprocess.SubprocessError) as error:
             print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
 
 

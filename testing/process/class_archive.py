@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pybroker.pipeline.java import find_java
 from testing.process.maven import cache_dir
 from testing.waiting import LONG_WAIT_S
 
@@ -49,7 +50,7 @@ def jvm_options() -> str:
 
 
 def make() -> None:
-    """Make the archive, if it is missing. Raises RuntimeError or subprocess.TimeoutExpired when it cannot be made."""
+    """Make the archive, if it is missing. Raises RuntimeError, PipelineError or TimeoutExpired when it cannot be made."""
     archive = _archive()
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -58,9 +59,7 @@ def make() -> None:
 
 def _archive() -> Path:
     """Return where the archive of this Java and these jars is kept."""
-    from pyspark import __file__ as pyspark_file  # noqa: PLC0415 (not every run of the tests needs it)
-
-    from pybroker.pipeline.java import find_java  # noqa: PLC0415
+    from pyspark import __file__ as pyspark_file  # noqa: PLC0415 (an extra)
 
     java = find_java()
     jars = sorted((Path(pyspark_file).parent / "jars").glob("*.jar"))
