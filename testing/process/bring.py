@@ -10,6 +10,7 @@ with Spark only take longer.
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -39,7 +40,8 @@ def main() -> None:
     for release in OLD_PYTHON_CLIENTS:
         things[f"kafka-python {release}"] = lambda release=release: old_python_client(release)  # type: ignore[misc]
     things["Testcontainers for Python"] = lambda: python_with(*PYTHON_PACKAGES)
-    things["the archive of Spark's classes"] = class_archive.make
+    if importlib.util.find_spec("pyspark"):
+        things["the archive of Spark's classes"] = class_archive.make
     for name, bring in things.items():
         try:
             bring()
