@@ -41,7 +41,7 @@ def run(loop: str, scenario: Callable[[], Awaitable[T]]) -> T:
             task.cancel()
             await asyncio.wait({task}, timeout=PATIENCE_S)
             raise TimeoutError(f"the scenario did not end within {PATIENCE_S} s") from _error_of(task)
-        return task.result()
+        return await task
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         result = runner.run(main())
