@@ -36,7 +36,7 @@ COPY pybroker pybroker
 RUN find pybroker -name '*.p[yx][xdi]' -exec touch --date=2000-01-01 {} + \
  && tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist . \
  && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index dist/*.whl
-# Without a compiler an install goes on in pure Python: an image must not.
+# Without a compiler, an install continues in pure Python, which an image must not do.
 RUN /opt/pybroker/bin/python -I -m pybroker.native \
  && find /opt/pybroker -name '*.so' -exec strip --strip-unneeded {} +
 

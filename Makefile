@@ -10,7 +10,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 # Sets of texts in the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
 # Side by side, as many of them mostly wait; in order, as the longest come first. A test that hangs ends its worker, and then
-# the run: xdist would give the same test to the next worker, for ever.
+# the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.

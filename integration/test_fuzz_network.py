@@ -159,4 +159,4 @@ def test_every_well_formed_request_gets_a_response_or_a_refusal(bootstrap: str, 
                 continue
             except TimeoutError:
                 silent.append(struct.unpack_from(">hh", frame))
-    assert not silent, f"(api key, version) without an answer: {silent}"
+    assert not silent, f"(api key, version) without a response: {silent}"

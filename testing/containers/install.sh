@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the container tests need on Debian: an engine, unless Docker's daemon answers, what makes the base image, and Prometheus.
+# What the container tests need on Debian: an engine, unless Docker's daemon responds, what makes the base image, and Prometheus.
 set -eu
 
 wanted="prometheus"

@@ -27,7 +27,7 @@ import org.apache.kafka.common.utils.Exit;
  * Each line of stdin is a run: what the tool is to read, its class and its arguments, in base64, parted by blanks. Each line of
  * stdout is its outcome: the exit code, what it wrote to stdout, what it wrote to stderr, the texts in base64.
  *
- * A tool that exits stops there for good, as it would alone: its thread never goes on. Its shutdown hooks run then.
+ * A tool that exits stops there for good, as it would alone: its thread never continues. Its shutdown hooks run then.
  */
 public final class ToolRunner {
     private static final long LIMIT_S = 60;

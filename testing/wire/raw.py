@@ -50,7 +50,7 @@ class Reader:
         return self._unpack(_INT64)
 
     def take(self, size: int) -> bytes:
-        assert size <= len(self._data) - self._position, "the answer is shorter than what it announces"
+        assert size <= len(self._data) - self._position, "the response is shorter than what it announces"
         self._position += size
         return self._data[self._position - size : self._position]
 
@@ -58,7 +58,7 @@ class Reader:
         return self.take(self.int16()).decode()
 
     def end(self) -> None:
-        assert self._position == len(self._data), f"{len(self._data) - self._position} bytes behind the answer"
+        assert self._position == len(self._data), f"{len(self._data) - self._position} bytes behind the response"
 
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")

@@ -132,13 +132,13 @@ async def test_the_append_that_completes_the_number_waits_and_what_comes_behind_
     assert await second.produced() == (ErrorCode.NONE, 1)
     completing, behind = Asked(whole, request(b"c")), Asked(whole, request(b"d", acks=1))
     assert await completing.is_waiting()
-    assert await behind.is_waiting(), "nobody may read it before what lies in front of it"
+    assert await behind.is_waiting(), "no client may read it before what lies in front of it"
     assert await fetched(whole) == [b"a", b"b"]
     disk.run_next()
     assert await completing.produced() == (ErrorCode.NONE, 2)
     assert await behind.produced() == (ErrorCode.NONE, 3)
     assert await fetched(whole) == [b"a", b"b", b"c", b"d"]
-    assert disk.jobs == [], "the fourth begins to count anew"
+    assert disk.jobs == [], "the fourth begins to count again"
 
 
 async def test_what_comes_while_the_disk_works_is_made_durable_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

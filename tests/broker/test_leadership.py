@@ -191,7 +191,7 @@ async def test_a_directory_that_is_away_and_comes_back(node: Node, caplog: pytes
     node.logs.stop()
     (node.path / "b").rename(node.path / "elsewhere")
     await node.start(make_logs=False)
-    assert (node.epoch, node.commits) == (0, 0), "nothing is made anew"
+    assert (node.epoch, node.commits) == (0, 0), "nothing is made again"
     node.logs.stop()
     shutil.rmtree(node.path / "b", ignore_errors=True)
     (node.path / "elsewhere").rename(node.path / "b")

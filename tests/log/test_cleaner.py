@@ -304,7 +304,7 @@ def test_records_of_aborted_transactions_go_and_are_no_newer_versions(tmp_path: 
     setting.clean()
     assert setting.records() == [(0, b"a", b"before"), (3, b"b", b"committed"), (6, b"c", b"later")]
     kinds = [(batch.base_offset, batch.is_control, batch.record_count) for batch in read_batches(setting.log)]
-    assert (4, True, 1) in kinds, "the marker may still be needed by a reader who is behind"
+    assert (4, True, 1) in kinds, "a reader that is behind may still need the marker"
     for _ in range(3):  # first it is seen that nothing is left, then the time passes
         setting.disk.clock.advance(2000)
         setting.put((b"z", b"z"))

@@ -413,7 +413,7 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
     caplog.clear()
     log = disk.open(was_clean=True)
     assert warnings(caplog) == []
-    assert log.epochs.entries[0].start_offset == 0, "it may have begun there: nobody who has to truncate is told that all is well"
+    assert log.epochs.entries[0].start_offset == 0, "the epoch may have begun there, so a replica that has to truncate must do so"
 
 
 @pytest.mark.parametrize(

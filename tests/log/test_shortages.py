@@ -105,7 +105,7 @@ class Story:
             assert not self.disk.directory.is_offline
             if hasattr(self, "log"):
                 self.check()
-        raise AssertionError("refused for ever")
+        raise AssertionError("refused without end")
 
     def append(self, *, epoch: int = 0, producer: Producer | None = None, transactional: bool = False) -> None:
         sequence = 0 if producer is None else self.sequences[producer]

@@ -267,7 +267,9 @@ def test_what_another_program_wrote_is_of_no_certain_topic(tmp_path: Path) -> No
     checkpoint.write_offsets(FS, path, {TP: 9})
     assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(Offset(9), is_certain=False)
     Path(path).unlink()
-    assert OffsetCheckpoint(FS, path).offset_for(TP, TOPIC_ID) is None, "somebody wanted it to be forgotten"
+    assert OffsetCheckpoint(FS, path).offset_for(TP, TOPIC_ID) is None, (
+        "a removed file means that its offsets are to be forgotten"
+    )
 
 
 @pytest.mark.parametrize("damage", [b"", b"0\n", b"0\nzz\nx", b"1\n00000000\n", b"0\n00000000\n1 2\n0\n"])

@@ -202,7 +202,7 @@ def test_a_buffer_lost_without_release_is_logged_counted_and_given_back(caplog: 
         posted.pop()()
     assert (pool.lost_count, pool.lost_bytes, pool.used) == (1, 25, 5)
     assert "25 bytes was lost without release" in caplog.text
-    assert waits.buffer is not None, "who waited gets the memory"
+    assert waits.buffer is not None, "the connection that waited gets the memory"
     pool.release(waits.buffer)
 
 

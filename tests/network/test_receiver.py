@@ -326,7 +326,7 @@ def test_many_connections_share_a_tiny_pool_within_its_bound_and_all_get_respons
     left = [b"".join(map(framed, requests)) for requests in streams]
     while any(left) or any(peer.receiver.has_more for peer in peers):
         readable = [i for i, peer in enumerate(peers) if not peer.receiver.is_waiting and (left[i] or peer.receiver.has_more)]
-        assert readable, "somebody can always go on"
+        assert readable, "one connection can always continue"
         i = rng.choice(readable)
         peer = peers[i]
         if not peer.receiver.has_more:

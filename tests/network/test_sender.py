@@ -123,7 +123,7 @@ def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_for
     assert len(transport.writes) == 2
     transport.drain()
     assert b"".join(transport.writes) == b"header" + part.content + b"view"
-    assert transport.limits[-1] == HIGH_WATER_BYTES, "small answers behind it do not wait for each other"
+    assert transport.limits[-1] == HIGH_WATER_BYTES, "small responses behind it do not wait for each other"
     transport.drain()
     assert (sent.count, part.closed, owner.ready, sender.is_blocked) == (1, 1, 1, False)
 

@@ -185,7 +185,7 @@ def test_a_completed_operation_is_freed_as_soon_as_no_list_has_it() -> None:
         scene.purgatory.check_and_complete("a")
         gone = weakref.ref(operations[1])
         del operation, operations[1]
-        assert gone() is None, "nobody holds on to it, and it is in no cycle"
+        assert gone() is None, "no other object refers to it, and it is in no cycle"
         kept = operations[0]
         kept.is_ready = True
         scene.purgatory.check_and_complete("a")

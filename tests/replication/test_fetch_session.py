@@ -186,7 +186,7 @@ def test_only_partitions_returned_with_records_go_to_the_end() -> None:
     assert named(give(fetcher.context(session, 1), t_0=data, t_1=moved)) == [("t", 0), ("t", 1)]
     assert named(fetcher.context(session, 2)) == [("t", 1), ("t", 2), ("t", 3), ("t", 0)]
     give(fetcher.context(session, 3), t_2=data, t_1=data)
-    assert named(fetcher.context(session, 4)) == [("t", 3), ("t", 0), ("t", 1), ("t", 2)], "in the order of the answer"
+    assert named(fetcher.context(session, 4)) == [("t", 3), ("t", 0), ("t", 1), ("t", 2)], "in the order of the response"
 
 
 def test_a_request_that_changes_a_partition_leaves_it_in_its_place() -> None:
@@ -291,7 +291,7 @@ def test_forgetting_goes_by_id_whether_or_not_the_name_is_known(is_known: bool) 
 def test_a_session_that_is_used_stays_and_a_stale_one_makes_room() -> None:
     fetcher = Fetcher(slots_max=2)
     first, second = fetcher.create(asks("t", 0)), fetcher.create(asks("t", 0))
-    assert fetcher.create_of_size(5) == NO_SESSION_ID, "nobody is stale or old"
+    assert fetcher.create_of_size(5) == NO_SESSION_ID, "no session is stale or old"
     fetcher.clock.advance(EVICTION_MS - 10)
     give(fetcher.context(first, 1))
     fetcher.clock.advance(11)

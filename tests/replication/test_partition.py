@@ -55,7 +55,7 @@ def test_it_is_the_smallest_end_offset_in_sync_and_unknown_until_each_has_fetche
     assert partition.update_follower(BrokerId(3), at(partition, 2))
     assert partition.high_watermark == 2
     assert not partition.update_follower(BrokerId(2), at(partition, 4))
-    assert partition.apply_image(image(isr=(1, 2))), "out of sync, 3 holds nobody back"
+    assert partition.apply_image(image(isr=(1, 2))), "out of sync, 3 no longer holds back the high watermark"
     assert partition.high_watermark == 4
 
 
