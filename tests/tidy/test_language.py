@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import GENERATED, documents, relative, sources, text, tree
+from tests.tidy.sources import CODE, GENERATED, ROOT, documents, relative, sources, text, tree
 
 BANNED = {
     r"anew": "again, new, or from the start",
@@ -29,6 +29,26 @@ BANNED = {
 PATTERN = re.compile("|".join(rf"\b{pattern}\b" for pattern in BANNED), re.IGNORECASE)
 CODE_SPAN = re.compile(r"``.*?``|`[^`]*`|^(?: {4}|\t).*$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HASH_COMMENT = r"(?:^|\s)#.*"
+SLASH_COMMENT = r"(?<!:)//.*|/\*[\s\S]*?\*/"
+COMMENTS = {
+    **dict.fromkeys((".pyx", ".pxd", ".pxi"), HASH_COMMENT + r'|"""[\s\S]*?"""'),
+    **dict.fromkeys((".java", ".h"), SLASH_COMMENT),
+    **dict.fromkeys((".sh", ".yml", ".in", ".properties"), HASH_COMMENT),
+}
+"""What a person reads in files of other languages, by suffix."""
+
+OTHERS = sources(*COMMENTS, folders=(*CODE, "config"))
+WITHOUT_SUFFIX = [
+    *(ROOT / name for name in ("Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml", ".ci/run")),
+    *sorted(path for path in (ROOT / "container" / "root").rglob("*") if path.is_file() and not path.suffix),
+]
+SAYING = {"echo", "fail", "print", "skip"}
+"""Functions whose arguments a person reads, beside those of a logger."""
+
+READ = {"description", "epilog", "help", "reason", "short_help"}
+"""Arguments that a person reads, whatever the function."""
+
 STYLE_PAGE = "CONTRIBUTING.md"
 """Names the words, so as to ban them."""
 
@@ -43,6 +63,24 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value.value
 
 
+def messages(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the texts of exceptions, log lines, help and failed assertions, each with its line."""
+    for node in ast.walk(module):
+        parts: list[ast.expr | None] = []
+        if isinstance(node, ast.Raise):
+            parts = [node.exc]
+        elif isinstance(node, ast.Assert):
+            parts = [node.msg]
+        elif isinstance(node, ast.Call):
+            owner, _, name = ast.unparse(node.func).rpartition(".")
+            parts = [*node.args] if owner == "logger" or name in SAYING else []
+            parts += [keyword.value for keyword in node.keywords if keyword.arg in READ]
+        for part in parts:
+            for text_node in ast.walk(part) if part is not None else ():
+                if isinstance(text_node, ast.Constant) and isinstance(text_node.value, str):
+                    yield text_node.lineno, text_node.value
+
+
 def without_code(words: str) -> str:
     return re.sub(r"`[^`]*`", "", words)
 
@@ -53,6 +91,49 @@ def test_code_is_described_in_plain_english(path: Path) -> None:
         f"{relative(path)}:{line}: {match[0]}" for line, words in prose(path) for match in PATTERN.finditer(without_code(words))
     ]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", sources(".py"), ids=relative)
+def test_messages_are_in_plain_english(path: Path) -> None:
+    found = [
+        f"line {line}: {match[0]}" for line, words in messages(tree(path)) for match in PATTERN.finditer(without_code(words))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise ValueError("the answer is late")',
+        'assert late, "nobody answered"',
+        'logger.info("Starting %s anew", one)',
+        'print(f"{one} shall end")',
+        'option("--one", help="the client who asks")',
+        'skip = pytest.mark.skipif(True, reason="goes on for ever")',
+    ],
+)
+def test_a_banned_word_in_a_message_is_found(source: str) -> None:
+    assert [words for _, words in messages(ast.parse(source)) if PATTERN.search(words)]
+
+
+@pytest.mark.parametrize("path", [*OTHERS, *WITHOUT_SUFFIX], ids=relative)
+def test_files_of_other_languages_are_in_plain_english(path: Path) -> None:
+    comments = re.findall(COMMENTS.get(path.suffix, HASH_COMMENT), text(path), re.MULTILINE)
+    assert not [match[0] for words in comments for match in PATTERN.finditer(without_code(words))]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source"),
+    [
+        (".pyx", "size = 1  # nobody reads it"),
+        (".pxi", '"""Answer the client."""'),
+        (".java", "int one; // the thread who reads"),
+        (".java", "/** It shall end. */"),
+        (".yml", "# starts anew"),
+    ],
+)
+def test_a_banned_word_in_another_language_is_found(suffix: str, source: str) -> None:
+    assert PATTERN.search("".join(re.findall(COMMENTS[suffix], source, re.MULTILINE)))
 
 
 @pytest.mark.parametrize("path", [path for path in documents() if relative(path) not in GENERATED], ids=relative)
