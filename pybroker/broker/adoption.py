@@ -18,16 +18,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log import checkpoint, producer_snapshot, strays
+from pybroker.log import checkpoint, old_formats, producer_snapshot, strays
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.claims import KnownDirectory
-from pybroker.log.directory import LogDirectory
+from pybroker.log.directory import LOCK_FILE, LogDirectory
 from pybroker.log.names import offset_of
-from pybroker.log.offset_checkpoint import read_stored
+from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, read_stored
 from pybroker.log.producer_snapshot import CorruptSnapshotError
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import DATA_SUFFIX
@@ -45,7 +46,16 @@ from pybroker.metadata.entries import (
 from pybroker.metadata.image import PartitionImage, TopicImage
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.store.base import ABSENT, Conflict, Store
-from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, ProducerId, TopicId, TopicPartition, topic_id_text
+from pybroker.model import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+    topic_id_text,
+)
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -71,6 +81,10 @@ class Holding:
     is_compacted: bool = False
 
 
+NO_HOLDING: Final = Holding()
+NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class Survey:
     """The content of all directories. The largest producer id and leader epoch are -1 where there is none."""
@@ -81,17 +95,36 @@ class Survey:
     topics: dict[str, Holding] = field(default_factory=dict)
     largest_producer_id: ProducerId = NO_PRODUCER_ID
     largest_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    old_formats: list[tuple[Filesystem, str]] = field(default_factory=list)  # partitions with messages of magic 0 or 1
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+    was_used_here: bool = False  # whether this broker, not only another Kafka, has served the directories
+    is_clean: bool = True  # whether every directory has the marker of a clean stop
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction whose end is not in the log."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    first_offset: Offset
 
 
 @contextmanager
-def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDirectory]]:
-    """Lock the configured directories and yield them. Raises AdoptionError when one is in use, missing, or another broker's."""
+def locked(config: BrokerConfig, filesystem: Filesystem, *, is_dry: bool = False) -> Iterator[list[LogDirectory]]:
+    """Lock the configured directories and yield them. Raises AdoptionError when one is in use, missing, or another broker's.
+
+    With `is_dry` no file is made: a directory that has no lock file is in no broker's use.
+    """
     directories = [LogDirectory(path.rstrip("/") or "/", filesystem) for path in config.log_dirs]
+    dry_locks = []
     try:
         for directory in directories:
             if not filesystem.exists(directory.path):
                 raise AdoptionError(f"There is no directory {directory.path}: is its disk mounted?")
-            directory.lock()
+            if not is_dry:
+                directory.lock()
+            elif filesystem.exists(f"{directory.path}/{LOCK_FILE}"):
+                dry_locks.append(filesystem.lock(f"{directory.path}/{LOCK_FILE}"))
             try:
                 directory.properties = checkpoint.read_meta_properties(filesystem, directory.path)
             except checkpoint.CorruptCheckpointError as error:
@@ -111,6 +144,13 @@ def locked(config: BrokerConfig, filesystem: Filesystem) -> Iterator[list[LogDir
     finally:
         for directory in directories:
             directory.unlock()
+        for fd in dry_locks:
+            filesystem.close(fd)
+
+
+def holds_logs(directory: LogDirectory) -> bool:
+    """Return whether a partition's log is in the directory. Raises OSError."""
+    return any(strays.partition_of(entry.name) is not None for entry in directory.filesystem.list(directory.path))
 
 
 def survey(directories: Sequence[LogDirectory]) -> Survey:
@@ -124,7 +164,9 @@ def survey(directories: Sequence[LogDirectory]) -> Survey:
             if directory.properties.is_complete:
                 known = KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path)
                 found.known.append(known)
+        found.is_clean &= directory.filesystem.exists(f"{directory.path}/{checkpoint.CLEAN_SHUTDOWN_FILE}")
         for entry in directory.filesystem.list(directory.path):
+            found.was_used_here |= entry.name.endswith(COMPANION_SUFFIX)
             tp = strays.partition_of(entry.name) or strays.partition_of_future(entry.name)
             if tp is not None and entry.is_dir():
                 _look_into(found, directory.filesystem, tp, entry.path)
@@ -157,16 +199,27 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
             found.largest_producer_id = max([found.largest_producer_id, *(one.producer_id for one in entries)])
         except CorruptSnapshotError as error:
             logger.warning("Ignoring a snapshot of producers, whose ids the batches have too: %s", error)
-    for entry in filesystem.list(path):
-        if entry.name.endswith(DATA_SUFFIX) and offset_of(entry.name) >= 0:
-            _look_through(found, LogSegment.open(filesystem, path, offset_of(entry.name), TopicConfig()))
+    open_transactions: dict[ProducerId, Offset] = {}
+    has_old_formats = False
+    for name in old_formats.data_files(filesystem, path):
+        if old_formats.has_old_messages(filesystem, f"{path}/{name}"):
+            has_old_formats = True
+        elif name.endswith(DATA_SUFFIX):
+            _look_through(found, LogSegment.open(filesystem, path, offset_of(name), TopicConfig()), open_transactions)
+    if has_old_formats:
+        found.old_formats.append((filesystem, path))
+    found.open_transactions += [OpenTransaction(tp, producer_id, offset) for producer_id, offset in open_transactions.items()]
 
 
-def _look_through(found: Survey, segment: LogSegment) -> None:
+def _look_through(found: Survey, segment: LogSegment, open_transactions: dict[ProducerId, Offset]) -> None:
     try:
         for _, batch in segment.scan(0):
             found.largest_epoch = max(found.largest_epoch, batch.partition_leader_epoch)
             found.largest_producer_id = max(found.largest_producer_id, batch.producer_id)
+            if batch.is_transactional and batch.is_control:
+                open_transactions.pop(batch.producer_id, None)
+            elif batch.is_transactional:
+                open_transactions.setdefault(batch.producer_id, batch.base_offset)
     except CorruptDataError as error:
         logger.warning("%s is damaged %s; the broker's start will report what is lost of it", segment.path, error)
     finally:
@@ -205,24 +258,34 @@ def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], 
         if not names.is_internal(name):
             configs |= {"cleanup.policy": COMPACT} if holding.is_compacted else {}
             configs |= settings
-        images.append(
-            TopicImage(
-                name=name,
-                topic_id=_id_of(name, holding),
-                partitions=tuple(
-                    PartitionImage(
-                        leader=config.node_id,
-                        leader_epoch=LeaderEpoch(found.largest_epoch + 1),
-                        replicas=(config.node_id,),
-                        isr=(config.node_id,),
-                        partition_epoch=0,
-                    )
-                    for _ in range(count)
-                ),
-                configs={key: value for key, value in configs.items() if value is not None},
-            )
-        )
+        configs_set = {key: value for key, value in configs.items() if value is not None}
+        images.append(topic_image(found, config, name=name, topic_id=_id_of(name, holding), count=count, configs=configs_set))
     return images
+
+
+def topic_image(
+    found: Survey, config: BrokerConfig, *, name: str, topic_id: TopicId, count: int, configs: Mapping[str, str]
+) -> TopicImage:
+    """Return a topic whose partitions this broker leads, in a leader epoch above all that were found."""
+    partition = PartitionImage(
+        leader=config.node_id,
+        leader_epoch=LeaderEpoch(found.largest_epoch + 1),
+        replicas=(config.node_id,),
+        isr=(config.node_id,),
+        partition_epoch=0,
+    )
+    return TopicImage(name=name, topic_id=topic_id, partitions=(partition,) * count, configs=configs)
+
+
+def convert_old_formats(found: Survey) -> list[str]:
+    """Rewrite all messages of magic 0 and 1 in magic 2. Returns the paths of the files.
+
+    Raises OSError; AdoptionError for a file that cannot be converted.
+    """
+    try:
+        return [f"{path}/{name}" for filesystem, path in found.old_formats for name in old_formats.convert(filesystem, path)]
+    except old_formats.OldFormatError as error:
+        raise AdoptionError(str(error)) from error
 
 
 def _id_of(name: str, holding: Holding) -> TopicId:
@@ -241,8 +304,12 @@ def _id_of(name: str, holding: Holding) -> TopicId:
     return topic_id
 
 
-async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Sequence[TopicImage]) -> None:
-    """Put the topics into the store, and write the topics' ids to the logs that have none.
+async def adopt(
+    store: Store, config: BrokerConfig, found: Survey, topics: Sequence[TopicImage], others: Mapping[str, bytes] = NOTHING
+) -> None:
+    """Put the topics and `others`, entries by key, into the store, and write the topics' ids to the logs that have none.
+
+    The commit comes last, so that a command that is cut short is done by the next one.
 
     Raises OSError; StoreError; AdoptionError when the store is not a new one.
     """
@@ -250,7 +317,7 @@ async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Seque
         raise AdoptionError(NOT_NEW)
     cluster_id = found.cluster_id or config.cluster_id or topic_id_text(names.random_topic_id())
     puts = {CLUSTER_ID_KEY: cluster_id.encode()}
-    puts |= {topic_key(topic.name): encode_topic(topic) for topic in topics}
+    puts |= {**others, **{topic_key(topic.name): encode_topic(topic) for topic in topics}}
     if found.largest_producer_id >= 0:
         puts[PRODUCER_IDS_KEY] = b"%d" % (found.largest_producer_id + 1)
     if found.known:
@@ -258,7 +325,7 @@ async def adopt(store: Store, config: BrokerConfig, found: Survey, topics: Seque
     epoch = encode_leader_epoch(LeaderEpoch(found.largest_epoch + 1))
     puts |= {LEADER_EPOCH_KEY: epoch, leader_epoch_floor_key(config.node_id): epoch}
     for topic in topics:
-        for filesystem, path in found.topics[topic.name].unnamed:
+        for filesystem, path in found.topics.get(topic.name, NO_HOLDING).unnamed:
             checkpoint.write_partition_metadata(filesystem, path, topic.topic_id, sync=True)
     await _commit_first(store, puts)
 

@@ -45,8 +45,8 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
     """Print the directories that the broker has used: present, missing, away or forgotten; and new ones."""
     from pybroker.broker.known_directories import described  # noqa: PLC0415  only when it runs
 
-    loaded = _load(config, data_dir, overrides)
-    rows = _with_store(loaded, lambda store: described(store, loaded, _filesystem()), is_made=False)
+    loaded = load_config(config, data_dir, overrides)
+    rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
     widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
     for row in (_HEADINGS, *rows):
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -59,10 +59,10 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
     """Give up the directory ID, whose disk is lost for good. Its partitions are made again, empty, at the next start."""
     from pybroker.broker import known_directories  # noqa: PLC0415
 
-    loaded = _load(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides)
     try:
-        forgotten: KnownDirectory = _with_store(
-            loaded, lambda store: known_directories.forget(store, loaded, _filesystem(), directory_id)
+        forgotten: KnownDirectory = with_store(
+            loaded, lambda store: known_directories.forget(store, loaded, filesystem_of_disk(), directory_id)
         )
     except known_directories.ForgetError as error:
         raise RunError(str(error)) from error
@@ -92,16 +92,16 @@ def adopt(
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
     from pybroker.config.topic import TopicConfig  # noqa: PLC0415
 
-    loaded = _load(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides)
     wanted = properties_of(settings, "--set")
     try:
         TopicConfig.resolve(loaded, wanted)
     except ConfigError as error:
         raise ConfigurationError(str(error)) from error
-    with _refusals(), adoption.locked(loaded, _filesystem()) as directories:
+    with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
         found = adoption.survey(directories)
         topics = adoption.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
-        _with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
+        with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
     for topic in topics:
         changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
         click.echo(f"{topic.name}: partitions={len(topic.partitions)}{f', {changed}' if changed else ''}")
@@ -118,12 +118,12 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
     from pybroker.broker import adoption  # noqa: PLC0415
     from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
 
-    loaded = _load(config, data_dir, overrides)
-    with _refusals(), adoption.locked(loaded, _filesystem()) as directories:
+    loaded = load_config(config, data_dir, overrides)
+    with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
         if sqlite_path(loaded) is None:
             kept = asyncio.run(adoption.set_aside(None, loaded, directories))
         else:
-            kept = _with_store(loaded, lambda store: adoption.set_aside(store, loaded, directories))
+            kept = with_store(loaded, lambda store: adoption.set_aside(store, loaded, directories))
     for path in kept:
         click.echo(path)
     click.echo(f"{len(kept)} logs are put aside")
@@ -132,8 +132,8 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
 # --- what the commands share ---
 
 
-class _refusals:  # noqa: N801  used as a statement
-    """Turns an error of the commands into one line for a person."""
+class refusals:  # noqa: N801  used as a statement
+    """Turn an error of the commands into one line for a person."""
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -148,13 +148,14 @@ class _refusals:  # noqa: N801  used as a statement
             raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
 
 
-def _filesystem() -> Filesystem:
+def filesystem_of_disk() -> Filesystem:
+    """Return the file system of the machine."""
     from pybroker.log.filesystem import Filesystem  # noqa: PLC0415
 
     return Filesystem()
 
 
-def _load(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
+def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
     """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
@@ -171,7 +172,7 @@ def _load(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> 
         raise ConfigurationError(str(error)) from error
 
 
-def _with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
+def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
     """Return the result of `work` on the broker's store, which is locked meanwhile. Without `is_made`, a missing store is not
     created.
 

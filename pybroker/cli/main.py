@@ -12,6 +12,7 @@ from pybroker.cli.lazy_group import LazyGroup
 from pybroker.native import NativePartError
 
 _COMMANDS: Final = {
+    "adopt": "pybroker.cli.adopt_command",
     "apis": "pybroker.cli.apis_command",
     "config": "pybroker.cli.config_command",
     "container": "pybroker.cli.container_command",

@@ -6,7 +6,8 @@
     cleaner-offset-checkpoint           where the next compaction begins                 (topic ids: in `offset_checkpoint`)
     leader-epoch-checkpoint             per partition: 0 / number of entries / epoch start-offset
     partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
-    meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id
+    meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id; a Kafka with ZooKeeper
+                                          writes version=0, cluster.id, broker.id, which is read, too
     .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
@@ -140,12 +141,12 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
         if separator and not line.startswith("#"):
             values[key.strip()] = value.strip()
     try:
-        if values["version"] != "1":
+        if values["version"] not in {"0", "1"}:
             raise CorruptCheckpointError(f"{path}: version {values['version']}")
         directory_id = values.get("directory.id", "")
         return MetaProperties(
             cluster_id=values["cluster.id"],
-            node_id=BrokerId(int(values["node.id"])),
+            node_id=BrokerId(int(values["node.id" if values["version"] == "1" else "broker.id"])),
             directory_id=directory_id or MetaProperties.new_directory_id(),
             is_complete=bool(directory_id),
         )

@@ -259,11 +259,13 @@ class Filesystem:
     def lock(self, path: str) -> int:
         """Take the file's exclusive lock until the descriptor is closed or the process dies.
 
+        Both kinds of locks are taken: `flock` keeps out this broker, also of the same process, and `lockf` a Java broker.
         Raises BlockingIOError if another process holds it.
         """
         fd = _open(path, _READ_WRITE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
             raise

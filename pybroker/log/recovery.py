@@ -25,7 +25,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import leftovers, lost, partition_files, strays
+from pybroker.log import leftovers, lost, old_formats, partition_files, strays
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.damage import Survey, intact_batches, next_intact
@@ -61,8 +61,11 @@ def load(
 
     The offsets are those of this log's last checkpoints, 0 if there is none; the log reached `known_end_offset` once.
     Below `perhaps_durable_below` it is unknown what was durable. Above the recovery point a gap is a loss, unless the
-    log `may_be_compacted` there too.
+    log `may_be_compacted` there too. Raises OldFormatError, before anything is changed, where a recovery would take messages of
+    magic 0 and 1 for damage.
     """
+    if not was_clean:
+        old_formats.refuse_first(log.filesystem, log.path)
     partition_files.open_segments(log, leftovers.settle(log))
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
@@ -151,6 +154,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
 def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, byte `end` of the first of `segments`; intact batches after it are kept in other files."""
     segment, *later = segments
+    old_formats.refuse(log.filesystem, segment.path, end)
     length, path = segment.size - end, None
     reason = f"{segment.path} is cut at byte {end}: the {length} bytes after it hold no intact batch: {reason}"
     end_offset = later[0].base_offset if later else _end_behind(segment, end, next_offset)

@@ -258,7 +258,11 @@ cdef class Plan:
                 if step.tag != tag:
                     continue
                 outer_end, cursor.end = cursor.end, end
-                value = read_value(cursor, step, step.kind, step.is_nullable, True)
+                if step.kind == STRUCT and step.is_nullable and size and not cursor.data[cursor.position]:
+                    value = None  # Kafka writes a null struct as 0 here, and as -1 elsewhere
+                    cursor.position += 1
+                else:
+                    value = read_value(cursor, step, step.kind, step.is_nullable, True)
                 if cursor.position != end:
                     raise DecodeError(f"{end - cursor.position} bytes too many")
                 cursor.end = outer_end
@@ -318,6 +322,8 @@ cdef class Plan:
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
+        if step.kind == STRUCT and step.is_nullable and value is None:
+            return b"\0"
         try:
             self._write_value(&out, step, step.kind, step.is_nullable, value)
             if out.parts != NULL:

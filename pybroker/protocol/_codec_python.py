@@ -68,8 +68,8 @@ class Plan:
         self._defaults = [(step.name, step.default) for step in preset if step.differs > Differs.IS_SET_OR_NULL]
         self._readers = [(step.name, _reader(step, is_flexible)) for step in regular]
         self._writers = [(step.name, _writer(step, is_flexible)) for step in regular]
-        self._tag_readers = {step.tag: (step.name, _reader(step, is_flexible)) for step in tagged}
-        self._tag_writers = [(step, _writer(step, is_flexible)) for step in tagged]
+        self._tag_readers = {step.tag: (step.name, _tag_reader(step, is_flexible)) for step in tagged}
+        self._tag_writers = [(step, _tag_writer(step, is_flexible)) for step in tagged]
         self._absent = absent
 
     def decode(self, buffer: memoryview, offset: int) -> object:
@@ -284,6 +284,14 @@ def _nullable_reader(read_struct: _Reader) -> _Reader:
     return read
 
 
+def _tag_reader(step: Step, is_flexible: bool) -> _Reader:
+    """Return the reader of a tagged field. Kafka writes a null struct as 0 there, and as -1 elsewhere."""
+    read = _reader(step, is_flexible)
+    if step.kind != Kind.STRUCT or not step.is_nullable:
+        return read
+    return lambda buffer, position: (None, position + 1) if buffer[position] == 0 else read(buffer, position)
+
+
 def _length_reader(is_nullable: bool, is_flexible: bool, letters: str) -> _Reader:
     """Return the function that reads a length or count; -1 is null."""
     packed = struct.Struct(letters)
@@ -321,6 +329,20 @@ def _writer(step: Step, is_flexible: bool) -> _Writer:
             element(value, pieces, large)
 
     return _nullable_writer(write, step, length)
+
+
+def _tag_writer(step: Step, is_flexible: bool) -> _Writer:
+    write = _writer(step, is_flexible)
+    if step.kind != Kind.STRUCT or not step.is_nullable:
+        return write
+
+    def write_tagged(value: Any, pieces: list[Part], large: list[int]) -> None:
+        if value is None:
+            pieces.append(b"\0")
+        else:
+            write(value, pieces, large)
+
+    return write_tagged
 
 
 def _value_writer(step: Step, kind: Kind, is_nullable: bool, is_flexible: bool) -> _Writer:

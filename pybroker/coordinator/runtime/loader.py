@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, Generic
 
 from pybroker.coordinator.runtime.runtime import S
 from pybroker.records.batch import batches
+from pybroker.records.control import ControlType, control_type
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import Operation
     from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
     from pybroker.log.log import Log
+    from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
@@ -124,11 +126,15 @@ class Loader(Generic[S]):
 def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: int) -> Loading:
     """Replay everything that is in `log`; damaged batches are logged and skipped.
 
+    Batches of a transaction count from its commit on, and not at all without one. This broker writes none, but an adopted log has
+    them: producers of Kafka commit the offsets of their consumers in transactions.
+
     Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
     """
     offset = log.log_start_offset
     end_offset = log.log_end_offset
     skipped: Counter[int] = Counter()
+    transactions: dict[ProducerId, list[BatchView]] = {}
     while offset < end_offset:
         batches_read: list[BatchView] = []
         reason: CorruptRecordError | None = None
@@ -150,11 +156,23 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
             offset = batch.next_offset
             if not batch.is_valid:
                 _log_damage(log, "a wrong checksum", first_offset=batch.base_offset, end_offset=offset)
-            elif not batch.is_control:
+            elif batch.is_control:
+                for one in _committed(transactions, batch):
+                    replay_batch(shard, one, skipped)
+                    yield one.record_count
+            elif batch.is_transactional:
+                transactions.setdefault(batch.producer_id, []).append(batch)
+            else:
                 replay_batch(shard, batch, skipped)
                 yield batch.record_count
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
+
+
+def _committed(transactions: dict[ProducerId, list[BatchView]], end: BatchView) -> list[BatchView]:
+    """Return the batches of the transaction that a control batch ends, if it is a commit. Compaction may have emptied `end`."""
+    kept = transactions.pop(end.producer_id, [])
+    return kept if end.record_count and control_type(end) is ControlType.COMMIT else []
 
 
 def _log_damage(log: Log, reason: object, *, first_offset: int, end_offset: int) -> None:

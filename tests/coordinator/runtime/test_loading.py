@@ -64,6 +64,32 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     assert await offset(whole) == 4
 
 
+def transactional(number: int, committed: int) -> bytearray:
+    """A batch of producer `number` in a transaction, which commits an offset of the group."""
+    key, value = to_bytes(offset_record(GroupId(GROUP), "t", number, CommittedOffset(committed, LeaderEpoch(-1), "", NOW_MS)))
+    return build_batch(
+        [Record(0, NOW_MS, key, value)],
+        producer_id=ProducerId(number),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+async def test_offsets_of_transactions_count_from_their_commit_on(tmp_path: Path) -> None:
+    """An adopted log has them: one transaction is committed, one aborted, one open."""
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=4), 8)
+    for number in (1, 2, 3):
+        append(whole, transactional(number, 10**number))
+    for number, end in ((1, ControlType.COMMIT), (2, ControlType.ABORT)):
+        marker = TransactionMarker(end, coordinator_epoch=0)
+        ids = {"producer_id": ProducerId(number), "producer_epoch": ProducerEpoch(0)}
+        append(whole, build_transaction_marker(marker, timestamp_ms=NOW_MS, **ids))  # type: ignore[arg-type]
+    whole.serve()
+    assert await offset(whole) == 4 + 10
+
+
 OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(5, LeaderEpoch(-1), "", NOW_MS)))
 
 

@@ -1,0 +1,236 @@
+"""Plans the adoption of a whole data directory of Apache Kafka: what its metadata says, held against what its directories have.
+
+Where a directory has KRaft's metadata, topics, their ids, their partitions and all settings are taken from it, and the directories
+must agree. Without it (a Kafka with ZooKeeper, or a lost metadata file of ours) `adoption` makes the topics of the directories'
+names, and settings come from the administrator's file.
+
+What the plan refuses, unless `is_partial`
+    a partition that the metadata places on other brokers as well, or that is in no directory; gaps in the partition numbers;
+    a log of another topic id than its topic's
+What the plan does not take over, and names in a note
+    settings that this broker does not have or accept, settings of brokers, quotas, credentials, access control entries and tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pybroker.broker.adoption import NO_HOLDING, AdoptionError, topic_image, topics_of
+from pybroker.config.dynamic import check_client_metrics_configs
+from pybroker.config.group_configs import check_group_configs
+from pybroker.config.setting import ConfigError
+from pybroker.config.topic import TopicConfig
+from pybroker.metadata.entries import configs_key, encode_configs
+from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
+from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, DamagedMetadataError, metadata_records
+from pybroker.metadata.kraft.state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    KraftState,
+    state_of,
+)
+from pybroker.model import ProducerId, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pybroker.broker.adoption import Survey
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.directory import LogDirectory
+    from pybroker.metadata.image import TopicImage
+    from pybroker.metadata.kraft.state import KraftTopic
+    from pybroker.model import TopicPartition
+
+NAMED_MAX: Final = 5
+_NAMES_OF_DEFAULTS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What an adoption makes. `others` are entries of the store that are no topics; a note is one line for a person."""
+
+    topics: list[TopicImage] = field(default_factory=list)
+    others: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    has_kraft: bool = False
+
+
+def read_kraft(directories: Sequence[LogDirectory], *, was_clean: bool) -> KraftState | None:
+    """Return what KRaft's metadata in one of the directories amounts to; None if no directory has it.
+
+    Raises AdoptionError if it is damaged, or lies in two of them; OSError.
+    """
+    paths = [
+        (one.filesystem, f"{one.path}/{METADATA_DIRECTORY}")
+        for one in directories
+        if one.filesystem.exists(f"{one.path}/{METADATA_DIRECTORY}")
+    ]
+    if not paths:
+        return None
+    if len(paths) > 1:
+        raise AdoptionError(f"Kafka's metadata lies in {' and in '.join(path for _, path in paths)}: which one counts is unknown")
+    filesystem, path = paths[0]
+    try:
+        return state_of(metadata_records(filesystem, path, was_clean=was_clean))
+    except DamagedMetadataError as error:
+        raise AdoptionError(
+            f"{error}. Put {METADATA_DIRECTORY} back from a copy; if there is none, move it out of the log directory, and give the "
+            "topics' settings with --configs"
+        ) from error
+
+
+def plan_of(
+    found: Survey,
+    state: KraftState | None,
+    config: BrokerConfig,
+    configs: Mapping[str, Mapping[str, str]],
+    *,
+    is_partial: bool,
+) -> Plan:
+    """Return the plan; `configs` are settings by topic, which win over the metadata's. Raises AdoptionError."""
+    plan = Plan(has_kraft=state is not None)
+    if state is None:
+        topics = topics_of(found, config, {}, are_gaps_allowed=is_partial)
+    else:
+        epochs = [part.leader_epoch for topic in state.topics.values() for part in topic.partitions.values()]
+        found.largest_epoch = max([found.largest_epoch, *epochs])
+        found.largest_producer_id = ProducerId(max(found.largest_producer_id, state.next_producer_id - 1))
+        topics = _topics_of_kraft(plan, found, state, config, is_partial=is_partial)
+        _plan_others(plan, state, config)
+    unknown = sorted(configs.keys() - {topic.name for topic in topics})
+    if unknown:
+        raise AdoptionError(f"The file of settings names {_some(unknown)}, which the directories do not have")
+    for topic in topics:
+        wanted = {**topic.configs, **configs.get(topic.name, {})}
+        accepted = _accepted(plan, config, topic.name, wanted)
+        number = len(topic.partitions)
+        plan.topics.append(topic_image(found, config, name=topic.name, topic_id=topic.topic_id, count=number, configs=accepted))
+    _note_open_transactions(plan, found)
+    return plan
+
+
+def defaults_line(config: BrokerConfig, topics: Sequence[TopicImage]) -> str:
+    """Return the line that names the settings of topics that have none of their own."""
+    resolved = TopicConfig.resolve(config, {})
+    values = {name: getattr(resolved, name.replace(".", "_")) for name in _NAMES_OF_DEFAULTS}
+    values["cleanup.policy"] = ",".join(sorted(resolved.cleanup_policy))
+    shown = " ".join(f"{name}={value}" for name, value in values.items())
+    without = [topic.name for topic in topics if not topic.configs]
+    of = f"; all of them for {_some(without)}" if without else ""
+    return f"Settings that a topic does not have come from this broker's configuration: {shown}{of}"
+
+
+# --- topics of KRaft's metadata ---
+
+
+def _topics_of_kraft(plan: Plan, found: Survey, state: KraftState, config: BrokerConfig, *, is_partial: bool) -> list[TopicImage]:
+    topics = []
+    elsewhere: list[str] = []
+    missing: list[str] = []
+    for topic in sorted(state.topics.values(), key=lambda one: one.name):
+        holding = found.topics.get(topic.name, NO_HOLDING)
+        if not holding.partitions and found.was_used_here:
+            plan.notes.append(
+                f"{topic.name} is in Kafka's metadata alone: it was deleted after this broker took over, and is left out"
+            )
+            continue
+        if holding.ids and topic.topic_id not in holding.ids and not found.was_used_here:
+            other = topic_id_text(holding.ids.most_common(1)[0][0])
+            raise AdoptionError(
+                f"{topic.name} has the topic id {topic_id_text(topic.topic_id)} in Kafka's metadata, and {other} in its directories: "
+                "the metadata does not belong to these logs"
+            )
+        count = max([*topic.partitions, *holding.partitions], default=-1) + 1
+        elsewhere += [
+            f"{topic.name}-{number} (replicas {','.join(map(str, part.replicas))})"
+            for number, part in sorted(topic.partitions.items())
+            if part.replicas != (config.node_id,)
+        ]
+        missing += [f"{topic.name}-{number}" for number in range(count) if number not in holding.partitions]
+        topic_id = topic.topic_id if topic.topic_id in holding.ids or not holding.ids else holding.ids.most_common(1)[0][0]
+        configs = _configs_of(state, topic, config)
+        topics.append(topic_image(found, config, name=topic.name, topic_id=topic_id, count=count, configs=configs))
+    _refuse(plan, elsewhere, "have replicas on other brokers", is_partial=is_partial)
+    _refuse(plan, missing, "are in no directory: is a disk not mounted, or is this one broker of several?", is_partial=is_partial)
+    others = {name: holding for name, holding in found.topics.items() if state.topic_named(name) is None}
+    if others:
+        known = found.topics
+        found.topics = others
+        topics += topics_of(found, config, {}, are_gaps_allowed=is_partial)
+        found.topics = known
+        plan.notes.append(
+            f"Kafka's metadata does not have {_some(sorted(others))}: kept with default settings; delete what is not wanted"
+        )
+    return sorted(topics, key=lambda one: one.name)
+
+
+def _configs_of(state: KraftState, topic: KraftTopic, config: BrokerConfig) -> dict[str, str]:
+    automatic = {name: value for name, value in automatic_topic(topic.name, config).configs.items() if value is not None}
+    return automatic | state.configs.get((TOPIC_RESOURCE, topic.name), {})
+
+
+def _refuse(plan: Plan, partitions: Sequence[str], reason: str, *, is_partial: bool) -> None:
+    if not partitions:
+        return
+    text = f"{_some(partitions)} {reason}"
+    if not is_partial:
+        raise AdoptionError(f"{text}. With --partial this broker becomes their only replica, and what is not here is made empty")
+    plan.notes.append(f"{text}; this broker becomes their only replica, and what is not here is made empty")
+
+
+# --- settings ---
+
+
+def _accepted(plan: Plan, config: BrokerConfig, topic: str, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that this broker has and accepts; the others become notes."""
+    accepted: dict[str, str] = {}
+    for name, value in sorted(wanted.items()):
+        try:
+            TopicConfig.resolve(config, {name: value})
+        except ConfigError as error:
+            plan.notes.append(f"{topic}: a setting is not taken over: {error}")
+        else:
+            accepted[name] = value
+    try:
+        TopicConfig.resolve(config, accepted)
+    except ConfigError as error:  # two settings that contradict each other
+        raise AdoptionError(f"{topic}: the settings do not fit together: {error}") from error
+    return accepted
+
+
+def _plan_others(plan: Plan, state: KraftState, config: BrokerConfig) -> None:
+    for (resource, name), values in sorted(state.configs.items()):
+        if not values or resource == TOPIC_RESOURCE:
+            continue
+        shown = " ".join(f"{key}={value}" for key, value in sorted(values.items()))
+        try:
+            if resource == GROUP_RESOURCE:
+                check_group_configs(config, values)
+                plan.others[configs_key(ConfigResource(GROUP_KIND, name))] = encode_configs(values)
+            elif resource == CLIENT_METRICS_RESOURCE:
+                check_client_metrics_configs(values)
+                plan.others[configs_key(ConfigResource(CLIENT_METRICS_KIND, name))] = encode_configs(values)
+            elif resource == BROKER_RESOURCE:
+                plan.notes.append(
+                    f"Settings of {f'broker {name}' if name else 'all brokers'} are not taken over: {', '.join(sorted(values))}"
+                )
+        except ConfigError as error:
+            plan.notes.append(f"Settings of {name} are not taken over: {shown}: {error}")
+    plan.notes += [f"{count} {kind} in Kafka's metadata are not taken over" for kind, count in sorted(state.not_carried.items())]
+
+
+def _note_open_transactions(plan: Plan, found: Survey) -> None:
+    for partition, producer_id, first_offset in sorted(found.open_transactions):
+        plan.notes.append(
+            f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end, and this broker has no "
+            "transactions: consumers with read_committed wait there. To avoid that, start Kafka until it has aborted the transaction"
+        )
+
+
+def _some(names: Sequence[str] | Sequence[TopicPartition]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(map(str, names[:NAMED_MAX])) + more

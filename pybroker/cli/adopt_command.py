@@ -1,0 +1,155 @@
+"""`pybroker adopt`: takes over the log directories of an Apache Kafka, or of this broker when its metadata is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store
+from pybroker.cli.main import ConfigurationError, RunError
+
+if TYPE_CHECKING:
+    from pybroker.broker.adoption import Survey
+    from pybroker.broker.kafka_adoption import Plan
+    from pybroker.config.broker import BrokerConfig
+
+
+@click.command("adopt")
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--configs",
+    "configs_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings of topics: the output of 'kafka-configs --describe --entity-type topics', or JSON by topic.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be adopted.")
+@click.option("--partial", is_flag=True, help="Adopt one broker of several: what is not in DIR is made again, empty.")
+@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of the broker's start.")
+@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+def command(
+    *,
+    directories: tuple[Path, ...],
+    configs_file: Path | None,
+    dry_run: bool,
+    partial: bool,
+    config: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Take over the log directories DIR of an Apache Kafka that is stopped, or make lost metadata again.
+
+    Topics, ids, partitions and settings come from KRaft's metadata where it lies in a DIR, and otherwise from the names of the
+    directories and from --configs. Logs, checkpoints and committed offsets are served as they are; messages of formats 0 and 1
+    are converted. The metadata is written last, so a command that was cut short can be run again.
+    """
+    with refusals():
+        loaded = _load(directories, config, overrides)
+        configs = _read_configs(configs_file)
+        _run(loaded, configs, is_dry=dry_run, is_partial=partial)
+
+
+def _load(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+    """Load the configuration; the broker's number is the one that owns the directories. Raises ConfigurationError."""
+    from pybroker.log import checkpoint  # noqa: PLC0415  only when it runs
+
+    owned = []
+    for directory in directories:
+        try:
+            properties = checkpoint.read_meta_properties(filesystem_of_disk(), str(directory))
+        except checkpoint.CorruptCheckpointError:
+            continue  # what locks the directories reports it
+        if properties is not None:
+            owned.append(f"node.id={properties.node_id}")
+    paths = ",".join(map(str, directories))
+    return load_config(config, paths, (*overrides, *owned[:1]))
+
+
+def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
+    from pybroker.broker import topic_configs_file  # noqa: PLC0415
+
+    if file is None:
+        return {}
+    try:
+        return topic_configs_file.parse(file.read_text())
+    except (topic_configs_file.ConfigsFileError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+
+
+def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bool, is_partial: bool) -> None:
+    from pybroker.broker import adoption, kafka_adoption  # noqa: PLC0415
+
+    with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
+        if all(one.properties is None for one in directories) and not any(adoption.holds_logs(one) for one in directories):
+            raise RunError(f"{', '.join(config.log_dirs)}: no log directory of Kafka: neither meta.properties nor a log is there")
+        is_ours = _is_ours(config, is_dry=is_dry)
+        found = adoption.survey(directories)
+        if is_ours and not found.old_formats:
+            raise RunError(adoption.NOT_NEW)
+        if is_ours:
+            converted = [] if is_dry else adoption.convert_old_formats(found)
+            _print_converted(found, converted, is_dry=is_dry)
+            return
+        state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
+        plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
+        converted = []
+        if not is_dry:
+            if found.old_formats:
+                converted = adoption.convert_old_formats(found)
+                found = adoption.survey(directories)
+                plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
+            with_store(config, lambda store: adoption.adopt(store, config, found, plan.topics, plan.others))
+        _print_converted(found, converted, is_dry=is_dry)
+        _print_report(config, found, plan, is_dry=is_dry)
+
+
+def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
+    """Return whether the metadata store has a cluster already. A dry run reads the file as it lies there."""
+    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
+    from pybroker.metadata.entries import CLUSTER_ID_KEY  # noqa: PLC0415
+    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
+    from pybroker.metadata.store.sqlite import has_entry  # noqa: PLC0415
+
+    path = sqlite_path(config)
+    if path is None or not Path(path).exists():
+        return False
+    if is_dry:
+        try:
+            return has_entry(Path(path), CLUSTER_ID_KEY)
+        except StoreError as error:
+            raise RunError(str(error)) from error
+
+    async def look(store: object) -> bool:
+        return await store.get(CLUSTER_ID_KEY) is not None  # type: ignore[attr-defined, no-any-return]
+
+    return bool(with_store(config, look, is_made=False))
+
+
+def _print_converted(found: Survey, converted: list[str], *, is_dry: bool) -> None:
+    if is_dry:
+        for _, path in found.old_formats:
+            click.echo(f"{path}: has messages of format 0 or 1, which are converted to format 2")
+    for path in converted:
+        click.echo(f"{path}: converted to format 2")
+
+
+def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bool) -> None:
+    from pybroker.broker.kafka_adoption import defaults_line  # noqa: PLC0415
+    from pybroker.model import topic_id_text  # noqa: PLC0415
+
+    for topic in plan.topics:
+        changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
+        is_named = bool(found.topics.get(topic.name) and found.topics[topic.name].ids) or plan.has_kraft
+        named = topic_id_text(topic.topic_id) if is_named else "new"
+        click.echo(f"{topic.name}: id={named} partitions={len(topic.partitions)}{f' {changed}' if changed else ''}")
+    click.echo(defaults_line(config, plan.topics))
+    for note in plan.notes:
+        click.echo(f"Note: {note}")
+    done = "would be adopted; nothing was changed" if is_dry else "adopted"
+    click.echo(
+        f"{len(plan.topics)} topics {done}; producer ids begin at {found.largest_producer_id + 1}, "
+        f"leader epochs at {found.largest_epoch + 1}"
+    )
+    dirs = ",".join(config.log_dirs)
+    click.echo(f"Start with: pybroker start --override node.id={config.node_id} --override log.dirs={dirs}")

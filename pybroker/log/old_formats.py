@@ -1,0 +1,279 @@
+"""Data files with messages of magic 0 and 1, which Kafka before 0.11 wrote: finds them, and rewrites them in magic 2.
+
+Everything else in this package knows magic 2 alone, and a recovery cuts a file where no batch of magic 2 begins. So such files are
+converted before any recovery runs (`pybroker adopt`), and `refuse` keeps a recovery from cutting one that was not.
+
+What a conversion keeps
+    Offsets, also the gaps that compaction has left, timestamps and their type, keys, values and codecs. Messages without a codec
+    become batches of up to BATCH_BYTES, a wrapper becomes one batch. Batches of magic 2 are copied as they are.
+Damage
+    A message that is torn at the end of the last file, with nothing intact after it, is copied as it is: the recovery settles it.
+    Anything else that cannot be read makes the conversion fail before the file is touched.
+Crash order
+    The new file is written beside the old one and made durable. Then the old indexes, which hold positions, are removed. Then the
+    new file takes the name. Whatever a crash leaves, the data file is the old or the new one, and the start rebuilds the indexes.
+
+Source: AbstractLegacyRecordBatch, LogSegment.recover of Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.log.file_records import SegmentFile
+from pybroker.log.names import offset_of
+from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, TIME_INDEX_SUFFIX
+from pybroker.model import FIRST_OFFSET, LeaderEpoch, Offset
+from pybroker.records import legacy
+from pybroker.records.batch import MAGIC, MAGIC_AT, BatchView, Record, TimestampType, claimed_size
+from pybroker.records.build import build_batch
+from pybroker.records.compression import CompressionType
+from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.log.filesystem import Filesystem
+
+BATCH_BYTES: Final = 16 << 10
+TEMPORARY_SUFFIX: Final = ".tmp"
+_SIZE_TO_MAGIC: Final = MAGIC_AT + 1
+_WINDOW: Final = 4096
+_COPY_CHUNK: Final = 1 << 20
+_POSITION_MAX: Final = 2**31 - 1
+_ERRORS: Final = (CorruptRecordError, InvalidRecordError)
+
+
+class OldFormatError(Exception):
+    """A file has messages of magic 0 or 1 that are not converted, or cannot be. The text is one line that names the file."""
+
+
+class Entry(NamedTuple):
+    """A batch or a message of a data file: where it is, how long, and its magic."""
+
+    position: int
+    size: int
+    magic: int
+
+
+def data_files(filesystem: Filesystem, directory: str) -> list[str]:
+    """Return the names of a partition's data files in the order of their offsets, with those that a compaction had just made."""
+    names = [entry.name for entry in filesystem.list(directory) if entry.is_file()]
+    return sorted(one for one in names if one.removesuffix(SWAP_SUFFIX).endswith(DATA_SUFFIX) and offset_of(one) >= 0)
+
+
+def has_old_messages(filesystem: Filesystem, path: str) -> bool:
+    """Return whether an intact message of magic 0 or 1 is in a data file, before any damage. Raises OSError."""
+    file = SegmentFile(filesystem, path)
+    try:
+        return any(entry.magic < MAGIC and _is_intact(file, entry) for entry in _entries(file))
+    except _ERRORS:
+        return False
+
+
+def refuse(filesystem: Filesystem, path: str, position: int = 0) -> None:
+    """Raise OldFormatError if an intact message of magic 0 or 1 begins at `position`. Raises OSError."""
+    if filesystem.file_size(path) - position < _SIZE_TO_MAGIC:
+        return
+    file = SegmentFile(filesystem, path)
+    try:
+        entry = next(_entries(file, position), None)
+        is_old = entry is not None and entry.magic < MAGIC and _is_intact(file, entry)
+    except _ERRORS:
+        return
+    if is_old:
+        assert entry is not None
+        raise OldFormatError(
+            f"{path} has messages of format {entry.magic} at byte {position}, as Kafka before 0.11 wrote them: stop the broker and "
+            "run 'pybroker adopt' with its log directories, which converts them"
+        )
+
+
+def refuse_first(filesystem: Filesystem, directory: str) -> None:
+    """Raise OldFormatError if a data file of a partition's directory begins with a message of magic 0 or 1. Raises OSError."""
+    for name in data_files(filesystem, directory):
+        refuse(filesystem, f"{directory}/{name}")
+
+
+def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:
+    """Yield all entries from `position` on. Raises CorruptRecordError where none begins, and where one is cut by the file's end."""
+    window, start = b"", position
+    while position < file.size:
+        at = position - start
+        if at + _SIZE_TO_MAGIC > len(window):
+            window, start, at = file.pread(min(_WINDOW, file.size - position), position), position, 0
+        size = claimed_size(window, at)
+        if size is None or size > file.size - position:
+            raise CorruptRecordError(f"at byte {position}: a batch or message is cut")
+        yield Entry(position, size, window[at + MAGIC_AT])
+        position += size
+
+
+def _is_intact(file: SegmentFile, entry: Entry) -> bool:
+    data = memoryview(file.pread(entry.size, entry.position))
+    try:
+        if entry.magic == MAGIC:
+            return BatchView(data).is_valid
+        legacy.MessageView(data).ensure_valid()
+    except _ERRORS:
+        return False
+    return True
+
+
+# --- converting ---
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the new file. Messages without a codec are gathered until a batch is full."""
+
+    file: SegmentFile
+    next_offset: Offset
+    leader_epoch: LeaderEpoch
+    _gathered: list[Record] = field(default_factory=list)
+    _gathered_bytes: int = 0
+    _like: tuple[int, TimestampType, int] = (0, TimestampType.CREATE_TIME, 0)
+
+    def add_message(self, data: memoryview) -> None:
+        """Add an intact message of magic 0 or 1. Raises CorruptRecordError, InvalidRecordError."""
+        message = legacy.MessageView(data)
+        records = list(legacy.records(data))
+        self._check_order([record.offset for record in records])
+        append_ms = message.timestamp if message.timestamp_type else 0
+        if message.compression:
+            self.flush()
+            self._write(records, message.compression, message.timestamp_type, append_ms)
+            return
+        like = (message.magic, message.timestamp_type, append_ms)
+        is_far = bool(self._gathered) and records[0].offset - self._gathered[0].offset > _POSITION_MAX
+        if like != self._like or is_far or self._gathered_bytes + len(data) > BATCH_BYTES:
+            self.flush()
+            self._like = like
+        self._gathered += records
+        self._gathered_bytes += len(data)
+
+    def add_batch(self, file: SegmentFile, entry: Entry) -> None:
+        """Copy a batch of magic 2. Raises CorruptRecordError."""
+        self.flush()
+        data = file.pread(entry.size, entry.position)
+        batch = BatchView(memoryview(data))
+        self._check_order([batch.base_offset])
+        self.next_offset = batch.next_offset
+        self.leader_epoch = max(self.leader_epoch, batch.partition_leader_epoch)
+        self.file.append(data)
+
+    def flush(self) -> None:
+        """Write the messages that were gathered."""
+        if self._gathered:
+            _, timestamp_type, append_ms = self._like
+            self._write(self._gathered, CompressionType.NONE, timestamp_type, append_ms)
+            self._gathered, self._gathered_bytes = [], 0
+
+    def _check_order(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            if offset < self.next_offset:
+                raise CorruptRecordError(f"offset {offset} follows offset {self.next_offset - 1}")
+            self.next_offset = Offset(offset + 1)
+
+    def _write(self, records: list[Record], codec: CompressionType, timestamp_type: TimestampType, append_ms: int) -> None:
+        self.file.append(
+            build_batch(
+                records,
+                compression=codec,
+                timestamp_type=timestamp_type,
+                log_append_time_ms=append_ms,
+                leader_epoch=self.leader_epoch,
+            )
+        )
+
+
+def convert(filesystem: Filesystem, directory: str) -> list[str]:
+    """Rewrite every data file of a partition's directory that has messages of magic 0 or 1. Returns the names of the files.
+
+    Blocks. Raises OSError; OldFormatError for a message that cannot be read, with that file and the later ones as they were.
+    """
+    converted = []
+    epoch = LeaderEpoch(0)  # what a leader of that time would be numbered; an epoch never falls within a log
+    names = data_files(filesystem, directory)
+    for name in names:
+        path = f"{directory}/{name}"
+        if has_old_messages(filesystem, path):
+            epoch = _convert_file(filesystem, directory, name, epoch, is_last=name == names[-1])
+            converted.append(name)
+        else:
+            epoch = max(epoch, _last_epoch(filesystem, path))
+    return converted
+
+
+def _last_epoch(filesystem: Filesystem, path: str) -> LeaderEpoch:
+    file, epoch = SegmentFile(filesystem, path), LeaderEpoch(0)
+    try:
+        for entry in _entries(file):
+            header = BatchView(memoryview(file.pread(min(entry.size, _WINDOW), entry.position)))
+            epoch = max(epoch, header.partition_leader_epoch)
+    except _ERRORS:
+        return epoch
+    return epoch
+
+
+def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: LeaderEpoch, *, is_last: bool) -> LeaderEpoch:
+    """Convert one data file. Returns the largest leader epoch of it."""
+    path, temporary = f"{directory}/{name}", f"{directory}/{name}{TEMPORARY_SUFFIX}"
+    filesystem.create_empty(temporary)
+    old, new = SegmentFile(filesystem, path), SegmentFile(filesystem, temporary)
+    writer = _Writer(new, max(offset_of(name), FIRST_OFFSET), epoch)
+    position = 0
+    try:
+        for entry in _entries(old):
+            position = entry.position
+            if entry.magic == MAGIC:
+                writer.add_batch(old, entry)
+            else:
+                writer.add_message(memoryview(old.pread(entry.size, entry.position)))
+            position += entry.size
+        writer.flush()
+    except _ERRORS as error:
+        if not is_last or _is_intact_behind(old, position):
+            filesystem.remove(temporary)
+            raise OldFormatError(f"{path} cannot be converted to format 2; it is damaged at byte {position}: {error}") from error
+        writer.flush()
+        for start in range(position, old.size, _COPY_CHUNK):
+            new.append(old.pread(min(_COPY_CHUNK, old.size - start), start))
+    if new.size > _POSITION_MAX:
+        filesystem.remove(temporary)
+        raise OldFormatError(
+            f"{path} cannot be converted to format 2: it would have {new.size} bytes, which no index can address"
+        )
+    filesystem.sync(new.fd)
+    filesystem.set_modified_ms(temporary, filesystem.modified_ms(path))  # retention of records without a timestamp reads it
+    _replace(filesystem, directory, name, temporary)
+    return writer.leader_epoch
+
+
+def _replace(filesystem: Filesystem, directory: str, name: str, temporary: str) -> None:
+    stem, swap = name.partition(".")[0], SWAP_SUFFIX if name.endswith(SWAP_SUFFIX) else ""
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        index = f"{directory}/{stem}{suffix}{swap}"
+        if filesystem.exists(index):
+            filesystem.remove(index)
+    filesystem.sync_directory(directory)
+    filesystem.rename(temporary, f"{directory}/{name}")
+    filesystem.sync_directory(directory)
+
+
+def _is_intact_behind(file: SegmentFile, position: int) -> bool:
+    """Return whether an intact batch or message begins anywhere behind `position`, where none does."""
+    for start in range(position + 1, file.size, _COPY_CHUNK):
+        window = file.pread(min(_COPY_CHUNK + _SIZE_TO_MAGIC, file.size - start), start)
+        for at in range(min(_COPY_CHUNK, len(window) - MAGIC_AT)):
+            if window[at + MAGIC_AT] > MAGIC or window[at + 8] > 0x7F or not any(window[at + 8 : at + 12]):
+                continue
+            try:
+                size = claimed_size(window, at)
+            except CorruptRecordError:
+                continue
+            is_whole = size is not None and size <= file.size - start - at
+            if is_whole and _is_intact(file, Entry(start + at, size or 0, window[at + MAGIC_AT])):
+                return True
+    return False

@@ -1,0 +1,131 @@
+"""Messages of magic 0 and 1 in data files: found, converted in every codec, and never cut as damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.log import old_formats
+from pybroker.log.filesystem import Filesystem
+from pybroker.log.old_formats import OldFormatError
+from pybroker.model import LeaderEpoch
+from pybroker.records.batch import Record, TimestampType, batches
+from pybroker.records.build import build_batch, build_message_set
+from pybroker.records.compression import CompressionType
+from testing.scenes.logs import Disk, read_batches
+
+FS = Filesystem()
+CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
+DATA = "00000000000000000000.log"
+
+
+def some(offsets: list[int], *, magic: int = 1) -> list[Record]:
+    return [
+        Record(i, 1000 + i if magic else -1, None if i % 3 else b"k%d" % i, None if i % 5 == 4 else b"v" * i) for i in offsets
+    ]
+
+
+def records_of(path: Path) -> list[Record]:
+    return [record for one in batches(path.read_bytes()) for record in one.records()]
+
+
+def partition(folder: Path, **files: bytes) -> Path:
+    """A directory with data files of these names, and an index that fits none of them."""
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / f"{int(name.removeprefix('at')):020}.log").write_bytes(data)
+        (folder / f"{int(name.removeprefix('at')):020}.index").write_bytes(b"positions of old")
+    return folder
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", CODECS)
+def test_everything_of_a_record_stays(tmp_path: Path, codec: CompressionType, magic: int) -> None:
+    records = some([*range(10), 12, 40], magic=magic)  # the gaps are those of a compaction
+    if codec:
+        records = records[:10]
+    old = build_message_set(records, magic=magic, compression=codec)
+    folder = partition(tmp_path / "orders-0", at0=old)
+    assert old_formats.has_old_messages(FS, f"{folder}/{DATA}")
+    assert old_formats.convert(FS, str(folder)) == [DATA]
+    assert records_of(folder / DATA) == records
+    (first, *_) = batches((folder / DATA).read_bytes())
+    assert (first.compression, first.partition_leader_epoch, first.is_valid) == (codec, LeaderEpoch(0), True)
+    assert sorted(one.name for one in folder.iterdir()) == [DATA], "no index has positions of the old file, nothing is left over"
+    assert old_formats.convert(FS, str(folder)) == [], "a second run finds nothing to do"
+
+
+def test_append_times_stay(tmp_path: Path) -> None:
+    for codec in (CompressionType.NONE, CompressionType.GZIP):
+        old = build_message_set(
+            some([0, 1]), magic=1, compression=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=5000
+        )
+        folder = partition(tmp_path / "orders-0", at0=old)
+        old_formats.convert(FS, str(folder))
+        (batch,) = batches((folder / DATA).read_bytes())
+        assert (batch.timestamp_type, batch.max_timestamp) == (TimestampType.LOG_APPEND_TIME, 5000)
+        assert {record.timestamp for record in batch.records()} == {5000}
+
+
+def test_formats_may_follow_each_other_in_one_file(tmp_path: Path) -> None:
+    new = build_batch(some([20, 21]), leader_epoch=LeaderEpoch(7))
+    data = build_message_set(some([0, 1], magic=0), magic=0) + build_message_set(some([5]), magic=1) + bytes(new)
+    folder = partition(tmp_path / "orders-0", at0=data, at30=build_message_set(some([30]), magic=1))
+    old_formats.convert(FS, str(folder))
+    converted = (folder / DATA).read_bytes()
+    assert [one.base_offset for one in batches(converted)] == [0, 5, 20]
+    assert converted.endswith(new), "a batch of magic 2 is copied as it is"
+    (last,) = batches((folder / "00000000000000000030.log").read_bytes())
+    assert last.partition_leader_epoch == 7, "no epoch falls within a log"
+
+
+def test_many_messages_become_batches_of_a_bounded_size(tmp_path: Path) -> None:
+    records = [Record(i, i, None, b"x" * 1000) for i in range(100)]
+    folder = partition(tmp_path / "orders-0", at0=build_message_set(records, magic=1))
+    old_formats.convert(FS, str(folder))
+    sizes = [one.batch_length for one in batches((folder / DATA).read_bytes())]
+    assert len(sizes) > 1
+    assert max(sizes) <= old_formats.BATCH_BYTES
+    assert records_of(folder / DATA) == records
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"\xff" * 40, build_message_set(some([3]), magic=1)[:-1]])
+def test_a_torn_end_is_left_for_the_recovery(tmp_path: Path, tail: bytes) -> None:
+    folder = partition(tmp_path / "orders-0", at0=build_message_set(some([0, 1]), magic=1) + tail)
+    old_formats.convert(FS, str(folder))
+    data = (folder / DATA).read_bytes()
+    assert data.endswith(tail)
+    (folder / DATA).write_bytes(data[: -len(tail)])
+    assert records_of(folder / DATA) == some([0, 1])
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_damage_before_other_messages_changes_nothing_and_is_named(tmp_path: Path, *, is_last: bool) -> None:
+    data = bytearray(build_message_set(some([0, 1, 2]), magic=1))
+    first = len(build_message_set(some([0]), magic=1))
+    data[first + 12] ^= 0x55
+    files = {"at0": bytes(data)} if is_last else {"at0": bytes(data[:-40]), "at3": build_message_set(some([3]), magic=1)}
+    folder = partition(tmp_path / "orders-0", **files)
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    with pytest.raises(OldFormatError, match=rf"orders-0/{DATA} cannot be converted to format 2; it is damaged at byte {first}"):
+        old_formats.convert(FS, str(folder))
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("has_new", [True, False])
+def test_a_recovery_cuts_no_old_message(tmp_path: Path, *, was_clean: bool, has_new: bool) -> None:
+    disk = Disk(tmp_path)
+    disk.create().release()
+    data = disk.log_path / DATA
+    content = (bytes(build_batch(some([0]))) if has_new else b"") + build_message_set(some([1, 2]), magic=1)
+    data.write_bytes(content)
+    with pytest.raises(OldFormatError, match="has messages of format 1 at byte"):
+        disk.open(was_clean=was_clean)
+    assert data.read_bytes() == content
+    old_formats.convert(FS, str(disk.log_path))
+    log = disk.open(was_clean=was_clean)
+    assert [record.offset for one in read_batches(log) for record in one.records()] == ([0] if has_new else []) + [1, 2]
+    assert log.log_end_offset == 3
+    log.release()
