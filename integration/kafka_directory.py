@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka itself has filled: every codec, compaction, transactions, groups, settings, two log directories."""
+"""A data directory that Apache Kafka itself has filled, with every codec, compaction, transactions, groups and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ TIMEOUT_S = 60
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS = {
     "orders": {"retention.ms": "-1", "segment.bytes": "1048576"},
-    "users": {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1000"},
+    "users": {
+        "cleanup.policy": "compact",
+        "segment.ms": "1",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "1000",
+    },
     "tx": {},
     "gone": {},
 }
@@ -116,7 +121,9 @@ def fill(kafka: KafkaDirectory, idempotent: Producer) -> None:
     if kafka.release.startswith("4"):
         consume_and_commit(kafka.bootstrap, "modern", "tx", 10, protocol="consumer")
     entry = ConfigEntry("retention.ms", "123456789", incremental_operation=AlterConfigOpType.SET)
-    for future in admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "tx", incremental_configs=[entry])]).values():
+    for future in admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, "tx", incremental_configs=[entry])]
+    ).values():
         future.result(TIMEOUT_S)
     for future in admin.delete_topics(["gone"]).values():
         future.result(TIMEOUT_S)

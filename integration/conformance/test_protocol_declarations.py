@@ -15,9 +15,10 @@ import pytest
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.group_records import RECORDS
+from pybroker.protocol.messages.metadata_records import METADATA_RECORDS, MetadataRecordType
 from pybroker.protocol.schema import Field, Versions, schema_of
 from testing.process.maven import jar
-from testing.scenes.messages import CONSUMER_PROTOCOL, GROUP_RECORDS, REQUESTS_AND_RESPONSES
+from testing.scenes.messages import CONSUMER_PROTOCOL, GROUP_RECORDS, OF_METADATA, REQUESTS_AND_RESPONSES
 
 NEWEST = "4.4.0"
 OLD = "3.9.2"
@@ -60,7 +61,7 @@ def definitions(version: str, artifact: str = "kafka-clients") -> dict[str, Any]
     found = {}
     with zipfile.ZipFile(jar("org.apache.kafka", artifact, version)) as archive:
         for name in archive.namelist():
-            if name.startswith("common/message/") and name.endswith(".json"):
+            if name.startswith(("common/message/", "common/metadata/")) and name.endswith(".json"):
                 text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
                 definition = json.loads(text)
                 found[definition["name"]] = definition
@@ -195,6 +196,24 @@ def test_a_record_is_declared_as_kafka_defines_it(cls: type, records: dict[str, 
     assert record_type == definition["apiKey"]
     assert schema_of(cls).versions == Versions.parse(definition["validVersions"])
     assert_declared_as(cls, definition, spoken(definition))
+
+
+@pytest.fixture(scope="module")
+def metadata_records() -> dict[str, Any]:
+    return definitions(NEWEST, artifact="kafka-metadata")
+
+
+@pytest.mark.parametrize("cls", OF_METADATA)
+def test_a_metadata_record_is_declared_as_kafka_defines_it(cls: type, metadata_records: dict[str, Any]) -> None:
+    definition = metadata_records[cls.__name__]
+    (record_type,) = [record_type for record_type, one in METADATA_RECORDS.items() if cls is one]
+    assert (definition["type"], definition["apiKey"]) == ("metadata", record_type)
+    assert schema_of(cls).versions == Versions.parse(definition["validVersions"])
+    assert_declared_as(cls, definition, spoken(definition))
+
+
+def test_every_type_of_metadata_record_has_a_name(metadata_records: dict[str, Any]) -> None:
+    assert {int(one) for one in MetadataRecordType} == {one["apiKey"] for one in metadata_records.values() if "apiKey" in one}
 
 
 @pytest.mark.parametrize("cls", CONSUMER_PROTOCOL)

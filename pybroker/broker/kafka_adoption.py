@@ -1,8 +1,8 @@
 """Plans the adoption of a whole data directory of Apache Kafka: what its metadata says, held against what its directories have.
 
-Where a directory has KRaft's metadata, topics, their ids, their partitions and all settings are taken from it, and the directories
-must agree. Without it (a Kafka with ZooKeeper, or a lost metadata file of ours) `adoption` makes the topics of the directories'
-names, and settings come from the administrator's file.
+Where a directory has KRaft's metadata, the plan takes topics, their ids, their partitions and all settings from it, and the
+directories must agree. Without it (a Kafka with ZooKeeper, or a lost metadata file of ours) `adoption` makes the topics of the
+directories' names, and settings come from the administrator's file.
 
 What the plan refuses, unless `is_partial`
     a partition that the metadata places on other brokers as well, or that is in no directory; gaps in the partition numbers;
@@ -78,8 +78,8 @@ def read_kraft(directories: Sequence[LogDirectory], *, was_clean: bool) -> Kraft
         return state_of(metadata_records(filesystem, path, was_clean=was_clean))
     except DamagedMetadataError as error:
         raise AdoptionError(
-            f"{error}. Put {METADATA_DIRECTORY} back from a copy; if there is none, move it out of the log directory, and give the "
-            "topics' settings with --configs"
+            f"{error}. Put {METADATA_DIRECTORY} back from a copy; if there is none, move it out of the log directory, and give "
+            "the topics' settings with --configs"
         ) from error
 
 
@@ -141,8 +141,8 @@ def _topics_of_kraft(plan: Plan, found: Survey, state: KraftState, config: Broke
         if holding.ids and topic.topic_id not in holding.ids and not found.was_used_here:
             other = topic_id_text(holding.ids.most_common(1)[0][0])
             raise AdoptionError(
-                f"{topic.name} has the topic id {topic_id_text(topic.topic_id)} in Kafka's metadata, and {other} in its directories: "
-                "the metadata does not belong to these logs"
+                f"{topic.name} has the topic id {topic_id_text(topic.topic_id)} in Kafka's metadata, and {other} in its "
+                "directories: the metadata does not belong to these logs"
             )
         count = max([*topic.partitions, *holding.partitions], default=-1) + 1
         elsewhere += [
@@ -226,8 +226,8 @@ def _plan_others(plan: Plan, state: KraftState, config: BrokerConfig) -> None:
 def _note_open_transactions(plan: Plan, found: Survey) -> None:
     for partition, producer_id, first_offset in sorted(found.open_transactions):
         plan.notes.append(
-            f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end, and this broker has no "
-            "transactions: consumers with read_committed wait there. To avoid that, start Kafka until it has aborted the transaction"
+            f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end, and this broker "
+            "has no transactions: consumers with read_committed wait there. To avoid that, let Kafka run until it has aborted it"
         )
 
 

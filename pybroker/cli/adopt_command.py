@@ -121,7 +121,7 @@ def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
             raise RunError(str(error)) from error
 
     async def look(store: object) -> bool:
-        return await store.get(CLUSTER_ID_KEY) is not None  # type: ignore[attr-defined, no-any-return]
+        return await store.get(CLUSTER_ID_KEY) is not None  # type: ignore[attr-defined]
 
     return bool(with_store(config, look, is_made=False))
 

@@ -1,7 +1,7 @@
 """Data files with messages of magic 0 and 1, which Kafka before 0.11 wrote: finds them, and rewrites them in magic 2.
 
-Everything else in this package knows magic 2 alone, and a recovery cuts a file where no batch of magic 2 begins. So such files are
-converted before any recovery runs (`pybroker adopt`), and `refuse` keeps a recovery from cutting one that was not.
+Everything else in this package knows magic 2 alone, and a recovery cuts a file where no batch of magic 2 begins. So such files
+are converted before any recovery runs (`pybroker adopt`), and `refuse` keeps a recovery from cutting one that was not.
 
 What a conversion keeps
     Offsets, also the gaps that compaction has left, timestamps and their type, keys, values and codecs. Messages without a codec
@@ -85,8 +85,8 @@ def refuse(filesystem: Filesystem, path: str, position: int = 0) -> None:
     if is_old:
         assert entry is not None
         raise OldFormatError(
-            f"{path} has messages of format {entry.magic} at byte {position}, as Kafka before 0.11 wrote them: stop the broker and "
-            "run 'pybroker adopt' with its log directories, which converts them"
+            f"{path} has messages of format {entry.magic} at byte {position}, as Kafka before 0.11 wrote them: stop the broker "
+            "and run 'pybroker adopt' with its log directories, which converts them"
         )
 
 
@@ -97,7 +97,7 @@ def refuse_first(filesystem: Filesystem, directory: str) -> None:
 
 
 def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:
-    """Yield all entries from `position` on. Raises CorruptRecordError where none begins, and where one is cut by the file's end."""
+    """Yield all entries from `position` on. Raises CorruptRecordError where none begins, and where the file's end cuts one."""
     window, start = b"", position
     while position < file.size:
         at = position - start

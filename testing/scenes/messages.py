@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pybroker.protocol.messages.group_records import RECORDS
+from pybroker.protocol.messages.metadata_records import METADATA_RECORDS
 from pybroker.protocol.schema import Field, schema_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 REQUESTS_AND_RESPONSES: Final[list[type]] = [cls for key in MESSAGES for cls in message_classes(key)]
 GROUP_RECORDS: Final[list[type]] = [cls for pair in RECORDS.values() for cls in pair]
 CONSUMER_PROTOCOL: Final[list[type]] = [ConsumerProtocolSubscription, ConsumerProtocolAssignment]
-CLASSES: Final = REQUESTS_AND_RESPONSES + GROUP_RECORDS + CONSUMER_PROTOCOL
+OF_METADATA: Final[list[type]] = list(METADATA_RECORDS.values())
+CLASSES: Final = REQUESTS_AND_RESPONSES + GROUP_RECORDS + CONSUMER_PROTOCOL + OF_METADATA
 VERSIONED: Final[list[tuple[type, int]]] = [
     (cls, version) for cls in CLASSES for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
 ]

@@ -31,7 +31,7 @@ def records_of(path: Path) -> list[Record]:
 
 
 def partition(folder: Path, **files: bytes) -> Path:
-    """A directory with data files of these names, and an index that fits none of them."""
+    """Make a directory with data files of these names, and an index that fits none of them."""
     folder.mkdir(exist_ok=True)
     for name, data in files.items():
         (folder / f"{int(name.removeprefix('at')):020}.log").write_bytes(data)

@@ -1,4 +1,4 @@
-"""The metadata of a KRaft Kafka, as it lies in `__cluster_metadata-0`: read when a directory is adopted, written when it is given back.
+"""The metadata of a KRaft Kafka in `__cluster_metadata-0`: read when a directory is adopted, written when it is given back.
 
 frames     the bytes of one record, and the record behind them
 reading    the records of the newest snapshot and of the log after it

@@ -1,6 +1,6 @@
 """Reads the records of `__cluster_metadata-0`: those of the newest snapshot, and those of the log after it.
 
-    00000000000000000123-0000000002.checkpoint   a snapshot of all records below offset 123; it ends in a control record of its own
+    00000000000000000123-0000000002.checkpoint   a snapshot of all records below offset 123; its last record is a footer
     00000000000000000100.log                     a segment
 
 All files are read, and no file is changed. Batches without a snapshot or a log before them are damage. So are bytes that are no

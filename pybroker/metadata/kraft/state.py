@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.metadata.kraft.reading import DamagedMetadataError
-from pybroker.model import LeaderEpoch, ProducerId, TopicId
+from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, ProducerId, TopicId
 from pybroker.protocol.messages.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -68,7 +68,7 @@ class KraftState:
     topics: dict[TopicId, KraftTopic] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
-    next_producer_id: ProducerId = ProducerId(0)
+    next_producer_id: ProducerId = NO_PRODUCER_ID
     not_carried: Counter[str] = field(default_factory=Counter)
     """How many records were made of each kind that this broker does not have."""
 

@@ -1,7 +1,7 @@
 """The records of `__cluster_metadata`, the log in which a KRaft Kafka keeps topics and settings.
 
-A record's value begins with three unsigned varints that are no part of these messages: the version of the frame (1), the type of the
-record (`MetadataRecordType`), and the version of its message. There is no key.
+A record's value begins with three unsigned varints that are no part of these messages: the version of the frame (1), the type
+of the record (`MetadataRecordType`), and the version of its message. There is no key.
 
 Only the records that this broker reads or writes are declared. The types of the others are named, so that a report can name them.
 
@@ -46,6 +46,7 @@ class MetadataRecordType(IntEnum):
     REMOVE_DELEGATION_TOKEN = 26
     REGISTER_CONTROLLER = 27
     CLEAR_ELR = 28
+    UNREGISTER_CONTROLLER = 29
 
 
 @message(versions="0", flexible="0+")

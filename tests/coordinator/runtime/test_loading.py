@@ -65,7 +65,7 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
 
 
 def transactional(number: int, committed: int) -> bytearray:
-    """A batch of producer `number` in a transaction, which commits an offset of the group."""
+    """Build a batch of producer `number` in a transaction, which commits an offset of the group."""
     key, value = to_bytes(offset_record(GroupId(GROUP), "t", number, CommittedOffset(committed, LeaderEpoch(-1), "", NOW_MS)))
     return build_batch(
         [Record(0, NOW_MS, key, value)],
