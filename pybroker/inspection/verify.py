@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pybroker.model import TopicPartition
 
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 5
 _INDEXES: Final = frozenset({Place.OFFSET_INDEX, Place.TIME_INDEX, Place.TRANSACTION_INDEX})
 _OF_SEGMENTS: Final = _INDEXES | {Place.LOG, Place.LEADER_EPOCHS}
 
