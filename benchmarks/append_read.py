@@ -45,7 +45,7 @@ def best_us(work: Callable[[], int]) -> float:
 
 
 def full_batch(now_ms: int, producer_id: int, sequence: int) -> memoryview:
-    records = [Record(i, now_ms + i, b"key", bytes(VALUE_BYTES)) for i in range(RECORDS)]
+    records = [Record(Offset(i), now_ms + i, b"key", bytes(VALUE_BYTES)) for i in range(RECORDS)]
     epoch = 0 if producer_id >= 0 else -1
     return memoryview(
         build_batch(records, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(epoch), base_sequence=sequence)

@@ -24,7 +24,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.open_files import OPEN_FILES
-from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 
@@ -71,7 +71,7 @@ def one_round(path: str, partitions: int, files: int, number: int) -> None:
         log = manager.create(TopicPartition("many", partition), TOPIC_ID, TopicConfig())
         if (log.log_start_offset, log.log_end_offset) != (0, number):
             raise SystemExit(f"round {number}: {log} should hold {number} records")
-        data = build_batch([Record(0, clock.time_ms(), None, b"%d" % number)])
+        data = build_batch([Record(Offset(0), clock.time_ms(), None, b"%d" % number)])
         log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=clock.time_ms())
     appended_s, held_then = time.perf_counter() - began, open_files()
     if manager.directories[0].shortages or held_then > files:

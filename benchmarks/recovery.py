@@ -23,7 +23,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
-from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 
@@ -48,7 +48,7 @@ def manager(path: Path, config: TopicConfig, threads: int = 1, filesystem: Files
 
 def batch_of_records(record_count: int, size: int) -> bytes:
     value = os.urandom(size)
-    return bytes(build_batch([Record(i, 1_700_000_000_000, None, value) for i in range(record_count)]))
+    return bytes(build_batch([Record(Offset(i), 1_700_000_000_000, None, value) for i in range(record_count)]))
 
 
 def fill(path: Path, config: TopicConfig, *, partitions: int, batches: int, data: bytes) -> None:

@@ -30,7 +30,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import peers
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.mirror import outgoing
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.wire.client import LATEST, WireClient
@@ -73,7 +73,7 @@ def recompressed(source: str, target: str, topic: str, name: str, codec: str) ->
     def as_new(self: outgoing.Planner, batch: BatchView) -> outgoing.Outgoing:
         data = assemble_batch(
             compress(batch.compression, decompress(batch.compression, batch.payload)),
-            base_offset=0,
+            base_offset=Offset(0),
             last_offset_delta=batch.last_offset_delta,
             attributes=batch.attributes,
             base_timestamp=batch.base_timestamp,

@@ -46,7 +46,7 @@ class PartitionModel:
         """Compare a whole read from `start` to `end` with the model. Raises DifferenceError."""
         if (start, end) != (self.start, self.end):
             raise DifferenceError(f"it goes from {start} to {end}, and not from {self.start} to {self.end}")
-        found = {record.offset: (record.key, record.value) for record in records}
+        found: dict[int, tuple[bytes | None, bytes | None]] = {record.offset: (record.key, record.value) for record in records}
         wrong = {offset: pair for offset, pair in found.items() if self.written.get(offset) != pair}
         if wrong:
             raise DifferenceError(f"never written: {dict(list(wrong.items())[:3])}")

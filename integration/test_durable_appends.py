@@ -16,6 +16,7 @@ from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
 from pybroker.log.filesystem import Filesystem
 from pybroker.metadata.new_topic import NewTopic
+from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -118,7 +119,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 def produce(value: bytes, acks: int = -1, partition: int = 0, **producer: Any) -> Callable[[raw.Connection], raw.Produced]:
-    data = bytes(build_batch([Record(0, 0, None, value)], **producer))
+    data = bytes(build_batch([Record(Offset(0), 0, None, value)], **producer))
     return lambda connection: raw.produce(connection, 7, "t", data, acks=acks, partition=partition)
 
 

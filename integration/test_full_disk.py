@@ -72,7 +72,7 @@ class SmallDiskScene:
             if may_be_offline and partition in self.small and read.error == ErrorCode.KAFKA_STORAGE_ERROR:
                 continue
             assert read.error == 0, f"partition {partition}: {error_code(read.error).name}"
-            found = {record.offset: record.value for record in read.records}
+            found: dict[int, bytes | None] = {record.offset: record.value for record in read.records}
             assert list(found) == list(range(len(found))), "the offsets have no gap"
             if may_be_shorter and partition in self.small:
                 assert found == {offset: wanted[offset] for offset in found}

@@ -14,6 +14,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from pybroker.model import Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_message_set
 from pybroker.records.compression import CompressionType
@@ -155,7 +156,7 @@ def assert_every_flip_is_found(partition: Path, copy: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_of_old_magic_read_the_same(tmp_path: Path, magic: int) -> None:
-    records = [Record(i, 1_700_000_000_000 + i, b"k%d" % i, b"v%d" % i) for i in range(12)]
+    records = [Record(Offset(i), 1_700_000_000_000 + i, b"k%d" % i, b"v%d" % i) for i in range(12)]
     codecs = (CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4)
     sets = [build_message_set(records[3 * i : 3 * i + 3], magic=magic, compression=codec) for i, codec in enumerate(codecs)]
     folder = tmp_path / "old-0"

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.offset_map import OffsetMap, read_arrived
@@ -66,7 +66,7 @@ def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 
             for number in range(batch_count):
                 records = [
                     Record(
-                        n,
+                        Offset(n),
                         T0 + chance.randrange(1 << 30),
                         chance.choice([None, b"", b"k%d" % n]),
                         chance.choice([None, b"", chance.randbytes(300), b"v" * 300]),
@@ -355,7 +355,7 @@ def test_the_mirror_stops_when_another_producer_writes(pair: tuple[str, str], tm
     fill(pair[0], topic, partitions=1)
     run(None, options(pair, topic, path))
     with WireClient(pair[1]) as client:
-        assert client.produce(topic, 0, build_batch([Record(0, T0, b"k", b"v")])) == 200
+        assert client.produce(topic, 0, build_batch([Record(Offset(0), T0, b"k", b"v")])) == 200
     for _ in range(2):
         with pytest.raises(
             PipelineError, match=f"{topic}-0 has a batch at offset 200 that this mirror did not write: another producer writes"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode, decode_response, encode, encode_request, response_class
 from pybroker.protocol.error_codes import ErrorCode
@@ -207,7 +207,7 @@ def asker(bootstrap: str) -> Iterator[Ask]:
 
 def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int = -1, first: int = 0) -> bytes:
     """Return records `first` to `first + count`, 10 ms apart, with headers, in a codec that Spark's sink is often given."""
-    made = [expected(first + number)._replace(offset=number) for number in range(count)]
+    made = [expected(first + number)._replace(offset=Offset(number)) for number in range(count)]
     producer_id, epoch = producer
     data = build_batch(
         made,
@@ -222,7 +222,7 @@ def lz4_batch(count: int, *, producer: tuple[int, int] = (-1, -1), sequence: int
 def expected(number: int) -> Record:
     value = None if number % 7 == 3 else b"value %d " % number * 20
     headers = (("h", b"%d" % number), ("null", None)) if number % 2 else ()
-    return Record(number, T0_MS + 10 * number, b"key-%d" % number, value, headers)
+    return Record(Offset(number), T0_MS + 10 * number, b"key-%d" % number, value, headers)
 
 
 def produce_request(topic: str, data: dict[int, bytes]) -> ProduceRequest:

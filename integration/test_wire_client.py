@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
 from pybroker.pipeline.wire.connection import Connection
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def numbered_batch(
     sequence: int, *, producer_id: int = -1, count: int = 2, codec: CompressionType = CompressionType.LZ4
 ) -> bytes:
-    records = [Record(n, 1_700_000_000_000 + n, b"k%d" % n, b"v" * 100, (("h", None),)) for n in range(count)]
+    records = [Record(Offset(n), 1_700_000_000_000 + n, b"k%d" % n, b"v" * 100, (("h", None),)) for n in range(count)]
     epoch = 0 if producer_id >= 0 else -1
     return bytes(
         build_batch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
+from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from pybroker.records.batch import LOG_APPEND_TIME_BIT
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, compress
@@ -25,7 +25,7 @@ def up_convert(
         codec = lifted.compression
         out += assemble_batch(
             compress(codec, lifted.section) if codec else lifted.section,
-            base_offset=base_offset,
+            base_offset=Offset(base_offset),
             last_offset_delta=lifted.record_count - 1,
             attributes=codec | (LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0),
             base_timestamp=lifted.base_timestamp,

@@ -204,7 +204,7 @@ class Case:
         for n in range(size):
             key = seeded.choice(self._keys) if has_all_keys or seeded.random() < 0.5 else None
             value = None if key is not None and seeded.random() < 0.2 else seeded.randbytes(seeded.randrange(value_bytes))
-            records.append(Record(n, now_ms - seeded.choice([0, 0, 5, DAY_MS, 3 * DAY_MS]), key, value))
+            records.append(Record(Offset(n), now_ms - seeded.choice([0, 0, 5, DAY_MS, 3 * DAY_MS]), key, value))
         codec = seeded.choice(list(CompressionType))
         producer_id = seeded.choice([-1, -1, -1, 1, 2, 11, 12, 13])
         if producer_id < 0:

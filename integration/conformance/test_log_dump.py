@@ -13,7 +13,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import BrokerId, LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -46,7 +46,7 @@ def records(count: int, first_ms: int) -> list[Record]:
     headers = (("trace", b"\x00\x01"), ("empty", b""), ("null", None))
     return [
         Record(
-            i,
+            Offset(i),
             first_ms + (i * 7) % 11,
             None if i % 3 == 0 else b"key-%d" % i,
             None if i % 4 == 1 else b"value " * (i % 9),

@@ -19,6 +19,8 @@ from testing.scenes.data_directories import START_MS, DataDirectory, lay_down, p
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pybroker.model import Offset
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 FIELDS = st.none() | st.binary(max_size=40)
@@ -49,7 +51,7 @@ def batches(path: Any, ddl: str | None = None, **options: str) -> list[Any]:
 def test_rows_are_the_records(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     base = drawn[0][0]
     drawn = [one for one in drawn if -(1 << 63) <= one[0] - base < 1 << 63]
-    records = [Record(5 + i, timestamp, key, value, headers) for i, (timestamp, key, value, headers) in enumerate(drawn)]
+    records = [Record(Offset(5 + i), timestamp, key, value, headers) for i, (timestamp, key, value, headers) in enumerate(drawn)]
     path = tmp_path_factory.mktemp("log")
     lay_down(path, {5: bytes(build_batch(records))}, high_watermark=5 + len(records))
     (batch,) = batches(path, arrow.schema_text([column.name for column in arrow.COLUMNS if column.name != "timestamp"]))

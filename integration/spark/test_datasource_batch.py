@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -92,7 +92,7 @@ def test_a_schema_of_the_users_own_selects_every_column(session: SparkSession, t
 
 
 def test_messages_of_magic_0_and_1_are_rows(session: SparkSession, tmp_path: Path) -> None:
-    records = [Record(i, START_MS + i, b"k", None if i == 1 else b"v%d" % i) for i in range(6)]
+    records = [Record(Offset(i), START_MS + i, b"k", None if i == 1 else b"v%d" % i) for i in range(6)]
     parts = [
         build_message_set(records[:2], magic=0),
         build_message_set(records[2:4], magic=1, compression=CompressionType.GZIP),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pybroker.model import Offset
     from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
@@ -31,7 +32,7 @@ def fill(bootstrap: str, topic: str, partitions: int) -> None:
         client.create_topic(topic, partitions)
         for partition in range(partitions):
             for codec in CompressionType:
-                records = [Record(n, 1_700_000_000_000 + n, b"%d" % partition, b"v" * 100) for n in range(partition + 1)]
+                records = [Record(Offset(n), 1_700_000_000_000 + n, b"%d" % partition, b"v" * 100) for n in range(partition + 1)]
                 client.produce(topic, partition, build_batch(records, compression=codec))
 
 
@@ -54,7 +55,7 @@ def test_tasks_mirror_partitions_and_continue_where_they_were(
     assert payloads(bootstrap, f"copy.{topic}", 3) == payloads(bootstrap, topic, 3)
     assert State.read(tmp_path / "m").origin(f"copy.{topic}", 1, 19) == Origin(topic, 1, 19)
     with WireClient(bootstrap) as client:
-        client.produce(f"copy.{topic}", 2, build_batch([Record(0, 0, b"", b"")]))
+        client.produce(f"copy.{topic}", 2, build_batch([Record(Offset(0), 0, b"", b"")]))
     with pytest.raises(
         PipelineError,
         match=f"^copy.{topic}-2 has a batch at offset 15 that this mirror did not write: another producer writes to it$",

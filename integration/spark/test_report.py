@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
@@ -54,7 +54,7 @@ def records(first: int, count: int, seed: int = 0) -> list[Record]:
             [NOW - 10_000 + offset * 10 + chance.randrange(-3000, 3000), NOW + 86_400_000 if not offset % 50 else NOW]
         )
         headers = tuple((f"h{n}", chance.choice([None, b"x" * n])) for n in range(chance.randrange(4)))
-        made.append(Record(offset, time, key, value, headers))
+        made.append(Record(Offset(offset), time, key, value, headers))
     return made
 
 
@@ -152,13 +152,13 @@ def test_gaps_transactions_and_producers_are_counted() -> None:
     def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
         said = TransactionMarker(kind, 0)
         return build_transaction_marker(
-            said, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=offset
+            said, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=Offset(offset)
         )
 
     log = b"".join(
         [
-            build_batch(left, base_offset=0, last_offset=9),
-            build_batch([], base_offset=10, last_offset=14),
+            build_batch(left, base_offset=Offset(0), last_offset=Offset(9)),
+            build_batch([], base_offset=Offset(10), last_offset=Offset(14)),
             build_batch(rows[20:25], **ours),
             build_batch(rows[25:30], **ours | {"producer_id": 6, "is_transactional": True}),
             build_batch(rows[30:33], **ours | {"producer_id": 7, "is_transactional": True}),
@@ -196,7 +196,7 @@ def test_times_of_the_broker_are_those_of_the_batch() -> None:
 
 
 def test_logs_of_only_tombstones_or_without_times_are_counted() -> None:
-    rows = [Record(offset, -1, b"%d" % offset, None) for offset in range(10)]
+    rows = [Record(Offset(offset), -1, b"%d" % offset, None) for offset in range(10)]
     tally, found = counted(build_batch(rows), 0, 10)
     Expected(rows).check(tally, found)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.file_records import FileRecords
     from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.model import Offset
 
 
 def magic_for(version: int) -> int | None:
@@ -61,7 +62,7 @@ class DownConversion:
         self,
         topic: str,
         records: FileRecords,
-        fetch_offset: int,
+        fetch_offset: Offset,
         *,
         cut_batch_size: int = 0,
         read_on: Callable[[int], FileRecords | None],
@@ -99,7 +100,7 @@ class DownConversion:
         self._kept_bytes += lazy.kept_bytes
         return _Counted(lazy, self._metrics, topic)
 
-    def _lazy(self, records: FileRecords, fetch_offset: int) -> LazyDownConversion:
+    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> LazyDownConversion:
         return LazyDownConversion(
             records,
             to_magic=self._to_magic,

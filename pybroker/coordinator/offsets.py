@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from pybroker.model import NO_LEADER_EPOCH, GroupId, LeaderEpoch, MemberId, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GroupId, LeaderEpoch, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import Offset
 
-NO_OFFSET: Final = CommittedOffset(-1, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
+NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
 
 
@@ -45,7 +46,7 @@ class Committer(NamedTuple):
 class NewOffset(NamedTuple):
     """The offset to commit for one partition. `commit_ms` is -1, for "now", unless the client names a time (v1)."""
 
-    offset: int
+    offset: Offset
     leader_epoch: LeaderEpoch
     metadata: str | None
     commit_ms: int = NO_TIMESTAMP
@@ -99,9 +100,9 @@ def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None
 
 
 def fetch(shard: GroupShard, group_id: GroupId, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-    """Return what is committed for the partitions `wanted`, NO_OFFSET where nothing is."""
+    """Return what is committed for the partitions `wanted`, NOTHING_COMMITTED where nothing is."""
     topics = shard.offsets.get(group_id, {})
-    return {tp: topics.get(tp.topic, {}).get(tp.partition, NO_OFFSET) for tp in wanted}
+    return {tp: topics.get(tp.topic, {}).get(tp.partition, NOTHING_COMMITTED) for tp in wanted}
 
 
 def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, CommittedOffset]:

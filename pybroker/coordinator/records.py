@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
-from pybroker.model import GroupId, LeaderEpoch
+from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
@@ -62,7 +62,7 @@ class CommittedOffset(NamedTuple):
     Times in ms; `expire_ms` is -1 when the broker's retention decides.
     """
 
-    offset: int
+    offset: Offset
     leader_epoch: LeaderEpoch
     metadata: str
     commit_ms: int
@@ -207,7 +207,11 @@ def _offset_from_message(value: bytes) -> CommittedOffset:
     (version,) = _INT16.unpack_from(value)
     message = decode(OffsetCommitValue, version, memoryview(value), _INT16.size)
     return CommittedOffset(
-        message.offset, LeaderEpoch(message.leader_epoch), message.metadata, message.commit_timestamp, message.expire_timestamp
+        Offset(message.offset),
+        LeaderEpoch(message.leader_epoch),
+        message.metadata,
+        message.commit_timestamp,
+        message.expire_timestamp,
     )
 
 

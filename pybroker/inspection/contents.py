@@ -54,7 +54,7 @@ def records(file: DataFile, batch: Batch) -> Iterator[Record]:
             if message.compression:
                 raise InvalidRecordError("a compressed message is inside a compressed message")
             timestamp = view.timestamp if message.magic and view.timestamp_type else message.timestamp
-            yield _record(message, base + message.offset, timestamp)
+            yield _record(message, message.offset + base, timestamp)
 
 
 def read_contents(file: DataFile, batch: Batch) -> Contents | None:
@@ -125,6 +125,6 @@ def _base_of_inner(wrapper: MessageView, last: int) -> int:
     return wrapper.offset - last
 
 
-def _record(message: MessageView, offset: int, timestamp: int) -> Record:
+def _record(message: MessageView, offset: Offset, timestamp: int) -> Record:
     key, value = message.key_and_value()
     return Record(offset, timestamp, None if key is None else bytes(key), None if value is None else bytes(value))

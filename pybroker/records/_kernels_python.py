@@ -31,7 +31,7 @@ from pybroker.records.batch import (
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
 
 if TYPE_CHECKING:
-    from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+    from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 __all__ = [
     "accept_batch",
@@ -166,7 +166,7 @@ def scan_records(section: bytes | bytearray | memoryview, record_count: int, bas
 
 def accept_batch(  # noqa: PLR0917
     records: bytes | bytearray | memoryview,
-    first_offset: int,
+    first_offset: Offset,
     leader_epoch: LeaderEpoch,
     now_ms: int,
     bytes_max: int,
@@ -226,7 +226,7 @@ def accept_batch(  # noqa: PLR0917
 
 
 def down_converted_size(
-    section: bytes | bytearray | memoryview, record_count: int, base_offset: int, to_magic: int, first_offset: int
+    section: bytes | bytearray | memoryview, record_count: int, base_offset: Offset, to_magic: int, first_offset: Offset
 ) -> int:
     """Return the size in bytes of the messages that `down_convert_records` makes, without making them."""
     section = _whole(section)
@@ -244,12 +244,12 @@ def down_converted_size(
 def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a call by name)
     section: bytes | bytearray | memoryview,
     record_count: int,
-    base_offset: int,
+    base_offset: Offset,
     base_timestamp: int,
     is_log_append_time: bool,
     log_append_time: int,
     to_magic: int,
-    first_offset: int,
+    first_offset: Offset,
     is_relative: bool,
 ) -> tuple[bytes, int, int, int]:
     """Return uncompressed messages of magic 0 or 1 made from the records at or after `first_offset`; headers are
@@ -371,7 +371,7 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
 
 
 def note_keys(
-    section: bytes | bytearray | memoryview, record_count: int, base_offset: int, offsets: dict[bytes, int]
+    section: bytes | bytearray | memoryview, record_count: int, base_offset: Offset, offsets: dict[bytes, Offset]
 ) -> tuple[int, int]:
     """Write the offset of each record that has a key into `offsets`, under its key.
 
@@ -396,11 +396,11 @@ def note_keys(
 def retain_records(  # noqa: PLR0917
     section: bytes | bytearray | memoryview,
     record_count: int,
-    base_offset: int,
+    base_offset: Offset,
     base_timestamp: int,
     new_base_timestamp: int,
-    offsets: dict[bytes, int],
-    latest_offset: int,
+    offsets: dict[bytes, Offset],
+    latest_offset: Offset,
     keeps_tombstones: bool,
 ) -> tuple[bytes, int, int, int]:
     """Return the section without the records that compaction removes, for a batch with `new_base_timestamp`.

@@ -94,7 +94,7 @@ _TIMESTAMP_TYPES: Final = tuple(TimestampType)
 class Record(NamedTuple):
     """One record with its offset and timestamp (ms) resolved. The bytes are owned."""
 
-    offset: int
+    offset: Offset
     timestamp: int
     key: bytes | None
     value: bytes | None
@@ -324,7 +324,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def set_offset_and_epoch(
-    batch: memoryview | bytearray, *, base_offset: int, leader_epoch: LeaderEpoch, position: int = 0
+    batch: memoryview | bytearray, *, base_offset: Offset, leader_epoch: LeaderEpoch, position: int = 0
 ) -> None:
     """Write the two fields that the broker owns; the checksum does not cover them."""
     _INT64.pack_into(batch, position + BASE_OFFSET_AT, base_offset)
@@ -350,7 +350,7 @@ def _read_bytes(section: bytes | memoryview, position: int, end: int) -> tuple[b
 
 
 def _read_record(
-    section: bytes | memoryview, position: int, base_offset: int, base_timestamp: int, timestamp: int | None
+    section: bytes | memoryview, position: int, base_offset: Offset, base_timestamp: int, timestamp: int | None
 ) -> tuple[Record, int]:
     size, position = read_varint(section, position, len(section))
     end = position + size

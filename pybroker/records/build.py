@@ -11,7 +11,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import kernels
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
@@ -42,8 +42,8 @@ _MESSAGE_MAGIC_AT: Final = LOG_OVERHEAD + 4
 def build_batch(
     records: Iterable[Record],
     *,
-    base_offset: int | None = None,
-    last_offset: int | None = None,
+    base_offset: Offset | None = None,
+    last_offset: Offset | None = None,
     compression: CompressionType = CompressionType.NONE,
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
@@ -87,7 +87,7 @@ def build_batch(
 def assemble_batch(
     payload: bytes | bytearray | memoryview,
     *,
-    base_offset: int,
+    base_offset: Offset,
     last_offset_delta: int,
     attributes: int,
     base_timestamp: int,
@@ -124,7 +124,7 @@ def assemble_batch(
     return batch
 
 
-def build_record_section(records: Iterable[Record], *, base_offset: int, base_timestamp: int) -> bytearray:
+def build_record_section(records: Iterable[Record], *, base_offset: Offset, base_timestamp: int) -> bytearray:
     """Build the records of a batch as they follow its header, uncompressed."""
     section = bytearray()
     body = bytearray()
@@ -152,7 +152,7 @@ def build_message_set(
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time_ms: int = NO_TIMESTAMP,
-    wrapper_offset: int | None = None,
+    wrapper_offset: Offset | None = None,
 ) -> bytes:
     """Build messages of magic 0 or 1; with a codec they are inside one wrapper message. Record headers are dropped.
 
@@ -182,7 +182,7 @@ def build_message_set(
 
 
 def build_message(
-    offset: int, *, timestamp: int, key: bytes | None, value: bytes | memoryview | None, magic: int, attributes: int = 0
+    offset: Offset, *, timestamp: int, key: bytes | None, value: bytes | memoryview | None, magic: int, attributes: int = 0
 ) -> bytes:
     """Build one message of magic 0, which has no timestamp, or 1, with its offset and size. A wrapper is a message like
     any other.

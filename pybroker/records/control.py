@@ -21,7 +21,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.errors import InvalidRecordError
@@ -90,7 +90,7 @@ def build_transaction_marker(
     producer_id: ProducerId,
     producer_epoch: ProducerEpoch,
     timestamp_ms: int,
-    offset: int = 0,
+    offset: Offset = FIRST_OFFSET,
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytearray:
     """Build the control batch that ends a transaction. The bytes are the caller's."""

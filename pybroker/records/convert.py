@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from pybroker.model import Offset
 from pybroker.records import kernels, legacy
 from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
@@ -33,7 +34,7 @@ from pybroker.records.build import build_message, build_message_set
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
 from pybroker.records.errors import InvalidRecordError, UnsupportedCompressionError
 
-_EVERY_OFFSET: Final = -(1 << 63)
+_EVERY_OFFSET: Final = Offset(-(1 << 63))
 
 
 class ConvertedEntry(NamedTuple):
@@ -68,7 +69,7 @@ class Lifted(NamedTuple):
 
 
 def down_convert_entry(
-    buffer: memoryview, position: int, size: int, *, to_magic: int, first_offset: int, bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buffer: memoryview, position: int, size: int, *, to_magic: int, first_offset: Offset, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> ConvertedEntry:
     """Convert the batch (or older message) of `size` bytes at `position`. The result may borrow from `buffer`.
 
@@ -103,7 +104,8 @@ def down_convert_entry(
     attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
     value = compress(codec, messages, magic=to_magic)
     return ConvertedEntry(
-        build_message(last_offset, timestamp=max_timestamp, key=None, value=value, magic=to_magic, attributes=attributes), count
+        build_message(Offset(last_offset), timestamp=max_timestamp, key=None, value=value, magic=to_magic, attributes=attributes),
+        count,
     )
 
 
@@ -124,7 +126,7 @@ def convertible_codec(batch: BatchView) -> CompressionType | None:
 
 
 def down_convert(
-    buffer: bytes | bytearray | memoryview, *, to_magic: int, first_offset: int, bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buffer: bytes | bytearray | memoryview, *, to_magic: int, first_offset: Offset, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Converted:
     """Convert all whole batches of `buffer` at once. Raises as `down_convert_entry`."""
     view = memoryview(buffer)
@@ -138,7 +140,7 @@ def down_convert(
     return Converted(b"".join(parts), count)
 
 
-def _down_convert_message(message: memoryview, first_offset: int) -> ConvertedEntry:
+def _down_convert_message(message: memoryview, first_offset: Offset) -> ConvertedEntry:
     codec = legacy.MessageView(message).compression
     records = [record for record in legacy.records(message) if codec or record.offset >= first_offset]
     if records and records[-1].offset < first_offset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import FIRST_OFFSET
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
 from pybroker.records.errors import InvalidRecordError
@@ -95,7 +96,7 @@ def build_entries(pairs: Sequence[tuple[bytes, bytes | None]], *, timestamp_ms: 
     payload = b"".join(section)
     return assemble_batch(
         compress(compression, payload) if compression else payload,
-        base_offset=0,
+        base_offset=FIRST_OFFSET,
         last_offset_delta=len(pairs) - 1,
         attributes=compression,
         base_timestamp=timestamp_ms,

@@ -39,6 +39,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Protocol
 
+from pybroker.model import Offset
 from pybroker.protocol.parts import SendPart
 from pybroker.records import kernels
 from pybroker.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchView, claimed_size, entry_size
@@ -108,7 +109,7 @@ class LazyDownConversion(SendPart):
         source: RecordsSource,
         *,
         to_magic: int,
-        first_offset: int,
+        first_offset: Offset,
         chunk_bytes: int = CHUNK_BYTES,
         overflow_message_size: int | None = OVERFLOW_MESSAGE_SIZE,
     ) -> None:
@@ -268,11 +269,11 @@ class LazyDownConversion(SendPart):
         return parts
 
 
-def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: int) -> bytes:
+def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: Offset) -> bytes:
     """Convert the whole slice at once, in memory, as brokers did before KIP-283. Used only for comparison in benchmarks."""
     return down_convert(source.read(0, source.size), to_magic=to_magic, first_offset=first_offset).data
 
 
-def _next_offset(entry: memoryview) -> int:
+def _next_offset(entry: memoryview) -> Offset:
     """Return the first offset after a batch or message."""
-    return BatchView(entry).next_offset if entry[MAGIC_AT] == MAGIC else int.from_bytes(entry[:8], signed=True) + 1
+    return BatchView(entry).next_offset if entry[MAGIC_AT] == MAGIC else Offset(int.from_bytes(entry[:8], signed=True) + 1)

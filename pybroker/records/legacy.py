@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.records import kernels
 from pybroker.records.batch import (
@@ -49,6 +49,9 @@ from pybroker.records.batch import (
 )
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 HEAD: Final = struct.Struct(">qiIbb")
 assert HEAD.size == 18
@@ -64,7 +67,7 @@ class MessageView:
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size", "timestamp")
 
-    offset: int
+    offset: Offset
     size: int
     crc: int
     magic: int
@@ -171,7 +174,7 @@ def records(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRE
             yield _record(message, message.offset, message.timestamp)
 
 
-def _record(message: MessageView, offset: int, timestamp: int) -> Record:
+def _record(message: MessageView, offset: Offset, timestamp: int) -> Record:
     key, value = message.key_and_value()
     return Record(offset, timestamp, None if key is None else bytes(key), None if value is None else bytes(value))
 
@@ -180,14 +183,14 @@ def _inner_records(wrapper: MessageView, bytes_max: int) -> Iterator[Record]:
     inner = list(messages(wrapper.inner_messages(bytes_max=bytes_max)))
     if not inner:
         raise InvalidRecordError("a compressed message holds no messages")
-    base_offset = 0
+    shift = 0
     if wrapper.magic and wrapper.offset:
-        base_offset = wrapper.offset - inner[-1].offset
-        if base_offset < 0:
+        shift = wrapper.offset - inner[-1].offset
+        if shift < 0:
             raise InvalidRecordError(f"a wrapper has the offset {wrapper.offset}, but its last message has {inner[-1].offset}")
     for message in inner:
         message.ensure_valid()
         if message.compression:
             raise InvalidRecordError("a compressed message is inside a compressed message")
         timestamp = wrapper.timestamp if message.magic and wrapper.timestamp_type else message.timestamp
-        yield _record(message, base_offset + message.offset, timestamp)
+        yield _record(message, message.offset + shift, timestamp)

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from pybroker.model import FIRST_OFFSET
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels, legacy
 from pybroker.records.batch import (
@@ -332,10 +333,10 @@ def _patch(
 def _renumbered(batch: BatchView, rules: ValidationRules) -> tuple[BatchView, memoryview]:
     """Return the batch with offsets 0, 1, 2... and every record's own timestamp, and its records, uncompressed."""
     found = batch.records(bytes_max=rules.decompressed_bytes_max)
-    records = [record._replace(offset=index) for index, record in enumerate(found)]
+    records = [record._replace(offset=FIRST_OFFSET + index) for index, record in enumerate(found)]
     renumbered = BatchView(batch.buffer)
     renumbered.base_timestamp = records[0].timestamp
-    return renumbered, memoryview(build_record_section(records, base_offset=0, base_timestamp=records[0].timestamp))
+    return renumbered, memoryview(build_record_section(records, base_offset=FIRST_OFFSET, base_timestamp=records[0].timestamp))
 
 
 def _in_codec(
@@ -345,7 +346,7 @@ def _in_codec(
     kept = batch.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_BIT)
     return assemble_batch(
         compress(codec, section, level=_level(codec, rules)),
-        base_offset=0,
+        base_offset=FIRST_OFFSET,
         last_offset_delta=batch.record_count - 1,
         attributes=kept | codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
         base_timestamp=batch.base_timestamp,
@@ -383,7 +384,7 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> Batc
     codec = lifted.compression if rules.compression is None else rules.compression
     data = assemble_batch(
         compress(codec, lifted.section, level=_level(codec, rules)) if codec else lifted.section,
-        base_offset=0,
+        base_offset=FIRST_OFFSET,
         last_offset_delta=lifted.record_count - 1,
         attributes=codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
         base_timestamp=lifted.base_timestamp,
@@ -396,7 +397,7 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> Batc
 def _check_lifted(lifted: Lifted, rules: ValidationRules, now_ms: int) -> None:
     as_batch = assemble_batch(
         b"",
-        base_offset=0,
+        base_offset=FIRST_OFFSET,
         last_offset_delta=lifted.record_count - 1,
         attributes=LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0,
         base_timestamp=lifted.base_timestamp,

@@ -11,7 +11,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -81,7 +81,7 @@ class CompactedLog:
 
     def put(self, *pairs: Pair, producer: Producer | None = None, sequence: int = 0, **options: object) -> int:
         """Append a batch, and return the offset of its first record."""
-        records = [Record(i, self.disk.clock.time_ms(), key, value) for i, (key, value) in enumerate(pairs)]
+        records = [Record(Offset(i), self.disk.clock.time_ms(), key, value) for i, (key, value) in enumerate(pairs)]
         if producer is not None:
             options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
         return self.append(build_batch(records, **options))  # type: ignore[arg-type]  # the builder's own options
@@ -93,7 +93,7 @@ class CompactedLog:
     def append_without_a_key(self, *more: Record) -> None:
         """Append records without a key, as the log has them from the time before the topic was compacted."""
         compact, self.log.config = self.log.config, Disk(self.disk.path).config
-        self.append(build_batch([Record(0, START_MS, None, b"x"), *more]))
+        self.append(build_batch([Record(Offset(0), START_MS, None, b"x"), *more]))
         self.log.config = compact
 
     def end_transaction(self, producer: Producer, kind: ControlType) -> int:

@@ -14,7 +14,7 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.pipeline.datasource import options as options_of
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange, plan_batch
@@ -61,7 +61,7 @@ class DataDirectory:
             )
             for i in range(count)
         ]
-        sent = [record._replace(offset=i) for i, record in enumerate(records)]
+        sent = [record._replace(offset=Offset(i)) for i, record in enumerate(records)]
         self.append_bytes(build_batch(sent, **options), tp=tp)
         return records
 
@@ -127,7 +127,7 @@ def records_of(rows: Rows, wanted: int = ALL) -> list[Record]:
     assert count == sum(run.rows for run in rows.runs)
     nothing = [None] * count
     return [
-        Record(offset, timestamp, key, value, header)
+        Record(Offset(offset), timestamp, key, value, header)
         for offset, timestamp, key, value, header in zip(
             numbers(offsets, "q") if wanted & OFFSET else [0] * count,
             numbers(timestamps[0], "q") if wanted & TIMESTAMP else [0] * count,

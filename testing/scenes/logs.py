@@ -55,7 +55,7 @@ def batch(
 ) -> bytearray:
     """Return a batch of random values as a producer sends it, with offsets from 0."""
     times = list(timestamps) if timestamps is not None else [timestamp] * count
-    records = [Record(i, at, b"key-%d" % i, random.randbytes(size)) for i, at in enumerate(times)]
+    records = [Record(Offset(i), at, b"key-%d" % i, random.randbytes(size)) for i, at in enumerate(times)]
     if producer is not None:
         options |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
     return build_batch(records, **options)  # type: ignore[arg-type]  # the builder's own options, by name

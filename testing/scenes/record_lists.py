@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import strategies as st
 
+from pybroker.model import Offset
 from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import Record
 from pybroker.records.errors import CorruptRecordError
@@ -61,7 +62,7 @@ def kernels_of(module: ModuleType) -> Iterator[None]:
 
 def some_records(count: int, *, base_offset: int = 0, value_size: int = 20, key: bytes | None = b"k") -> list[Record]:
     return [
-        Record(base_offset + i, BASE_MS + i * 3, key, (b"%d-" % i * value_size)[:value_size], (("h", b"x"), ("n", None)))
+        Record(Offset(base_offset + i), BASE_MS + i * 3, key, (b"%d-" % i * value_size)[:value_size], (("h", b"x"), ("n", None)))
         for i in range(count)
     ]
 
@@ -77,7 +78,7 @@ def record_lists(draw: st.DrawFn, *, min_size: int = 1, has_gaps: bool = False) 
     offset = draw(st.integers(0, 1 << 40))
     found = []
     for _ in range(draw(st.integers(min_size, 12))):
-        found.append(Record(offset, draw(TIMESTAMPS), draw(FIELDS), draw(FIELDS), draw(HEADERS)))
+        found.append(Record(Offset(offset), draw(TIMESTAMPS), draw(FIELDS), draw(FIELDS), draw(HEADERS)))
         offset += draw(st.integers(1, 1000)) if has_gaps else 1
     return found
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pybroker.model import Offset
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response, encode_request, response_class
 from pybroker.protocol.error_codes import ErrorCode
@@ -58,7 +59,7 @@ class Read(NamedTuple):
 
 def values(first: int, pairs: Iterable[tuple[bytes | None, bytes | None]], time_ms: int) -> list[Record]:
     """Make records with the offset deltas that a producer gives them."""
-    return [Record(first + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
+    return [Record(Offset(first + n), time_ms, key, value) for n, (key, value) in enumerate(pairs)]
 
 
 def _creation(name: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:

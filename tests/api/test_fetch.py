@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.network.context import Outgoing
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -214,7 +215,7 @@ async def test_before_version_3_a_first_batch_is_cut_at_the_limit_after_conversi
     batch = records.batch_of_values(*[b"%03d" % n * 30 for n in range(10)])
     for _ in range(2):
         await whole.ask(produce_request(batch), 9)
-    converted = down_convert(batch, to_magic=1 if version == 2 else 0, first_offset=0).data
+    converted = down_convert(batch, to_magic=1 if version == 2 else 0, first_offset=Offset(0)).data
     assert len(converted) > len(batch)
     for limit in (1, 11, 12, 100, 500, len(batch) - 1):
         (answer,) = (await whole.ask(request(0, limit=limit), version)).responses[0].partitions

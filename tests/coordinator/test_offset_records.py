@@ -18,7 +18,7 @@ from pybroker.coordinator.records import (
     offset_tombstone,
     to_bytes,
 )
-from pybroker.model import GroupId, LeaderEpoch
+from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.protocol.codec import DecodeError, EncodeError, encode
 from pybroker.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 
@@ -63,7 +63,7 @@ def test_all_versions_are_read(type_id: int, version: int, key: OffsetKey, commi
     assert (read.type_id, read.key, read.value, read.value_version) == (type_id, key, expected, version)
 
 
-KEY, VALUE = to_bytes(offset_record(GroupId("group"), "topic", 7, CommittedOffset(5, LeaderEpoch(2), "text", 6)))
+KEY, VALUE = to_bytes(offset_record(GroupId("group"), "topic", 7, CommittedOffset(Offset(5), LeaderEpoch(2), "text", 6)))
 
 
 @pytest.mark.parametrize("cut", range(2, len(KEY)))
@@ -98,11 +98,11 @@ def test_a_value_that_is_none(value: bytes) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        offset_record(GroupId("g" * 70_000), "t", 0, CommittedOffset(0, LeaderEpoch(0), "", 0)),
-        offset_record(GroupId("g" * 40_000), "t", 0, CommittedOffset(0, LeaderEpoch(0), "", 0)),
-        offset_record(GroupId("g"), "t" * 40_000, 0, CommittedOffset(0, LeaderEpoch(0), "", 0)),
-        offset_record(GroupId("g"), "t", 0, CommittedOffset(0, LeaderEpoch(0), "x" * 40_000, 0)),
-        offset_record(GroupId("g"), "t", 0, CommittedOffset(2**63, LeaderEpoch(0), "", 0)),
+        offset_record(GroupId("g" * 70_000), "t", 0, CommittedOffset(Offset(0), LeaderEpoch(0), "", 0)),
+        offset_record(GroupId("g" * 40_000), "t", 0, CommittedOffset(Offset(0), LeaderEpoch(0), "", 0)),
+        offset_record(GroupId("g"), "t" * 40_000, 0, CommittedOffset(Offset(0), LeaderEpoch(0), "", 0)),
+        offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(0), LeaderEpoch(0), "x" * 40_000, 0)),
+        offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(2**63), LeaderEpoch(0), "", 0)),
     ],
 )
 def test_what_has_no_place(record: object) -> None:

@@ -17,7 +17,7 @@ from pybroker.coordinator.records import (
     offset_tombstone,
     to_bytes,
 )
-from pybroker.model import GroupId, LeaderEpoch, MemberId
+from pybroker.model import GroupId, LeaderEpoch, MemberId, Offset
 from tests.coordinator.scenario import subscription
 
 
@@ -47,9 +47,9 @@ GROUP.add(
 )  # fmt: skip
 
 GOLDEN = [  # type and version of the key, of the value: as Kafka's formatters read them
-    (offset_record(GroupId("g"), "t", 1, CommittedOffset(5, LeaderEpoch(2), "x", 6)), "0001 0001 67 0001 74 00000001",
+    (offset_record(GroupId("g"), "t", 1, CommittedOffset(Offset(5), LeaderEpoch(2), "x", 6)), "0001 0001 67 0001 74 00000001",
      "0003 0000000000000005 00000002 0001 78 0000000000000006"),
-    (offset_record(GroupId("g"), "t", 1, CommittedOffset(5, LeaderEpoch(2), "", 6, 9)), "0001 0001 67 0001 74 00000001",
+    (offset_record(GroupId("g"), "t", 1, CommittedOffset(Offset(5), LeaderEpoch(2), "", 6, 9)), "0001 0001 67 0001 74 00000001",
      "0001 0000000000000005 0000 0000000000000006 0000000000000009"),
     (offset_tombstone(GroupId("g"), "t", 1), "0001 0001 67 0001 74 00000001", None),
     (group_record(GROUP, {MemberId("m"): b"\x02"}), "0002 0001 67",

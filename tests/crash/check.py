@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.model import LeaderEpoch, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -59,7 +59,7 @@ def make_batch(records: Iterable[tuple[bytes, bytes | None]], producer: tuple[in
     """Build a batch as a producer sends it; `producer` is id, epoch and base sequence."""
     if producer is not None:
         options |= {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": producer[2]}
-    made = [Record(number, TIMESTAMP, key, value) for number, (key, value) in enumerate(records)]
+    made = [Record(Offset(number), TIMESTAMP, key, value) for number, (key, value) in enumerate(records)]
     return bytes(build_batch(made, **options))  # type: ignore[arg-type]  # the builder's own options, by name
 
 
@@ -130,7 +130,9 @@ def check_log(log: Log, promise: Promise, *, has_lost_power: bool) -> list[Batch
     require(end in ends, f"{tp} ends at {end}, which is the end of no batch; before it is {kept_end}")
     expected = {batch.first_offset + number: record for batch in kept for number, record in enumerate(batch.records)}
     read = [record for batch in read_batches(log) for record in batch.records()]
-    found = {one.offset: (one.key, one.value) for one in read if one.offset >= start}
+    found: dict[int, tuple[bytes | None, bytes | None]] = {
+        one.offset: (one.key, one.value) for one in read if one.offset >= start
+    }
     for offset, record in found.items():
         require(offset in expected, f"{tp} has {record} at offset {offset}, which nobody was given")
         require(record == expected[offset], f"{tp} has {record} at offset {offset}, sent was {expected.get(offset)}")

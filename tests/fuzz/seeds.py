@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.codec import encode_request
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import schema_of
@@ -69,14 +69,14 @@ def _body(message: object, version: int) -> list[object]:
 
 def _batches() -> Iterator[bytes]:
     headers = (("h", b"x"), ("n", None))
-    records = [Record(n, NOW_MS + n, b"k%d" % n if n else None, b"v" * n * 9 or None, headers) for n in range(5)]
+    records = [Record(Offset(n), NOW_MS + n, b"k%d" % n if n else None, b"v" * n * 9 or None, headers) for n in range(5)]
     for codec in CompressionType:
         for choices in (1, 3, 5):
             batch = build_batch(
                 records, compression=codec, producer_id=ProducerId(3), producer_epoch=ProducerEpoch(1), base_sequence=4
             )
             yield bytes([choices, codec]) + bytes(batch)
-    plain = [Record(n, NOW_MS + n, b"k%d" % n, b"v" * n * 9) for n in range(5)]
+    plain = [Record(Offset(n), NOW_MS + n, b"k%d" % n, b"v" * n * 9) for n in range(5)]
     for magic in (0, 1):
         for codec in (CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4):
             yield bytes([8, 0]) + bytes(build_message_set(plain, magic=magic, compression=codec))

@@ -219,7 +219,7 @@ def _up(sent: bytes) -> None:
 
 def _down(kept: bytes, magic: int, first_offset: int) -> None:
     try:
-        converted = down_convert(kept, to_magic=magic, first_offset=first_offset, bytes_max=INSIDE_MAX)
+        converted = down_convert(kept, to_magic=magic, first_offset=Offset(first_offset), bytes_max=INSIDE_MAX)
     except KafkaError:
         return
     if len(list(legacy.records(bytes(converted.data), bytes_max=16 * INSIDE_MAX))) != converted.record_count:
@@ -328,7 +328,7 @@ def _files() -> dict[str, bytes]:
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
             log = Log.create(TP, TOPIC_ID, _config(), LogDirectory(folder, Filesystem()), _services())
             for number in range(12):
-                records = [Record(n, NOW_MS + number, b"key-%d" % n, b"value" * 10) for n in range(3)]
+                records = [Record(Offset(n), NOW_MS + number, b"key-%d" % n, b"value" * 10) for n in range(3)]
                 codec = CompressionType.GZIP if number % 3 == 2 else CompressionType.NONE
                 batch = build_batch(
                     records,
@@ -360,7 +360,7 @@ def _use(log: Log) -> None:
         log.offset_for_timestamp(NOW_MS + 5)
         end = log.log_end_offset
         info = log.append_as_leader(
-            memoryview(build_batch([Record(0, NOW_MS, b"k", b"v")])), leader_epoch=LeaderEpoch(1 << 20), now_ms=NOW_MS
+            memoryview(build_batch([Record(Offset(0), NOW_MS, b"k", b"v")])), leader_epoch=LeaderEpoch(1 << 20), now_ms=NOW_MS
         )
         if info.first_offset != end:
             raise FoundError(f"appended at {info.first_offset}, and not at {end}")

@@ -15,6 +15,7 @@ from pybroker.inspection.dump import Choice, objects_in
 from pybroker.inspection.findings import Findings
 from pybroker.inspection.lines import line_of
 from pybroker.inspection.verify import verify
+from pybroker.model import Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -25,7 +26,7 @@ NAMES = [
     f"{ZERO}.log", f"{ZERO}.index", f"{ZERO}.timeindex", f"{ZERO}.txnindex", f"{ZERO}.snapshot", f"{ZERO}-0000000000.checkpoint",
     "leader-epoch-checkpoint", "partition.metadata", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint.topic-ids",
 ]  # fmt: skip
-RECORDS = [Record(i, START_MS + i, b"k%d" % i, b"v" * 9) for i in range(3)]
+RECORDS = [Record(Offset(i), START_MS + i, b"k%d" % i, b"v" * 9) for i in range(3)]
 PIECES = [
     *(bytes(build_batch(RECORDS, compression=codec)) for codec in CompressionType),
     *(build_message_set(RECORDS, magic=magic, compression=codec) for magic in (0, 1) for codec in list(CompressionType)[:4]),
@@ -120,7 +121,7 @@ def test_bytes_that_look_like_many_large_batches_end_the_search(tmp_path: Path, 
 
 @pytest.mark.usefixtures("little_memory")
 def test_compressed_records_that_expand_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Record(0, START_MS, b"k", bytes(64 << 20))
+    record = Record(Offset(0), START_MS, b"k", bytes(64 << 20))
     tracemalloc.stop()
     data = bytes(build_batch([record], compression=CompressionType.ZSTD))
     tracemalloc.start()

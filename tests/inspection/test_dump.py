@@ -43,7 +43,7 @@ def folder_with(tmp_path: Path, data: bytes | bytearray, *, topic: str = "events
 
 
 def test_batches_and_records_have_the_names_of_kafkas_tool(tmp_path: Path) -> None:
-    records = [Record(i, START_MS + i, b"k%d" % i, b"v\xff\n", (("h", b"x"), ("none", None))) for i in range(2)]
+    records = [Record(Offset(i), START_MS + i, b"k%d" % i, b"v\xff\n", (("h", b"x"), ("none", None))) for i in range(2)]
     data = build_batch(
         records, compression=CompressionType.ZSTD, producer_id=ProducerId(9), producer_epoch=ProducerEpoch(1), base_sequence=7
     )
@@ -66,7 +66,7 @@ def test_batches_and_records_have_the_names_of_kafkas_tool(tmp_path: Path) -> No
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 def test_messages_of_old_magic_have_real_offsets(tmp_path: Path, magic: int, codec: str) -> None:
-    records = [Record(i, START_MS + i % 3, b"k", b"v%d" % (i % 3)) for i in range(6)]
+    records = [Record(Offset(i), START_MS + i % 3, b"k", b"v%d" % (i % 3)) for i in range(6)]
     sets = [
         build_message_set(some, magic=magic, compression=CompressionType[codec.upper()]) for some in (records[:3], records[3:])
     ]
@@ -95,13 +95,13 @@ def test_the_end_of_a_transaction_is_decoded(tmp_path: Path, kind: ControlType) 
 
 def test_committed_offsets_are_decoded(tmp_path: Path) -> None:
     pairs = [
-        to_bytes(offset_record(GroupId("readers"), "t", 2, CommittedOffset(42, LeaderEpoch(3), "note", START_MS))),
+        to_bytes(offset_record(GroupId("readers"), "t", 2, CommittedOffset(Offset(42), LeaderEpoch(3), "note", START_MS))),
         to_bytes(offset_tombstone(GroupId("readers"), "t", 2)),
         (b"\x00\x01?", b"?"),
         (b"\x00\x63", b"?"),
     ]
     folder = folder_with(
-        tmp_path, build_batch([Record(i, START_MS, *pair) for i, pair in enumerate(pairs)]), topic="__consumer_offsets"
+        tmp_path, build_batch([Record(Offset(i), START_MS, *pair) for i, pair in enumerate(pairs)]), topic="__consumer_offsets"
     )
     found = [one for one in dump_json(folder, "--decode", "offsets") if one["type"] == "record"]
     assert found[0]["recordType"] == "OFFSET_COMMIT"
@@ -151,7 +151,7 @@ def test_snapshots_and_aborted_transactions_are_printed(tmp_path: Path) -> None:
 
 
 def test_damage_is_printed_and_the_rest_too(tmp_path: Path) -> None:
-    parts = [bytes(build_batch([Record(i, START_MS, b"k", b"v" * 40)])) for i in range(4)]
+    parts = [bytes(build_batch([Record(Offset(i), START_MS, b"k", b"v" * 40)])) for i in range(4)]
     parts[1] = b"\x07" * len(parts[1])
     output = dump(folder_with(tmp_path, b"".join(parts)))
     assert [line.split()[1] for line in output.splitlines() if line.startswith("baseOffset")] == ["0", "2", "3"]
@@ -161,7 +161,7 @@ def test_damage_is_printed_and_the_rest_too(tmp_path: Path) -> None:
 
 
 def test_only_the_batches_of_some_offsets(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, b"".join(bytes(build_batch([Record(i, START_MS, b"k", b"v")])) for i in range(9)))
+    folder = folder_with(tmp_path, b"".join(bytes(build_batch([Record(Offset(i), START_MS, b"k", b"v")])) for i in range(9)))
     found = dump_json(folder, "--first-offset", "3", "--last-offset", "5")
     assert [one["baseOffset"] for one in found if one["type"] == "batch"] == [3, 4, 5]
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from pybroker.cli.main import cli
 from pybroker.inspection.findings import Findings, Problem
 from pybroker.inspection.verify import verify
+from pybroker.model import Offset
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -118,7 +119,7 @@ def test_old_messages_are_no_damage_and_their_flipped_bytes_are(tmp_path: Path, 
     folder = tmp_path / "old-0"
     folder.mkdir()
     path = folder / f"{0:020d}.log"
-    records = [Record(i, START_MS + i, b"k", b"value %d" % i) for i in range(12)]
+    records = [Record(Offset(i), START_MS + i, b"k", b"value %d" % i) for i in range(12)]
     kind = CompressionType[codec.upper()]
     sound = b"".join(build_message_set(records[i : i + 3], magic=magic, compression=kind) for i in range(0, 12, 3))
     path.write_bytes(sound)
@@ -241,7 +242,7 @@ def test_a_snapshot_beyond_its_offset_is_found(partition: Path) -> None:
 def test_records_that_the_header_does_not_promise_are_found(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
-    made = build_batch([Record(i, START_MS, b"k", b"v") for i in range(3)])
+    made = build_batch([Record(Offset(i), START_MS, b"k", b"v") for i in range(3)])
     view = BatchView(memoryview(made))
     struct.pack_into(">i", made, 57, 2)
     struct.pack_into(">I", made, 17, view.computed_crc())
@@ -276,7 +277,7 @@ def test_which_logs_may_have_gaps(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
     (folder / f"{0:020d}.log").write_bytes(
-        b"".join(bytes(build_batch([Record(offset, START_MS, b"k", b"v")])) for offset in (0, 5, 9))
+        b"".join(bytes(build_batch([Record(Offset(offset), START_MS, b"k", b"v")])) for offset in (0, 5, 9))
     )
     assert kinds(folder) == {"gap"}
     assert not problems(folder, may_have_gaps=True)

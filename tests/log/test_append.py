@@ -70,7 +70,7 @@ def test_damaged_records_are_refused(tmp_path: Path) -> None:
 
 def test_old_messages_lie_on_the_disk_in_the_new_format(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
-    records = [Record(i, START_MS + i, b"k", b"value") for i in range(3)]
+    records = [Record(Offset(i), START_MS + i, b"k", b"value") for i in range(3)]
     info = log.append_as_leader(
         memoryview(bytearray(build_message_set(records, magic=1))),
         leader_epoch=LeaderEpoch(0),
@@ -143,7 +143,7 @@ def test_a_full_index_rolls(tmp_path: Path) -> None:
 def test_offsets_that_do_not_fit_in_four_bytes_roll(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     append(log, batch())
-    far = build_batch([Record(2**31, START_MS, None, b"v")], leader_epoch=LeaderEpoch(0))
+    far = build_batch([Record(Offset(2**31), START_MS, None, b"v")], leader_epoch=LeaderEpoch(0))
     log.append_as_follower(memoryview(far), now_ms=START_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
     assert log.log_end_offset == 2**31 + 1

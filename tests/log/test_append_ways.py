@@ -20,7 +20,7 @@ from pybroker.log import _tail_python, segment
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.segment import LogSegment
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
@@ -46,7 +46,8 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
     """Draw a batch as a producer sends it, or wrong in one place with a good checksum, or damaged."""
     times = draw(st.lists(st.integers(START_MS - 150, START_MS + 150) | st.just(-1), min_size=1, max_size=4))
     records = [
-        Record(i, at, draw(st.sampled_from([b"key", None])), b"v" * draw(st.integers(0, 120))) for i, at in enumerate(times)
+        Record(Offset(i), at, draw(st.sampled_from([b"key", None])), b"v" * draw(st.integers(0, 120)))
+        for i, at in enumerate(times)
     ]
     producer = draw(st.sampled_from([-1, -1, 7]))
     data = build_batch(
@@ -72,7 +73,7 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
 
 def with_a_huge_gap() -> bytearray:
     """Return one record that takes two thousand million offsets; a coordinator may write such a record."""
-    data = build_batch([Record(0, START_MS, b"key", b"value")])
+    data = build_batch([Record(Offset(0), START_MS, b"key", b"value")])
     struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, (1 << 31) - 256)
     struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
     return data

@@ -236,7 +236,7 @@ def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
     """Such records are from before the topic was compacted."""
     setting = CompactedLog(tmp_path)
-    setting.append_without_a_key(Record(1, START_MS, b"k", b"y"))
+    setting.append_without_a_key(Record(Offset(1), START_MS, b"k", b"y"))
     setting.roll()
     setting.clean()
     assert setting.records() == [(1, b"k", b"y")]
@@ -504,7 +504,8 @@ def test_memory_for_keys_is_counted_honestly() -> None:
     from pybroker.records.batch import BatchView  # noqa: PLC0415
 
     batches = [
-        build_batch([Record(i, START_MS, b"key-%d-%d" % (n, i), b"") for i in range(100)], base_offset=0) for n in range(400)
+        build_batch([Record(Offset(i), START_MS, b"key-%d-%d" % (n, i), b"") for i in range(100)], base_offset=Offset(0))
+        for n in range(400)
     ]
     tracemalloc.start()
     try:

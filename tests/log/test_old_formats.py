@@ -9,7 +9,7 @@ import pytest
 from pybroker.log import old_formats
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.old_formats import OldFormatError
-from pybroker.model import LeaderEpoch
+from pybroker.model import LeaderEpoch, Offset
 from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -22,7 +22,8 @@ DATA = "00000000000000000000.log"
 
 def some(offsets: list[int], *, magic: int = 1) -> list[Record]:
     return [
-        Record(i, 1000 + i if magic else -1, None if i % 3 else b"k%d" % i, None if i % 5 == 4 else b"v" * i) for i in offsets
+        Record(Offset(i), 1000 + i if magic else -1, None if i % 3 else b"k%d" % i, None if i % 5 == 4 else b"v" * i)
+        for i in offsets
     ]
 
 
@@ -81,7 +82,7 @@ def test_formats_may_follow_each_other_in_one_file(tmp_path: Path) -> None:
 
 
 def test_many_messages_become_batches_of_a_bounded_size(tmp_path: Path) -> None:
-    records = [Record(i, i, None, b"x" * 1000) for i in range(100)]
+    records = [Record(Offset(i), i, None, b"x" * 1000) for i in range(100)]
     folder = partition(tmp_path / "orders-0", at0=build_message_set(records, magic=1))
     old_formats.convert(FS, str(folder))
     sizes = [one.batch_length for one in batches((folder / DATA).read_bytes())]

@@ -95,7 +95,7 @@ def test_a_topic_made_again_is_compacted_from_its_start(tmp_path: Path) -> None:
     log = manager.create(TP, NEW_ID, disk.config)
     for value in (b"secret", None, *[b"%d" % number for number in range(40)]):
         key = b"user-7" if value in (b"secret", None) else b"others"
-        append(log, build_batch([Record(0, START_MS, key, value)]))
+        append(log, build_batch([Record(Offset(0), START_MS, key, value)]))
     manager.stop()
     again = started(disk)
     later: list[Callable[[], None]] = []

@@ -119,7 +119,7 @@ def test_times_that_the_broker_set_bound_batches_from_above(tmp_path: Path) -> N
     parts = [
         bytes(
             build_batch(
-                [Record(i, START_MS, None, b"v")],
+                [Record(Offset(i), START_MS, None, b"v")],
                 timestamp_type=TimestampType.LOG_APPEND_TIME,
                 log_append_time_ms=START_MS + i * 1000,
             )

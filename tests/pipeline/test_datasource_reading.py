@@ -55,8 +55,8 @@ def test_only_what_is_wanted_is_filled(tmp_path: Path) -> None:
     expected = data.append(3)
     data.checkpoint()
     assert data.read(wanted=OFFSET | TIMESTAMP) == [record._replace(key=None, value=None, headers=()) for record in expected]
-    assert data.read(wanted=VALUE) == [Record(0, 0, None, record.value) for record in expected]
-    assert data.read(wanted=0) == [Record(0, 0, None, None)] * 3
+    assert data.read(wanted=VALUE) == [Record(Offset(0), 0, None, record.value) for record in expected]
+    assert data.read(wanted=0) == [Record(Offset(0), 0, None, None)] * 3
 
 
 def test_headers_of_batches_alone_give_offsets_and_counts(tmp_path: Path) -> None:
@@ -75,19 +75,23 @@ def test_headers_of_batches_alone_give_offsets_and_counts(tmp_path: Path) -> Non
 
 
 def test_offsets_with_gaps_are_read_from_the_records(tmp_path: Path) -> None:
-    records = [Record(offset, START_MS, b"k", b"v") for offset in (0, 3, 4)]
-    emptied = build_batch([], base_offset=8, last_offset=9)
-    data = bytes(build_batch(records, last_offset=7)) + bytes(emptied) + bytes(build_batch([Record(20, START_MS, None, None)]))
+    records = [Record(Offset(offset), START_MS, b"k", b"v") for offset in (0, 3, 4)]
+    emptied = build_batch([], base_offset=Offset(8), last_offset=Offset(9))
+    data = (
+        bytes(build_batch(records, last_offset=Offset(7)))
+        + bytes(emptied)
+        + bytes(build_batch([Record(Offset(20), START_MS, None, None)]))
+    )
     lay_down(tmp_path, {0: data}, high_watermark=21)
     assert [record.offset for record in read_all(plan(tmp_path), OFFSET, parsed(tmp_path))] == [0, 3, 4, 20]
-    assert list(read_all(plan(tmp_path), 31, parsed(tmp_path))) == [*records, Record(20, START_MS, None, None)]
+    assert list(read_all(plan(tmp_path), 31, parsed(tmp_path))) == [*records, Record(Offset(20), START_MS, None, None)]
 
 
 def test_times_that_the_broker_set_are_read_from_headers(tmp_path: Path) -> None:
-    records = [Record(i, START_MS + i, b"k", b"v") for i in range(3)]
+    records = [Record(Offset(i), START_MS + i, b"k", b"v") for i in range(3)]
     batch = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=START_MS + 50)
     lay_down(tmp_path, {0: bytes(batch)}, high_watermark=3)
-    expected = [Record(i, START_MS + 50, None, None) for i in range(3)]
+    expected = [Record(Offset(i), START_MS + 50, None, None) for i in range(3)]
     assert list(read_all(plan(tmp_path), OFFSET | TIMESTAMP, parsed(tmp_path))) == expected
 
 
@@ -96,15 +100,15 @@ def test_times_that_the_broker_set_are_read_from_headers(tmp_path: Path) -> None
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4])
 @pytest.mark.parametrize("wanted", [31, OFFSET, 0])
 def test_segments_of_old_messages(tmp_path: Path, magic: int, codec: CompressionType, wanted: int) -> None:
-    records = [Record(i, START_MS + i, b"k%d" % i, None if i == 3 else b"v" * i) for i in range(20)]
+    records = [Record(Offset(i), START_MS + i, b"k%d" % i, None if i == 3 else b"v" * i) for i in range(20)]
     old = b"".join(bytes(build_message_set(records[i : i + 4], magic=magic, compression=codec)) for i in range(0, 20, 4))
-    new = [Record(20 + i, START_MS, b"k", b"v", (("h", None),)) for i in range(3)]
+    new = [Record(Offset(20 + i), START_MS, b"k", b"v", (("h", None),)) for i in range(3)]
     lay_down(tmp_path, {0: old, 20: bytes(build_batch(new))}, high_watermark=23)
     expected = [*legacy.records(old), *new]
     if wanted == OFFSET:
         expected = [Record(record.offset, 0, None, None) for record in expected]
     elif not wanted:
-        expected = [Record(0, 0, None, None)] * 23
+        expected = [Record(Offset(0), 0, None, None)] * 23
     assert list(read_all(plan(tmp_path), wanted, parsed(tmp_path))) == expected
     some = parsed(tmp_path, startingOffsets='{"events": {"0": 5}}', endingOffsets='{"events": {"0": 22}}')
     ranges = plan(tmp_path, startingOffsets='{"events": {"0": 5}}', endingOffsets='{"events": {"0": 22}}')
@@ -112,7 +116,7 @@ def test_segments_of_old_messages(tmp_path: Path, magic: int, codec: Compression
 
 
 def test_mixed_formats_in_one_segment(tmp_path: Path) -> None:
-    records = [Record(i, START_MS + i, b"k", b"v%d" % i) for i in range(12)]
+    records = [Record(Offset(i), START_MS + i, b"k", b"v%d" % i) for i in range(12)]
     parts = [
         build_message_set(records[:3], magic=0),
         build_message_set(records[3:5], magic=1),
@@ -220,7 +224,7 @@ def test_a_torn_tail_is_not_read(tmp_path: Path) -> None:
     data.checkpoint({TP: 9})
     path = Path(data.log().segments[0].path)
     whole = path.read_bytes()
-    batch = bytes(build_batch([Record(6, START_MS, b"k", b"v" * 100)]))
+    batch = bytes(build_batch([Record(Offset(6), START_MS, b"k", b"v" * 100)]))
     for tail in (batch[:10], batch[:40], batch[:-1], bytes(5000), batch[:-3] + b"???", b"\xff" * 100):
         path.write_bytes(whole + tail)
         assert data.read(until="logEnd") == records, tail
@@ -295,7 +299,7 @@ def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(PipelineError, match="photos is not the data directory of a broker"):
         plan(tmp_path / "photos")
-    lay_down(tmp_path / "copied", {0: bytes(build_batch([Record(0, 0, None, b"v")]))})
+    lay_down(tmp_path / "copied", {0: bytes(build_batch([Record(Offset(0), 0, None, b"v")]))})
     with pytest.raises(PipelineError, match=r"has no replication-offset-checkpoint .* until=logEnd"):
         plan(tmp_path / "copied")
     assert len(plan(tmp_path / "copied", until="logEnd")) == 1
@@ -351,7 +355,7 @@ def test_foreign_files_and_damage(tmp_path: Path) -> None:
 
 
 def test_checksums_may_be_left_alone(tmp_path: Path) -> None:
-    records = [Record(0, START_MS, b"k", b"value")]
+    records = [Record(Offset(0), START_MS, b"k", b"value")]
     batch = bytes(build_batch(records)).replace(b"value", b"VALUE")
     lay_down(tmp_path, {0: batch}, high_watermark=1)
     with pytest.raises(PipelineError, match="checksum"):
@@ -360,7 +364,7 @@ def test_checksums_may_be_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_decompressed_section_that_is_no_records(tmp_path: Path) -> None:
-    batch = bytearray(build_batch([Record(0, START_MS, b"k", b"v" * 50)], compression=CompressionType.ZSTD))
+    batch = bytearray(build_batch([Record(Offset(0), START_MS, b"k", b"v" * 50)], compression=CompressionType.ZSTD))
     batch[70] ^= 0xFF
     lay_down(tmp_path, {0: bytes(batch)}, high_watermark=1)
     with pytest.raises(PipelineError, match="damaged at byte 0: "):
@@ -399,7 +403,7 @@ def test_segments_that_are_gone_end_the_job_or_are_left_out(tmp_path: Path) -> N
 
 def test_compaction_between_plan_and_read(tmp_path: Path) -> None:
     """Two segments become one, with other positions; each of the remaining records is read once."""
-    batches = [bytes(build_batch([Record(i, START_MS, b"k%d" % (i % 3), b"%d" % i)])) for i in range(30)]
+    batches = [bytes(build_batch([Record(Offset(i), START_MS, b"k%d" % (i % 3), b"%d" % i)])) for i in range(30)]
     files = {0: b"".join(batches[:10]), 10: b"".join(batches[10:20]), 20: b"".join(batches[20:])}
     folder = lay_down(tmp_path, files, high_watermark=30)
     ranges, options = plan(tmp_path), parsed(tmp_path)
@@ -412,7 +416,7 @@ def test_compaction_between_plan_and_read(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = lay_down(tmp_path, {0: bytes(build_batch([Record(0, 0, None, None)]))}, high_watermark=1)
+    folder = lay_down(tmp_path, {0: bytes(build_batch([Record(Offset(0), 0, None, None)]))}, high_watermark=1)
     (folder / f"{0:020d}.log.swap").write_bytes(b"")
     monkeypatch.setattr("pybroker.pipeline.datasource.snapshot.PAUSE_S", 0)
     with pytest.raises(PipelineError, match=r"unfinished rewrite \(.swap files\): start its broker once"):

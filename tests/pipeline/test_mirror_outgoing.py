@@ -37,7 +37,7 @@ RULES = ValidationRules(max_message_bytes=1 << 20)
 
 
 def record(offset: int, size: int = 20) -> Record:
-    return Record(offset, T0 + offset, b"k%d" % offset, b"v" * size, (("h", b"x"), ("n", None)))
+    return Record(Offset(offset), T0 + offset, b"k%d" % offset, b"v" * size, (("h", b"x"), ("n", None)))
 
 
 def records(first: int, count: int) -> list[Record]:
@@ -99,7 +99,13 @@ def _no_decompressor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_is_copied_unchanged_and_never_decompressed(codec: CompressionType) -> None:
     payload = b"these bytes are of no codec at all, and nobody finds out"
     batch = assemble_batch(
-        payload, base_offset=500, last_offset_delta=9, attributes=codec, base_timestamp=T0, max_timestamp=T0 + 5, record_count=10
+        payload,
+        base_offset=Offset(500),
+        last_offset_delta=9,
+        attributes=codec,
+        base_timestamp=T0,
+        max_timestamp=T0 + 5,
+        record_count=10,
     )
     plan = planner(500, 40)
     [out] = plan.plan(fetched(batch))
@@ -131,11 +137,11 @@ def test_the_copy_has_the_records_of_the_source(codec: CompressionType) -> None:
 @pytest.mark.usefixtures("_no_decompressor")
 def test_only_the_transactional_bit_and_the_delete_horizon_are_cleared() -> None:
     committed = assemble_batch(
-        b"?", base_offset=0, last_offset_delta=0, attributes=4 | 0x10, base_timestamp=T0, max_timestamp=T0, record_count=1
+        b"?", base_offset=Offset(0), last_offset_delta=0, attributes=4 | 0x10, base_timestamp=T0, max_timestamp=T0, record_count=1
     )
     seen = assemble_batch(
         b"?",
-        base_offset=1,
+        base_offset=Offset(1),
         last_offset_delta=0,
         attributes=3 | DELETE_HORIZON_BIT,
         base_timestamp=9,
@@ -155,12 +161,12 @@ def test_the_sequence_starts_again_after_its_largest() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_with_gaps_is_rebuilt(codec: CompressionType) -> None:
     left = [record(offset) for offset in (102, 103, 107)]
-    batch = build_batch(left, base_offset=100, last_offset=109, compression=codec)
+    batch = build_batch(left, base_offset=Offset(100), last_offset=Offset(109), compression=codec)
     plan = planner(100, 7)
     out = list(plan.plan(fetched(batch)))
     assert [(one.runs, one.is_verbatim) for one in out] == [([(102, 7), (107, 9)], False)]
     assert BatchView(out[0].data).compression is codec
-    assert appended(out) == [one._replace(offset=7 + n) for n, one in enumerate(left)]
+    assert appended(out) == [one._replace(offset=Offset(7 + n)) for n, one in enumerate(left)]
     assert (plan.source, plan.target) == (110, 10)
 
 
@@ -198,12 +204,12 @@ def test_control_batches_and_empty_ones_are_left_out_and_passed() -> None:
                     is_transactional=True,
                 ),
                 build_transaction_marker(
-                    marker, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=2
+                    marker, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=Offset(2)
                 ),
-                build_batch([], base_offset=3, last_offset=8),
+                build_batch([], base_offset=Offset(3), last_offset=Offset(8)),
                 build_batch(records(9, 1)),
                 build_transaction_marker(
-                    marker, producer_id=ProducerId(6), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=10
+                    marker, producer_id=ProducerId(6), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=Offset(10)
                 ),
             )
         )
@@ -226,7 +232,7 @@ def test_aborted_transactions_are_left_out_as_for_read_committed() -> None:
     def end(offset: int, producer_id: int, how: ControlType) -> bytearray:
         marker = TransactionMarker(how, 0)
         return build_transaction_marker(
-            marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=offset
+            marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=Offset(offset)
         )
 
     plan = planner()
@@ -256,7 +262,8 @@ def test_aborted_transactions_are_left_out_as_for_read_committed() -> None:
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4])
 def test_messages_of_old_formats_become_batches_in_their_codec(magic: int, codec: CompressionType) -> None:
     old = [
-        Record(n, T0 + n if magic else -1, None if n == 3 else b"k%d" % n, None if n == 4 else b"v" * 30) for n in range(50, 60)
+        Record(Offset(n), T0 + n if magic else -1, None if n == 3 else b"k%d" % n, None if n == 4 else b"v" * 30)
+        for n in range(50, 60)
     ]
     data = build_message_set(old, magic=magic, compression=codec)
     plan = planner(52, 5)
@@ -269,13 +276,13 @@ def test_messages_of_old_formats_become_batches_in_their_codec(magic: int, codec
 
 
 def test_old_messages_without_a_codec_are_joined_up_to_a_limit() -> None:
-    old = [Record(n, T0, b"k", b"v" * 20_000) for n in range(10)]
+    old = [Record(Offset(n), T0, b"k", b"v" * 20_000) for n in range(10)]
     out = list(planner().plan(fetched(build_message_set(old, magic=1))))
     assert [one.count for one in out] == [4, 4, 2]
 
 
 def test_a_rebuilt_batch_fits_the_target() -> None:
-    batch = build_batch([record(n, 400) for n in range(20)], base_offset=0, last_offset=25)
+    batch = build_batch([record(n, 400) for n in range(20)], base_offset=Offset(0), last_offset=Offset(25))
     out = list(planner(size_max=3000).plan(fetched(batch)))
     assert [one.count for one in out] == [5, 5, 5, 5]
     assert max(len(one.data) for one in out) <= 3000
@@ -284,7 +291,7 @@ def test_a_rebuilt_batch_fits_the_target() -> None:
 
 @pytest.mark.parametrize("last_offset", [0, 5])
 def test_a_batch_that_does_not_fit_is_reported(last_offset: int) -> None:
-    batch = build_batch([record(0, 4000)], last_offset=last_offset)
+    batch = build_batch([record(0, 4000)], last_offset=Offset(last_offset))
     with pytest.raises(
         PipelineError, match=r"the batch at source offset 0 has \d+ bytes, " r"but the target accepts 3000: raise its max"
     ):
@@ -329,7 +336,7 @@ def logs(draw: st.DrawFn) -> tuple[list[bytearray], list[Record]]:
         last = max(there[-1], draw(st.integers(0, 12)))
         kept = [record(offset + one) for one in there]
         codec = draw(st.sampled_from([CompressionType.NONE, CompressionType.LZ4]))
-        parts.append(build_batch(kept, base_offset=offset, last_offset=offset + last, compression=codec))
+        parts.append(build_batch(kept, base_offset=Offset(offset), last_offset=Offset(offset + last), compression=codec))
         seen += kept
         offset += last + 1 + draw(st.integers(0, 3))
     return parts, seen
@@ -353,4 +360,4 @@ def test_nothing_is_lost_or_doubled_whatever_a_fetch_returns(
     for chunk in chunks():
         out += plan.plan(fetched(*chunk))
     assert sources(out) == [one.offset for one in seen]
-    assert appended(out) == [one._replace(offset=100 + number) for number, one in enumerate(seen)]
+    assert appended(out) == [one._replace(offset=Offset(100 + number)) for number, one in enumerate(seen)]

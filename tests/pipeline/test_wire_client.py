@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import COMMITTED, LATEST, parse_addresses
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
@@ -16,9 +16,9 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from testing.scenes.scripted_broker import ID_A, ID_B, ScriptedCluster, fetched, listed, produced, requests
 
-BATCH = bytes(build_batch([Record(0, 1, b"k", b"v")]))
+BATCH = bytes(build_batch([Record(Offset(0), 1, b"k", b"v")]))
 KNOWN_BATCH = bytes(
-    build_batch([Record(0, 1, b"k", b"v")], producer_id=ProducerId(7), producer_epoch=ProducerEpoch(0), base_sequence=0)
+    build_batch([Record(Offset(0), 1, b"k", b"v")], producer_id=ProducerId(7), producer_epoch=ProducerEpoch(0), base_sequence=0)
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import (
     HEADER_SIZE,
     NO_SEQUENCE,
@@ -60,7 +60,7 @@ def readable(buffer: bytes | bytearray) -> BatchView:
 
 
 def test_the_golden_batch() -> None:
-    record = Record(7, 10, b"k", b"v", (("h", None),))
+    record = Record(Offset(7), 10, b"k", b"v", (("h", None),))
     assert bytes(build_batch([record], leader_epoch=LeaderEpoch(3))) == GOLDEN
     batch = readable(GOLDEN)
     batch.ensure_valid()
@@ -113,13 +113,13 @@ def test_log_append_time_holds_for_every_record() -> None:
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_range() -> None:
-    batch = readable(build_batch([], base_offset=5, last_offset=9))
+    batch = readable(build_batch([], base_offset=Offset(5), last_offset=Offset(9)))
     assert (batch.base_offset, batch.last_offset, list(batch.records())) == (5, 9, [])
 
 
 def test_the_brokers_fields_are_outside_the_checksum() -> None:
     built = build_batch(some_records(3))
-    set_offset_and_epoch(built, base_offset=1 << 40, leader_epoch=LeaderEpoch(12))
+    set_offset_and_epoch(built, base_offset=Offset(1 << 40), leader_epoch=LeaderEpoch(12))
     batch = readable(built)
     batch.ensure_valid()
     assert (batch.base_offset, batch.partition_leader_epoch) == (1 << 40, 12)

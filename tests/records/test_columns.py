@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker import native
+from pybroker.model import Offset
 from pybroker.records import _columns_python, columns, legacy
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
@@ -152,7 +153,7 @@ def test_only_wanted_columns_are_filled(module: ModuleType, records: list[Record
 @pytest.mark.parametrize("module", BOTH)
 def test_log_append_time_holds_for_every_record(module: ModuleType) -> None:
     records = some_records(3)
-    section = build_record_section(records, base_offset=0, base_timestamp=BASE_MS)
+    section = build_record_section(records, base_offset=Offset(0), base_timestamp=BASE_MS)
     builder = module.ColumnBuilder(ALL)
     assert builder.append_section(section, 3, 0, BASE_MS, True, 77, *EVERY) == 3
     assert [record.timestamp for record in rows(builder.take())] == [77, 77, 77]
@@ -207,7 +208,7 @@ def test_messages_of_kafka_python_become_columns(module: ModuleType) -> None:
         maker.append(i, timestamp=BASE_MS + i, key=b"k", value=b"v%d" % i)
     builder = module.ColumnBuilder(ALL)
     builder.append_messages(bytes(maker.build()), 0, -1, False, 0, *EVERY)
-    assert rows(builder.take()) == [Record(i, BASE_MS + i, b"k", b"v%d" % i) for i in range(5)]
+    assert rows(builder.take()) == [Record(Offset(i), BASE_MS + i, b"k", b"v%d" % i) for i in range(5)]
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -318,7 +319,7 @@ def test_what_was_taken_stays_while_more_is_filled(module: ModuleType) -> None:
 
 @pytest.mark.parametrize("module", BOTH)
 def test_a_count_that_is_a_lie_is_found(module: ModuleType) -> None:
-    section = build_record_section(some_records(2), base_offset=0, base_timestamp=BASE_MS)
+    section = build_record_section(some_records(2), base_offset=Offset(0), base_timestamp=BASE_MS)
     for count in (1, 3, 1 << 31):
         with pytest.raises(InvalidRecordError):
             module.ColumnBuilder(ALL).append_section(section, count, 0, BASE_MS, False, 0, *EVERY)

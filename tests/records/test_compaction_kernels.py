@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import Offset
 from pybroker.records.batch import Record, _read_record
 from pybroker.records.build import build_record_section
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
@@ -23,7 +24,7 @@ def keyed_records(draw: st.DrawFn) -> list[Record]:
     for _ in range(draw(st.integers(1, 12))):
         timestamp = BASE_MS + draw(st.integers(-(1 << 40), 1 << 40))
         headers = (("h", b"x"),) if draw(st.booleans()) else ()
-        records.append(Record(offset, timestamp, draw(KEYS), draw(VALUES), headers))
+        records.append(Record(Offset(offset), timestamp, draw(KEYS), draw(VALUES), headers))
         offset += draw(st.integers(1, 300))
     return records
 
@@ -35,7 +36,7 @@ def section_of(records: list[Record], base_timestamp: int = BASE_MS) -> bytes:
 def records_of(section: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:
     position, records = 0, []
     for _ in range(count):
-        record, position = _read_record(section, position, base_offset, base_timestamp, None)
+        record, position = _read_record(section, position, Offset(base_offset), base_timestamp, None)
         records.append(record)
     assert position == len(section)
     return records
@@ -94,6 +95,6 @@ def test_damage_is_found(module: ModuleType, records: list[Record], cut: int, co
 
 @pytest.mark.parametrize("module", BOTH)
 def test_a_time_that_no_longer_fits_is_refused(module: ModuleType) -> None:
-    section = section_of([Record(0, 1 << 62, b"k", b"v")], 0)
+    section = section_of([Record(Offset(0), 1 << 62, b"k", b"v")], 0)
     with pytest.raises((CorruptRecordError, InvalidRecordError)):
         module.retain_records(section, 1, 0, 0, -(1 << 62) - 1, {}, -1, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka.record.control_record import COMMIT_MARKER, ControlRecord
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import (
@@ -24,7 +24,7 @@ def test_a_marker_is_what_clients_expect() -> None:
     batch = BatchView(
         memoryview(
             build_transaction_marker(
-                marker, producer_id=ProducerId(9), producer_epoch=ProducerEpoch(2), timestamp_ms=5, offset=40
+                marker, producer_id=ProducerId(9), producer_epoch=ProducerEpoch(2), timestamp_ms=5, offset=Offset(40)
             )
         )
     )
@@ -55,9 +55,9 @@ def test_what_is_no_control_key_is_refused(key: bytes | None) -> None:
 )
 def test_what_is_no_marker_is_refused(key: bytes, value: bytes | None) -> None:
     with pytest.raises(InvalidRecordError):
-        transaction_marker(Record(0, 0, key, value))
+        transaction_marker(Record(Offset(0), 0, key, value))
 
 
 def test_an_empty_control_batch_says_nothing() -> None:
     with pytest.raises(InvalidRecordError):
-        control_type(BatchView(memoryview(build_batch([], base_offset=0, last_offset=0, is_control=True))))
+        control_type(BatchView(memoryview(build_batch([], base_offset=Offset(0), last_offset=Offset(0), is_control=True))))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import Offset
 from pybroker.records.batch import HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -19,7 +20,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 2**40), FIELD, FIELD, HEADERS), min_
 
 @given(RECORDS, st.sampled_from([CompressionType.NONE, CompressionType.GZIP]))
 def test_they_are_the_records(fields: list[tuple[int, bytes | None, bytes | None, tuple[()]]], codec: CompressionType) -> None:
-    records = [Record(offset, *rest) for offset, rest in enumerate(fields)]
+    records = [Record(Offset(offset), *rest) for offset, rest in enumerate(fields)]
     (batch,) = batches(build_batch(records, compression=codec))
     assert list(entries(batch)) == [(record.key, record.value) for record in records]
 
@@ -30,11 +31,11 @@ def test_they_are_the_records(fields: list[tuple[int, bytes | None, bytes | None
     st.sampled_from([CompressionType.NONE, CompressionType.GZIP]),
 )
 def test_they_are_built_as_records_are(pairs: list[tuple[bytes, bytes | None]], now_ms: int, codec: CompressionType) -> None:
-    expected = build_batch([Record(number, now_ms, *pair) for number, pair in enumerate(pairs)], compression=codec)
+    expected = build_batch([Record(Offset(number), now_ms, *pair) for number, pair in enumerate(pairs)], compression=codec)
     assert build_entries(pairs, timestamp_ms=now_ms, compression=codec) == expected
 
 
-BATCH = build_batch([Record(0, 5, b"key", b"value"), Record(1, 6, b"k" * 70, b"v" * 300)])
+BATCH = build_batch([Record(Offset(0), 5, b"key", b"value"), Record(Offset(1), 6, b"k" * 70, b"v" * 300)])
 
 
 @given(st.integers(HEADER_SIZE, len(BATCH) - 1), st.integers(0, 255))

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import LeaderEpoch, ProducerEpoch, ProducerId
+from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set, build_record_section
@@ -104,14 +104,14 @@ def test_relative_offsets_count_from_the_first(module: ModuleType) -> None:
     records = some_records(4, base_offset=1000)
     section, base_offset, base_timestamp = section_of(records)
     messages, *_ = module.down_convert_records(section, 4, base_offset, base_timestamp, False, 0, 1, EVERY, True)
-    assert messages == build_message_set([r._replace(offset=i) for i, r in enumerate(records)], magic=1)
+    assert messages == build_message_set([r._replace(offset=Offset(i)) for i, r in enumerate(records)], magic=1)
 
 
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize("magic", [0, 1])
 @given(records=record_lists())
 def test_messages_come_up_as_the_same_records(module: ModuleType, magic: int, records: list[Record]) -> None:
-    records = [r._replace(offset=i, headers=(), timestamp=r.timestamp if magic else -1) for i, r in enumerate(records)]
+    records = [r._replace(offset=Offset(i), headers=(), timestamp=r.timestamp if magic else -1) for i, r in enumerate(records)]
     messages = build_message_set(records, magic=magic)
     section, count, base_timestamp, *rest = module.up_convert_messages(messages, magic, False, 0)
     assert (section, count, base_timestamp) == (section_of(records)[0], len(records), records[0].timestamp)
@@ -138,7 +138,7 @@ def test_every_truncation_and_every_wrong_count_is_refused(
     section, base_offset, base_timestamp = section_of(records)
     cut = section[: end % (len(section) + 1)]
     if count <= len(records):
-        first = build_record_section(records[: max(count, 0)], base_offset=base_offset, base_timestamp=base_timestamp)
+        first = build_record_section(records[: max(count, 0)], base_offset=Offset(base_offset), base_timestamp=base_timestamp)
         if len(cut) == len(first):
             return  # exactly the first `count` records, whole
     with pytest.raises(InvalidRecordError):
@@ -247,7 +247,7 @@ def test_batches_of_every_size_are_accepted(use_instruction: bool) -> None:
     _kernels_native._use_crc32c(use_instruction)
     try:
         for size in [*range(300), 1900, 2000, 2048, 4000, 300_000]:
-            data = build_batch([Record(0, BASE_MS, None, random.randbytes(size))])
+            data = build_batch([Record(Offset(0), BASE_MS, None, random.randbytes(size))])
             assert _kernels_native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1)
             data[-1] ^= 1
             assert _kernels_native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None
@@ -273,7 +273,7 @@ def test_both_accept_the_same_batches(
     limits: tuple[int, int, int, int, bool],
 ) -> None:
     assert _kernels_native is not None
-    data = build_batch([record._replace(offset=record.offset - records[0].offset) for record in records])
+    data = build_batch([record._replace(offset=Offset(record.offset - records[0].offset)) for record in records])
     data = data[:cut] if cut < 0 else data + bytes(cut)
     for at, byte in changes:
         data[at % len(data)] = byte
@@ -282,7 +282,7 @@ def test_both_accept_the_same_batches(
     for arguments in (limits, ACCEPT_ALL):
         native, pure = bytearray(data), bytearray(data)
         assert _kernels_native.accept_batch(native, 3, 4, *arguments) == _kernels_python.accept_batch(
-            pure, 3, LeaderEpoch(4), *arguments
+            pure, Offset(3), LeaderEpoch(4), *arguments
         )
         assert native == pure
 
@@ -296,7 +296,7 @@ def test_timestamps_and_offsets_beyond_64_bits_are_refused(module: ModuleType) -
         module.scan_records(section, 2, top)
     with pytest.raises(InvalidRecordError, match="64 bits"):
         module.down_converted_size(section, 2, top, 1, EVERY)
-    far_apart = build_message_set([Record(0, -(1 << 63), None, None), Record(1, 1, None, None)], magic=1)
+    far_apart = build_message_set([Record(Offset(0), -(1 << 63), None, None), Record(Offset(1), 1, None, None)], magic=1)
     with pytest.raises(InvalidRecordError, match="64 bits"):
         module.up_convert_messages(far_apart, 1, False, 0)
     assert module.scan_records(section, 2, BASE_MS)[3]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import Record, claimed_size
 from pybroker.records.build import build_batch
@@ -84,8 +84,10 @@ def test_exactly_the_promised_bytes_whole_batches_then_padding(
 ) -> None:
     with kernels_of(module):
         source = log_of(40, codec=codec)
-        entries = [down_convert(batch_of(10, i * 10, codec=codec), to_magic=magic, first_offset=0).data for i in range(40)]
-        part = LazyDownConversion(Slice(source), to_magic=magic, first_offset=0, chunk_bytes=chunk_bytes)
+        entries = [
+            down_convert(batch_of(10, i * 10, codec=codec), to_magic=magic, first_offset=Offset(0)).data for i in range(40)
+        ]
+        part = LazyDownConversion(Slice(source), to_magic=magic, first_offset=Offset(0), chunk_bytes=chunk_bytes)
         assert part.size == max(len(source), len(entries[0]))
         sent = b"".join(pulled(part))
     assert len(sent) == part.size
@@ -102,7 +104,7 @@ def shrinking_by(slack: int) -> bytes:
     """Make a batch of four records that shrinks by `slack` in conversion: old messages are larger, but have no headers."""
     for size in range(200):  # over two records, so that no size is jumped over where a varint grows
         headers = [(("h", bytes(min(size, 40))),), (("h", bytes(max(size - 40, 0))),), (), ()]
-        records = [Record(i, 5, None, b"v", headers[i]) for i in range(4)]
+        records = [Record(Offset(i), 5, None, b"v", headers[i]) for i in range(4)]
         source = bytes(build_batch(records))
         if len(source) == 4 * (34 + 1) + slack:
             return source
@@ -112,7 +114,7 @@ def shrinking_by(slack: int) -> bytes:
 @pytest.mark.parametrize("slack", [0, *range(1, 15), 100])
 def test_cases_a_and_c_every_size_of_padding(slack: int) -> None:
     source = shrinking_by(slack)
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0)
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0))
     sent = b"".join(pulled(part))
     assert (part.size, len(sent)) == (len(source), len(source))
     messages, padding = split(sent)
@@ -123,20 +125,20 @@ def test_cases_a_and_c_every_size_of_padding(slack: int) -> None:
 
 def test_case_b_the_first_batch_always_fits() -> None:
     source = batch_of(200, 0, value_size=1)
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0)
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0))
     assert part.size > len(source)
-    assert b"".join(pulled(part)) == down_convert(source, to_magic=1, first_offset=0).data
+    assert b"".join(pulled(part)) == down_convert(source, to_magic=1, first_offset=Offset(0)).data
 
 
 def test_case_b_what_does_not_fit_is_left_for_the_next_fetch() -> None:
     source = log_of(3, per_batch=50, value_size=1)
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0)
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0))
     messages, padding = split(b"".join(pulled(part)))
     offsets = [record.offset for record in legacy.records(messages)]
     assert offsets == list(range(50 * (len(offsets) // 50)))
     assert 0 < len(offsets) < 150
     assert is_padding(padding)
-    after = LazyDownConversion(Slice(source[len(source) // 3 :]), to_magic=1, first_offset=50)
+    after = LazyDownConversion(Slice(source[len(source) // 3 :]), to_magic=1, first_offset=Offset(50))
     assert next(legacy.records(split(b"".join(pulled(after)))[0])).offset == 50
 
 
@@ -159,13 +161,13 @@ def test_case_b_what_does_not_fit_is_left_for_the_next_fetch() -> None:
     ids=["control", "partial", "partial header", "less than a size", "before the first offset"],
 )
 def test_case_d_nothing_to_convert(source: bytes) -> None:
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=100)
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(100))
     assert part.size == 12
     assert is_padding(b"".join(pulled(part)))
 
 
 def test_nothing_fetched_is_nothing_sent() -> None:
-    part = LazyDownConversion(Slice(b""), to_magic=1, first_offset=0)
+    part = LazyDownConversion(Slice(b""), to_magic=1, first_offset=Offset(0))
     assert (part.size, pulled(part), part.cold()) == (0, [], None)
 
 
@@ -177,23 +179,23 @@ def test_batches_without_anything_for_old_clients_are_skipped_at_the_start_and_l
     )
     source = marker + marker + batch_of(5, 2) + marker * 3 + batch_of(5, 10) + marker
     for chunk_bytes in (1, 500, CHUNK_BYTES):
-        part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0, chunk_bytes=chunk_bytes)
+        part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0), chunk_bytes=chunk_bytes)
         messages, padding = split(b"".join(pulled(part)))
         assert [record.offset for record in legacy.records(messages)] == [2, 3, 4, 5, 6, 10, 11, 12, 13, 14]
         assert is_padding(padding)
 
 
 def test_the_first_offset_may_lie_inside_the_first_batch() -> None:
-    part = LazyDownConversion(Slice(log_of(4)), to_magic=0, first_offset=7)
+    part = LazyDownConversion(Slice(log_of(4)), to_magic=0, first_offset=Offset(7))
     assert next(legacy.records(b"".join(pulled(part)))).offset == 7
 
 
 def test_a_chunk_is_whole_batches_up_to_the_limit_or_one_larger() -> None:
     small, large = log_of(30), batch_of(100, 300, value_size=5000)
     one = len(small) // 30
-    shrinking = bytes(build_batch([Record(400, 5, None, b"v", (("h", bytes(9000)),))]))  # makes room for what grows
+    shrinking = bytes(build_batch([Record(Offset(400), 5, None, b"v", (("h", bytes(9000)),))]))  # makes room for what grows
     source = Slice(small + large + shrinking)
-    part = LazyDownConversion(source, to_magic=1, first_offset=0, chunk_bytes=one * 4 + one // 2)
+    part = LazyDownConversion(source, to_magic=1, first_offset=Offset(0), chunk_bytes=one * 4 + one // 2)
     sizes = [len(list(legacy.messages(split(chunk)[0]))) for chunk in pulled(part)]
     assert sizes[:7] == [40] * 7
     assert sizes[7:10] == [20, 100, 1]
@@ -201,7 +203,7 @@ def test_a_chunk_is_whole_batches_up_to_the_limit_or_one_larger() -> None:
 
 def test_nothing_is_converted_before_it_is_pulled() -> None:
     source = Slice(log_of(1000))
-    part = LazyDownConversion(source, to_magic=1, first_offset=0)
+    part = LazyDownConversion(source, to_magic=1, first_offset=Offset(0))
     assert sum(length for _, length in source.reads) < 2 * len(batch_of(10, 0)) + 100
     assert part.kept_bytes == 0
     source.reads.clear()
@@ -212,8 +214,8 @@ def test_nothing_is_converted_before_it_is_pulled() -> None:
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_a_compressed_first_batch_is_kept_until_sent_or_dropped(is_dropped: bool) -> None:
     source = log_of(5, codec=CompressionType.GZIP)
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0)
-    first = down_convert(batch_of(10, 0, codec=CompressionType.GZIP), to_magic=1, first_offset=0).data
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0))
+    first = down_convert(batch_of(10, 0, codec=CompressionType.GZIP), to_magic=1, first_offset=Offset(0)).data
     assert part.kept_bytes == len(first)
     if is_dropped:
         part.drop_first()
@@ -225,8 +227,8 @@ def test_a_compressed_first_batch_is_kept_until_sent_or_dropped(is_dropped: bool
 
 
 def test_padding_comes_in_pieces() -> None:
-    source = bytes(build_batch([Record(0, 5, None, b"v", (("h", bytes(300_000)),))]))
-    chunks = pulled(LazyDownConversion(Slice(source), to_magic=1, first_offset=0), 100_000)
+    source = bytes(build_batch([Record(Offset(0), 5, None, b"v", (("h", bytes(300_000)),))]))
+    chunks = pulled(LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0)), 100_000)
     assert [len(chunk) for chunk in chunks[:3]] == [35, 100_012, 100_000]
     assert sum(map(len, chunks)) == len(source)
     assert is_padding(b"".join(chunks[1:]))
@@ -234,8 +236,8 @@ def test_padding_comes_in_pieces() -> None:
 
 @pytest.mark.parametrize(("header", "claimed"), [(10, 61), (300, None)])
 def test_padding_may_claim_what_kafkas_does(header: int, claimed: int | None) -> None:
-    source = bytes(build_batch([Record(0, 5, None, b"v", (("h", bytes(header)),))]))
-    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=0, overflow_message_size=None)
+    source = bytes(build_batch([Record(Offset(0), 5, None, b"v", (("h", bytes(header)),))]))
+    part = LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0), overflow_message_size=None)
     padding = split(b"".join(pulled(part)))[1]
     assert struct.unpack_from(">qi", padding) == (-1, claimed or len(padding) + 1)
 
@@ -246,8 +248,8 @@ def test_zstd_and_damage_first_are_errors_and_later_are_padded() -> None:
     damaged[-1] ^= 1
     for bad, error in ((zstd, UnsupportedCompressionError), (bytes(damaged), CorruptRecordError)):
         with pytest.raises(error):
-            LazyDownConversion(Slice(bad), to_magic=1, first_offset=0)
-        part = LazyDownConversion(Slice(batch_of(10, 0) + bad + batch_of(10, 20)), to_magic=1, first_offset=0)
+            LazyDownConversion(Slice(bad), to_magic=1, first_offset=Offset(0))
+        part = LazyDownConversion(Slice(batch_of(10, 0) + bad + batch_of(10, 20)), to_magic=1, first_offset=Offset(0))
         messages, padding = split(b"".join(pulled(part)))
         assert [record.offset for record in legacy.records(messages)] == list(range(10))
         assert is_padding(padding)
@@ -256,7 +258,7 @@ def test_zstd_and_damage_first_are_errors_and_later_are_padded() -> None:
 
 def test_the_source_is_asked_where_it_is_cold_and_closed_at_the_end() -> None:
     source = Slice(log_of(100))
-    part = LazyDownConversion(source, to_magic=1, first_offset=0, chunk_bytes=2000)
+    part = LazyDownConversion(source, to_magic=1, first_offset=Offset(0), chunk_bytes=2000)
     assert part.cold() is not None
     part.pull(1)
     assert part.cold() is not None
@@ -269,7 +271,7 @@ def test_the_source_is_asked_where_it_is_cold_and_closed_at_the_end() -> None:
 def test_one_chunk_in_memory_whatever_the_fetch() -> None:
     """The fetch is the paper's, 250 partitions of 1 MB each, of which this test takes a fifth."""
     source = log_of(64, per_batch=16, value_size=1000)
-    parts = [LazyDownConversion(Slice(source), to_magic=1, first_offset=0) for _ in range(50)]
+    parts = [LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(50)]
     tracemalloc.start()
     try:
         for part in parts:
@@ -277,7 +279,7 @@ def test_one_chunk_in_memory_whatever_the_fetch() -> None:
                 pass
         lazily = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        kept = [down_convert_eagerly(Slice(source), to_magic=1, first_offset=0) for _ in range(50)]
+        kept = [down_convert_eagerly(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(50)]
         eagerly = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -301,11 +303,11 @@ def test_what_is_sent_is_a_prefix_of_the_whole_conversion(
         source += batch_of(count, offset, value_size=value_size, codec=codec)
         offset += count
     source = source[: max(0, len(source) - cut)]
-    part = LazyDownConversion(Slice(source), to_magic=magic, first_offset=first_offset, chunk_bytes=chunk_bytes)
+    part = LazyDownConversion(Slice(source), to_magic=magic, first_offset=Offset(first_offset), chunk_bytes=chunk_bytes)
     sent = b"".join(pulled(part, bytes_max))
     assert len(sent) == part.size
     messages, padding = split(sent)
-    eager = down_convert_eagerly(Slice(source), to_magic=magic, first_offset=first_offset)
+    eager = down_convert_eagerly(Slice(source), to_magic=magic, first_offset=Offset(first_offset))
     assert eager.startswith(messages)
     assert is_padding(padding)
     assert not eager or messages, "there is always progress"
@@ -317,13 +319,18 @@ def test_what_is_sent_is_a_prefix_of_the_whole_conversion(
 def test_batches_that_compaction_emptied_are_nothing_to_old_clients(module: ModuleType, magic: int) -> None:
     emptied = bytes(
         build_batch(
-            [], base_offset=10, last_offset=19, producer_id=ProducerId(7), producer_epoch=ProducerEpoch(0), base_sequence=0
+            [],
+            base_offset=Offset(10),
+            last_offset=Offset(19),
+            producer_id=ProducerId(7),
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=0,
         )
     )
     before, after = batch_of(10, 0, value_size=1), batch_of(10, 20, value_size=1)
     with kernels_of(module):
         for data, offsets in ((before + emptied, range(10)), (emptied + after, range(20, 30))):
-            part = LazyDownConversion(Slice(data), to_magic=magic, first_offset=0)
+            part = LazyDownConversion(Slice(data), to_magic=magic, first_offset=Offset(0))
             assert [one.offset for one in legacy.records(split(b"".join(pulled(part)))[0])] == list(offsets)
 
 
@@ -331,10 +338,10 @@ def test_batches_that_compaction_emptied_are_nothing_to_old_clients(module: Modu
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
 def test_a_batch_without_records_from_the_offset_on_is_passed(module: ModuleType, codec: CompressionType) -> None:
     """Compaction leaves a batch its range of offsets: a client may ask behind its last record."""
-    left = bytes(build_batch(some_records(2, base_offset=4), base_offset=0, last_offset=9, compression=codec))
+    left = bytes(build_batch(some_records(2, base_offset=4), base_offset=Offset(0), last_offset=Offset(9), compression=codec))
     with kernels_of(module):
-        part = LazyDownConversion(Slice(left + batch_of(10, 10, codec=codec)), to_magic=1, first_offset=7)
+        part = LazyDownConversion(Slice(left + batch_of(10, 10, codec=codec)), to_magic=1, first_offset=Offset(7))
         assert part.first_size > 0
         assert [one.offset for one in legacy.records(split(b"".join(pulled(part)))[0])] == list(range(10, 20))
-        nothing = LazyDownConversion(Slice(left), to_magic=1, first_offset=7)
+        nothing = LazyDownConversion(Slice(left), to_magic=1, first_offset=Offset(7))
         assert (nothing.first_size, nothing.passed_offset) == (0, 10)

@@ -8,6 +8,7 @@ from aiokafka.record.memory_records import MemoryRecords as AioMemoryRecords
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.model import Offset
 from pybroker.records import legacy
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_message, build_message_set
@@ -16,7 +17,7 @@ from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.kernels import crc32
 from testing.scenes.record_lists import kafka_legacy, kafka_memory, record_lists, some_records, unless_corrupt, without_headers
 
-RECORDS = [Record(7, 10, b"k", b"v"), Record(8, 12, None, b"w")]
+RECORDS = [Record(Offset(7), 10, b"k", b"v"), Record(Offset(8), 12, None, b"w")]
 CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
 
 # What MemoryRecordsBuilder writes from RECORDS.
@@ -58,7 +59,7 @@ def test_a_golden_wrapper(magic: int) -> None:
 @given(records=record_lists(has_gaps=True))
 def test_others_read_what_we_build(codec: CompressionType, magic: int, records: list[Record]) -> None:
     if codec and magic == 0:
-        records = [record._replace(offset=index) for index, record in enumerate(records)]
+        records = [record._replace(offset=Offset(index)) for index, record in enumerate(records)]
     built = build_message_set(records, magic=magic, compression=codec)
     assert list(legacy.records(built)) == expected(records, magic)
     if magic == 0 and codec is CompressionType.LZ4:
@@ -95,15 +96,19 @@ def test_a_wrapper_with_log_append_time_gives_its_time_to_all_inside() -> None:
     )
     assert [record.timestamp for record in legacy.records(built)] == [99, 99]
     inner = build_message_set(RECORDS, magic=1)
-    mixed = build_message(8, timestamp=55, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1 | 8)
+    mixed = build_message(
+        Offset(8), timestamp=55, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1 | 8
+    )
     assert [record.timestamp for record in legacy.records(mixed)] == [55, 55]
 
 
 def test_offsets_inside_count_back_from_the_wrapper() -> None:
-    inner = build_message_set([record._replace(offset=i * 2) for i, record in enumerate(RECORDS)], magic=1)
-    wrapper = build_message(1002, timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
+    inner = build_message_set([record._replace(offset=Offset(i * 2)) for i, record in enumerate(RECORDS)], magic=1)
+    wrapper = build_message(
+        Offset(1002), timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1
+    )
     assert [record.offset for record in legacy.records(wrapper)] == [1000, 1002]
-    wrapper = build_message(1, timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
+    wrapper = build_message(Offset(1), timestamp=12, key=None, value=compress(CompressionType.GZIP, inner), magic=1, attributes=1)
     with pytest.raises(InvalidRecordError, match="wrapper has the offset 1"):
         list(legacy.records(wrapper))
 
@@ -148,8 +153,8 @@ def test_messages_that_are_none_never_crash(at: int, byte: int, magic: int, code
 )
 def test_wrappers_that_cannot_be_are_refused(inner: bytes, attributes: int) -> None:
     codec = CompressionType.GZIP if attributes == 1 else CompressionType.NONE
-    wrapper = build_message(5, timestamp=0, key=None, value=compress(codec, inner), magic=1, attributes=attributes)
+    wrapper = build_message(Offset(5), timestamp=0, key=None, value=compress(codec, inner), magic=1, attributes=attributes)
     with pytest.raises(InvalidRecordError):
         list(legacy.records(wrapper))
     with pytest.raises(InvalidRecordError):
-        list(legacy.records(build_message(5, timestamp=0, key=None, value=None, magic=1, attributes=attributes)))
+        list(legacy.records(build_message(Offset(5), timestamp=0, key=None, value=None, magic=1, attributes=attributes)))

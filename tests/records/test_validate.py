@@ -54,7 +54,7 @@ def stored(result: ValidationResult) -> list[Record]:
 
 
 def moved(records: list[Record]) -> list[Record]:
-    return [record._replace(offset=1000 + index) for index, record in enumerate(records)]
+    return [record._replace(offset=Offset(1000 + index)) for index, record in enumerate(records)]
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -105,7 +105,7 @@ def test_old_messages_become_one_batch(
 ) -> None:
     records = some_records(9, base_offset=50)
     with kernels_of(module):
-        sent = build_message_set(records, magic=magic, compression=source, wrapper_offset=0)
+        sent = build_message_set(records, magic=magic, compression=source, wrapper_offset=Offset(0))
         result = validate(sent, rules_with(compression=target), produce_version=magic + 1)
     assert stored(result) == [r._replace(headers=(), timestamp=r.timestamp if magic else -1) for r in moved(records)]
     assert result.batches[0].compression is (source if target is None else target)
@@ -158,7 +158,7 @@ def test_a_wrong_max_timestamp_is_put_right() -> None:
 @pytest.mark.parametrize("codec", OLD_CODECS)
 def test_timestamps_too_far_from_now_are_named(module: ModuleType, magic: int, codec: CompressionType) -> None:
     records = [
-        Record(index, timestamp, b"k", b"v")
+        Record(Offset(index), timestamp, b"k", b"v")
         for index, timestamp in enumerate([NOW_MS, NOW_MS - 101, -1, NOW_MS + 50, NOW_MS + 51, NOW_MS - 100])
     ]
     sent = build_batch(records, compression=codec) if magic == 2 else build_message_set(records, magic=1, compression=codec)
@@ -168,7 +168,7 @@ def test_timestamps_too_far_from_now_are_named(module: ModuleType, magic: int, c
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in caught.value.record_errors] == [1, 4]
     good = [record for record in records if record.offset not in {1, 4}]
-    good = [record._replace(offset=index) for index, record in enumerate(good)]
+    good = [record._replace(offset=Offset(index)) for index, record in enumerate(good)]
     assert validate(build_batch(good, compression=codec), rules).record_count == 4
 
 
@@ -191,8 +191,8 @@ def test_a_compacted_topic_needs_keys(module: ModuleType, magic: int, codec: Com
 
 @pytest.mark.parametrize("codec", CompressionType)
 def test_offsets_that_do_not_count_are_mended(codec: CompressionType) -> None:
-    records = [record._replace(offset=3) for record in some_records(3)]
-    sent = build_batch(records, base_offset=0, last_offset=2, compression=codec)
+    records = [record._replace(offset=Offset(3)) for record in some_records(3)]
+    sent = build_batch(records, base_offset=Offset(0), last_offset=Offset(2), compression=codec)
     result = validate(sent)
     assert stored(result) == moved(records)
     assert result.is_rebuilt
@@ -240,7 +240,7 @@ def patched(position: int, value: bytes) -> bytes:
         (build_message_set(some_records(1), magic=1) + build_message_set(some_records(1), magic=0), ErrorCode.INVALID_RECORD),
         (build_message_set(some_records(1), magic=1) + patched(0, b""), ErrorCode.INVALID_RECORD),
         (build_message_set(some_records(2), magic=1)[:-1] + b"\7", ErrorCode.CORRUPT_MESSAGE),
-        (build_message_set([Record(0, -2, None, None)], magic=1), ErrorCode.INVALID_RECORD),
+        (build_message_set([Record(Offset(0), -2, None, None)], magic=1), ErrorCode.INVALID_RECORD),
     ],
 )
 @pytest.mark.parametrize("module", BOTH)
@@ -287,7 +287,7 @@ def test_sizes_as_sent_and_as_rebuilt_are_bounded() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    bomb = build_batch([Record(0, 5, None, bytes(10 << 20))], compression=CompressionType.ZSTD)
+    bomb = build_batch([Record(Offset(0), 5, None, bytes(10 << 20))], compression=CompressionType.ZSTD)
     assert refusal(bomb, rules_with(decompressed_bytes_max=1 << 20)) is ErrorCode.INVALID_RECORD
 
 
@@ -319,7 +319,7 @@ def test_what_is_stored_is_what_was_sent(
     module: ModuleType, records: list[Record], source: CompressionType, target: CompressionType | None
 ) -> None:
     sent = build_batch(records, compression=source)
-    set_offset_and_epoch(sent, base_offset=0, leader_epoch=LeaderEpoch(-1))
+    set_offset_and_epoch(sent, base_offset=Offset(0), leader_epoch=LeaderEpoch(-1))
     with kernels_of(module):
         assert stored(validate(sent, rules_with(compression=target))) == moved(records)
 

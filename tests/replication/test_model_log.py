@@ -40,7 +40,7 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
                 model.roll()
                 continue
             count, value_bytes = step
-            batch = build_batch(Record(offset, 1_000_000, None, bytes(value_bytes), ()) for offset in range(count))
+            batch = build_batch(Record(Offset(offset), 1_000_000, None, bytes(value_bytes), ()) for offset in range(count))
             info = real.append_as_leader(memoryview(batch), leader_epoch=LeaderEpoch(0), now_ms=clock.time_ms())
             model.add(len(batch), count)
             assert (info.first_offset, info.last_offset) == (model.batches[-1].base_offset, model.batches[-1].last_offset)

@@ -18,7 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.names import is_internal
-from pybroker.model import Offset, TopicPartition
+from pybroker.model import NO_OFFSET, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HIGH_WATERMARK: Final = -1
-NO_OFFSET: Final = -1
+HIGH_WATERMARK: Final = Offset(-1)
 
 
 def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001
@@ -43,7 +42,7 @@ def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequ
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _result(broker, TopicPartition(topic.name, partition.partition_index), partition.offset)
+                    _result(broker, TopicPartition(topic.name, partition.partition_index), Offset(partition.offset))
                     for partition in topic.partitions
                 ],
             )
@@ -52,7 +51,7 @@ def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequ
     )
 
 
-def _result(broker: Services, topic_partition: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
+def _result(broker: Services, topic_partition: TopicPartition, offset: Offset) -> DeleteRecordsPartitionResult:
     try:
         low_watermark = _delete(broker, topic_partition, offset)
     except KafkaError as error:
@@ -64,7 +63,7 @@ def _result(broker: Services, topic_partition: TopicPartition, offset: int) -> D
     )
 
 
-def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> int:
+def _delete(broker: Services, topic_partition: TopicPartition, offset: Offset) -> Offset:
     """Delete and return the offset at which the partition begins now. Raises KafkaError."""
     partition = broker.replica_manager.partition_or_raise(topic_partition)
     if is_internal(topic_partition.topic):
@@ -77,8 +76,6 @@ def _delete(broker: Services, topic_partition: TopicPartition, offset: int) -> i
     if offset < HIGH_WATERMARK:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     high_watermark = partition.high_watermark
-    if log.increment_log_start_offset(
-        Offset(high_watermark if offset == HIGH_WATERMARK else offset), high_watermark=high_watermark
-    ):
+    if log.increment_log_start_offset(high_watermark if offset == HIGH_WATERMARK else offset, high_watermark=high_watermark):
         logger.info("%s begins at offset %d now: a client deleted the records before it", topic_partition, log.log_start_offset)
     return log.log_start_offset

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Codes, Committer, NewOffset
-from pybroker.model import GroupId, LeaderEpoch, MemberId, TopicId, TopicPartition
+from pybroker.model import GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -67,7 +67,7 @@ def handle(
                 refused[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 new[topic_partition] = NewOffset(
-                    partition.committed_offset,
+                    Offset(partition.committed_offset),
                     LeaderEpoch(partition.committed_leader_epoch),
                     partition.committed_metadata,
                     partition.commit_timestamp,

@@ -19,7 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.coordinator.offsets import NO_OFFSET
+from pybroker.coordinator.offsets import NOTHING_COMMITTED
 from pybroker.model import GroupId, MemberId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
@@ -124,7 +124,7 @@ def _group_response(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _partition(index, outcome.get(TopicPartition(name or "", index), NO_OFFSET), missing)
+                    _partition(index, outcome.get(TopicPartition(name or "", index), NOTHING_COMMITTED), missing)
                     for index in topic.partition_indexes
                 ],
             )
@@ -163,7 +163,7 @@ def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> li
         return []
     return [
         OffsetFetchResponseTopics(
-            name=topic.name, partitions=[_partition(index, NO_OFFSET, code) for index in topic.partition_indexes]
+            name=topic.name, partitions=[_partition(index, NOTHING_COMMITTED, code) for index in topic.partition_indexes]
         )
         for topic in group.topics or ()
     ]
@@ -174,7 +174,7 @@ def _old_response(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchR
     if version == 0:
         for topic in group.topics:
             for partition in topic.partitions:
-                if partition.committed_offset == NO_OFFSET.offset and not partition.error_code:
+                if partition.committed_offset == NOTHING_COMMITTED.offset and not partition.error_code:
                     partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetFetchResponse(
         error_code=group.error_code,

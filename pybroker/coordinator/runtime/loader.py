@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import Operation
     from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
     from pybroker.log.log import Log
-    from pybroker.model import ProducerId
+    from pybroker.model import Offset, ProducerId
     from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ def _committed(transactions: dict[ProducerId, list[BatchView]], end: BatchView) 
     return kept if end.record_count and control_type(end) is ControlType.COMMIT else []
 
 
-def _log_damage(log: Log, reason: object, *, first_offset: int, end_offset: int) -> None:
+def _log_damage(log: Log, reason: object, *, first_offset: Offset, end_offset: Offset) -> None:
     logger.error(
         "%s: the offsets %d to %d cannot be read (%s): their records are lost, the broker loads the rest",
         log.topic_partition,

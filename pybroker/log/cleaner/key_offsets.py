@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import NO_OFFSET
+from pybroker.model import NO_OFFSET, Offset
 from pybroker.records import kernels
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class KeyOffsets:
     __slots__ = ("_bytes", "_bytes_max", "latest_offset", "offsets")
 
     def __init__(self, bytes_max: int) -> None:
-        self.offsets: dict[bytes, int] = {}
+        self.offsets: dict[bytes, Offset] = {}
         self.latest_offset = NO_OFFSET
         self._bytes = 0
         self._bytes_max = bytes_max

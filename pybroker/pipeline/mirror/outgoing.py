@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from crc32c import crc32c
 
-from pybroker.model import NO_LEADER_EPOCH, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records import legacy
 from pybroker.records.batch import (
@@ -195,7 +195,7 @@ class Planner:
 
     def _built(self, records: list[Record], codec: CompressionType) -> Iterator[Outgoing]:
         data = build_batch(
-            [record._replace(offset=number) for number, record in enumerate(records)],
+            [record._replace(offset=FIRST_OFFSET + number) for number, record in enumerate(records)],
             compression=codec,
             producer_id=ProducerId(self.producer.producer_id),
             producer_epoch=ProducerEpoch(self.producer.epoch),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aiokafka.record.memory_records import MemoryRecords
 
+from pybroker.model import Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from testing.scenes.api.whole import NOW_MS
@@ -13,13 +14,13 @@ from testing.scenes.api.whole import NOW_MS
 
 def batch_of_values(*values: bytes | None, timestamp: int = NOW_MS, **fields: int) -> bytes:
     """Return a batch of magic 2; `fields` are the producer's id, epoch and sequence."""
-    records = [Record(offset, timestamp + offset, b"key", value) for offset, value in enumerate(values)]
+    records = [Record(Offset(offset), timestamp + offset, b"key", value) for offset, value in enumerate(values)]
     return bytes(build_batch(records, **fields))  # type: ignore[arg-type]  # ints only
 
 
 def message_set(*values: bytes | None, magic: int) -> bytes:
     """Return messages of magic 0 or 1 without a codec."""
-    records = [Record(offset, NOW_MS + offset if magic else -1, b"key", value) for offset, value in enumerate(values)]
+    records = [Record(Offset(offset), NOW_MS + offset if magic else -1, b"key", value) for offset, value in enumerate(values)]
     return bytes(build_message_set(records, magic=magic))
 
 

@@ -14,7 +14,7 @@ from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import GroupId, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -33,7 +33,7 @@ def append(whole: Whole, batch: bytearray) -> None:
 
 
 def batch_of(key: bytes, value: bytes | None) -> bytearray:
-    return build_batch([Record(0, NOW_MS, key, value)])
+    return build_batch([Record(Offset(0), NOW_MS, key, value)])
 
 
 async def offset(whole: Whole) -> int:
@@ -66,9 +66,11 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
 
 def transactional(number: int, committed: int) -> bytearray:
     """Build a batch of producer `number` in a transaction, which commits an offset of the group."""
-    key, value = to_bytes(offset_record(GroupId(GROUP), "t", number, CommittedOffset(committed, LeaderEpoch(-1), "", NOW_MS)))
+    key, value = to_bytes(
+        offset_record(GroupId(GROUP), "t", number, CommittedOffset(Offset(committed), LeaderEpoch(-1), "", NOW_MS))
+    )
     return build_batch(
-        [Record(0, NOW_MS, key, value)],
+        [Record(Offset(0), NOW_MS, key, value)],
         producer_id=ProducerId(number),
         producer_epoch=ProducerEpoch(0),
         base_sequence=0,
@@ -90,7 +92,7 @@ async def test_offsets_of_transactions_count_from_their_commit_on(tmp_path: Path
     assert await offset(whole) == 4 + 10
 
 
-OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(5, LeaderEpoch(-1), "", NOW_MS)))
+OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(5), LeaderEpoch(-1), "", NOW_MS)))
 
 
 @pytest.mark.parametrize(
@@ -179,20 +181,20 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
     """Names change within a batch, and tombstones are among the offsets, as only compaction or Kafka writes them."""
     whole = await broker(tmp_path)
     records = [
-        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(1, LeaderEpoch(-1), "", NOW_MS)),
-        offset_record(GroupId(GROUP), "t", 1, CommittedOffset(2, LeaderEpoch(-1), "", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(Offset(1), LeaderEpoch(-1), "", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 1, CommittedOffset(Offset(2), LeaderEpoch(-1), "", NOW_MS)),
         offset_record(
-            GroupId("i"), "t", 1, CommittedOffset(30, LeaderEpoch(-1), "", NOW_MS)
+            GroupId("i"), "t", 1, CommittedOffset(Offset(30), LeaderEpoch(-1), "", NOW_MS)
         ),  # the same partition of the topic of offsets
         offset_tombstone(GroupId(GROUP), "t", 1),
-        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(400, LeaderEpoch(3), "text", NOW_MS)),
+        offset_record(GroupId(GROUP), "t", 0, CommittedOffset(Offset(400), LeaderEpoch(3), "text", NOW_MS)),
     ]
-    append(whole, build_batch([Record(at, NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
+    append(whole, build_batch([Record(Offset(at), NOW_MS, *to_bytes(record)) for at, record in enumerate(records)]))
     whole.serve()
     (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
     assert shard.offsets == {
-        GROUP: {"t": {0: CommittedOffset(400, LeaderEpoch(3), "text", NOW_MS)}},
-        "i": {"t": {1: CommittedOffset(30, LeaderEpoch(-1), "", NOW_MS)}},
+        GROUP: {"t": {0: CommittedOffset(Offset(400), LeaderEpoch(3), "text", NOW_MS)}},
+        "i": {"t": {1: CommittedOffset(Offset(30), LeaderEpoch(-1), "", NOW_MS)}},
     }
     assert shard.classic_groups.keys() == {GROUP, "i"}
 

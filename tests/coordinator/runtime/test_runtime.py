@@ -12,7 +12,7 @@ from pybroker.clock import ManualClock
 from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.runtime.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
-from pybroker.model import GroupId, LeaderEpoch, TopicPartition
+from pybroker.model import GroupId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
@@ -227,7 +227,7 @@ def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_a
 
 
 def test_large_changes_are_several_batches_if_they_may(scene: RuntimeScene) -> None:
-    committed = CommittedOffset(0, LeaderEpoch(-1), "x" * 30_000, 1000)
+    committed = CommittedOffset(Offset(0), LeaderEpoch(-1), "x" * 30_000, 1000)
     records = [offset_record(GroupId(f"g{n}"), "t", 0, committed) for n in range(50)]
     scene.replicas.code = None
     scene.write(CoordinatorResult("response", records, is_atomic=False))
