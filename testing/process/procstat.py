@@ -37,12 +37,6 @@ def cpu_s(pid: int) -> float:
     return sum(sum(map(int, fields[11:15])) for one in tree(pid) if (fields := _stat(one))) / TICKS_PER_S
 
 
-def machine_cpu_s() -> float:
-    """Return the seconds that all cores together have been busy so far, including time stolen by a hypervisor."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, (PROC / "stat").read_text().splitlines()[0].split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
-
-
 def memory_bytes(pid: int, key: str = "VmRSS") -> int:
     """Return a line of /proc/PID/status summed over the process tree: VmRSS, VmHWM (peak), RssAnon, VmData..."""
     return sum(_status(one, key) for one in tree(pid))

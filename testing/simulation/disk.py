@@ -227,11 +227,6 @@ class SimulatedDisk(Filesystem):
         """The devices that are detached."""
         return tuple(self._away)
 
-    @property
-    def open_paths(self) -> list[str]:
-        """The paths of the open descriptors."""
-        return [one.path for one in self._open.values()]
-
     def unsynced(self) -> list[str]:
         """List, for messages, the names that a loss of power may take back and the files whose bytes it may lose."""
         found = [f"{name}" for change in self._changes for _, name, _ in change.steps]

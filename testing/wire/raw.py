@@ -104,13 +104,6 @@ class Connection:
             position += count
         return bytes(data)
 
-    def is_closed_by_peer(self) -> bool:
-        """Wait until the broker closes; False when it sends something instead."""
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionError:
-            return True
-
 
 def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
     """Return the lowest and highest version by api key, from ApiVersions v0."""

@@ -43,6 +43,12 @@ WORDS = Counter(
     for word in WORD.findall(text(path))
 )
 MODULES = sources(".py", folders=("pybroker",))
+SUPPORT = sources(".py", folders=("testing",))
+SUPPORT_WORDS = Counter(word for path in [*sources(".py"), ROOT / "conftest.py"] for word in WORD.findall(text(path)))
+SUPPORT_CALLED_BY_LIBRARIES = {
+    *("on_partitions_assigned", "on_partitions_revoked"),  # the clients' listeners
+    *("_process_events", "_write_to_self"),  # asyncio
+}
 
 
 def definitions(module: ast.Module) -> list[str]:
@@ -66,3 +72,14 @@ def test_definitions_are_used(path: Path) -> None:
     here = Counter(definitions(tree(path)))
     unused = [name for name in here if WORDS[name] <= here[name] and name not in CALLED_BY_LIBRARIES | FOR_TESTS.keys()]
     assert not unused
+
+
+@pytest.mark.parametrize("path", SUPPORT, ids=relative)
+def test_support_of_tests_is_used(path: Path) -> None:
+    here = Counter(definitions(tree(path)))
+    unused = [name for name in here if SUPPORT_WORDS[name] <= here[name] and name not in SUPPORT_CALLED_BY_LIBRARIES]
+    assert not unused
+
+
+def test_every_exception_of_support_is_needed() -> None:
+    assert {name for path in SUPPORT for name in definitions(tree(path))} >= SUPPORT_CALLED_BY_LIBRARIES
