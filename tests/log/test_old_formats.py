@@ -130,3 +130,63 @@ def test_a_recovery_cuts_no_old_message(tmp_path: Path, *, was_clean: bool, has_
     assert [record.offset for one in read_batches(log) for record in one.records()] == ([0] if has_new else []) + [1, 2]
     assert log.log_end_offset == 3
     log.release()
+
+
+class CrashError(Exception):
+    """The process ends here."""
+
+
+class CrashingFilesystem(Filesystem):
+    """A file system on which the process ends before the change of that number."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.left = at
+
+    def _change(self) -> None:
+        if not self.left:
+            raise CrashError
+        self.left -= 1
+
+    def create_empty(self, path: str) -> None:
+        self._change()
+        super().create_empty(path)
+
+    def remove(self, path: str) -> None:
+        self._change()
+        super().remove(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._change()
+        super().rename(source, target)
+
+    def sync(self, fd: int) -> None:
+        self._change()
+        super().sync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        self._change()
+        super().sync_directory(path)
+
+
+def test_a_crash_at_each_step_leaves_old_or_new_files_and_the_next_run_finishes(tmp_path: Path) -> None:
+    files = {f"at{at}": build_message_set(some([at, at + 1]), magic=1) for at in (0, 5)}
+    whole = partition(tmp_path / "whole", **files)
+    old_formats.convert(FS, str(whole))
+    wanted = {one.name: one.read_bytes() for one in whole.iterdir()}
+    for step in range(100):
+        folder = partition(tmp_path / f"step{step}", **files)
+        before = {one.name: one.read_bytes() for one in folder.iterdir()}
+        try:
+            old_formats.convert(CrashingFilesystem(step), str(folder))
+        except CrashError:
+            for name, content in wanted.items():
+                now = (folder / name).read_bytes()
+                assert now in (before[name], content)
+                index = folder / name.replace(".log", ".index")
+                assert now == before[name] or not index.exists(), "no old index stands beside a new file"
+            old_formats.convert(FS, str(folder))
+            assert {one.name: one.read_bytes() for one in folder.iterdir()} == wanted
+        else:
+            assert step == 2 * 8, "each of both files takes as many changes"
+            return
