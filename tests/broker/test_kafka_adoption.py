@@ -58,7 +58,7 @@ class KraftScene:
     def records(self, *messages: object, file: str = "00000000000000000000.log", base_offset: int = 0) -> KraftScene:
         data = bytearray()
         for offset, message in enumerate(messages, start=base_offset):
-            data += build_batch([Record(offset, 0, None, to_bytes(message, 0))])
+            data += build_batch([Record(Offset(offset), 0, None, to_bytes(message, 0))])
         (self.metadata / file).write_bytes(data)
         return self
 
@@ -116,7 +116,7 @@ def test_topics_settings_and_epochs_come_from_the_metadata(scene: KraftScene) ->
 
 
 def test_a_snapshot_stands_for_the_records_before_it(scene: KraftScene) -> None:
-    footer = build_batch([Record(9, 0, b"\0\0\0\x04", b"\0\0")], is_control=True)
+    footer = build_batch([Record(Offset(9), 0, b"\0\0\0\x04", b"\0\0")], is_control=True)
     snapshot = "00000000000000000003-0000000001.checkpoint"
     scene.records(*topic("orders", ORDERS), file=snapshot)
     scene.records(*topic("users", USERS), base_offset=3, file="00000000000000000003.log")
