@@ -39,6 +39,7 @@ TEXTS = (
 OURS = {
     "cluster.id": "Kafka's is made by a tool before the first start",
     "metadata.store": "our own",
+    "log.retention.granularity": "our own", "retention.granularity": "our own",
     "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",

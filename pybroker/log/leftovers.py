@@ -132,6 +132,11 @@ def _drop_unfinished(files: _Files) -> None:
 def _put_in_place(log: Log, files: _Files, name: str) -> None:
     stem = name.partition(".")[0]
     first = offset_of(name)
+    if _is_within_another(log, files, first):
+        # A copy of the end of a segment (`cleaner/head`), which is still there and has all of it.
+        files.remove_all([one for one in files.ending_in(SWAP_SUFFIX) if offset_of(one) == first])
+        files.sync()
+        return
     try:
         end = _end_and_aborts(log, stem, SWAP_SUFFIX)
     except CorruptDataError as error:
@@ -146,6 +151,20 @@ def _put_in_place(log: Log, files: _Files, name: str) -> None:
     files.remove_all([one for one in files.ending_in(*SEGMENT_SUFFIXES) if first < offset_of(one) < end])
     files.sync()
     files.rename(name, name.removesuffix(SWAP_SUFFIX))
+
+
+def _is_within_another(log: Log, files: _Files, first: int) -> bool:
+    """Return whether the segment before the offset `first` reaches beyond it, so that it has the batch that begins there."""
+    before = max((offset_of(one) for one in files.ending_in(DATA_SUFFIX) if 0 <= offset_of(one) < first), default=-1)
+    if before < 0 or f"{first:020d}{DATA_SUFFIX}" in files.names:
+        return False
+    segment = LogSegment.open(log.filesystem, log.path, Offset(before), log.config)
+    try:
+        return any(batch.base_offset == first for _, batch in segment.scan(0))
+    except CorruptDataError:
+        return False
+    finally:
+        segment.release()
 
 
 def _end_and_aborts(log: Log, stem: str, suffix: str = "") -> int:

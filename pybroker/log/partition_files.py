@@ -8,6 +8,7 @@ Source: LogLoader.loadSegmentFiles.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,23 @@ def _note_missing(log: Log, base_offset: Offset) -> None:
             end_offset=end_offset,
             reason=f"the data file of the segment at {base_offset} is missing",
         )
+
+
+def drop_cut_segments(log: Log) -> None:
+    """Remove segments below the log start offset that reach into the next one, which was made of their end.
+
+    A power failure has undone the change of their names, or Kafka was stopped in the middle of it. Raises OSError.
+    """
+    for segment, following in itertools.pairwise(list(log.segments)):
+        if following.base_offset <= log.log_start_offset:
+            limit, segment.end_offset = segment.end_offset, OFFSET_END
+            next_offset, _ = segment.read_end()
+            segment.end_offset = limit
+            if next_offset > limit:
+                logger.warning("%s is deleted: %s has been made of its end", segment.path, following.path)
+                log.segments.remove(segment)
+                segment.mark_deleted()()
+                log.producers.delete_snapshot(segment.base_offset)
 
 
 # --- after an unclean stop ---

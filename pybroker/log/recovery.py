@@ -72,6 +72,7 @@ def load(
     log.producers.find_snapshots()
     if was_clean:
         log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=NO_OFFSET)
+    partition_files.drop_cut_segments(log)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
     if len(log.segments):
         if was_clean:

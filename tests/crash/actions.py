@@ -166,6 +166,7 @@ class Actions:
         }
         if random.random() < 0.3:
             settings["retention.bytes"] = str(random.choice((300, 1500)))
+        settings["retention.granularity"] = random.choice(("record", "record", "segment"))
         if random.random() < 0.4:
             settings["flush.messages"] = random.choice(("1", "1", "5"))
         settings |= self._plan.settings

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from pybroker.config.broker import BrokerConfig
+from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log
 from pybroker.log.record_retention import known_size, retained_size
+from pybroker.log.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
-from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 NEVER = 10**12
 CODECS = list(CompressionType)
@@ -174,3 +178,121 @@ def test_random_logs_begin_where_the_model_says(tmp_path: Path, seed: int) -> No
         if rng.random() < 0.3:
             log.close()
             log = disk.open(was_clean=True, log_start_offset=start)
+
+
+class Scene:
+    """A manager with one log, and the cleaner that gives back its space."""
+
+    def __init__(self, path: Path) -> None:
+        self.disk = Disk(path, retention_ms=10_000, file_delete_delay_ms=0)
+        self.logs = self.disk.manager()
+        self.logs.start()
+        self.log = self.logs.create(TP, TOPIC_ID, self.disk.config)
+        self.turns: list[Callable[[], None]] = []
+        self.cleaner = LogCleaner(
+            self.logs,
+            config=BrokerConfig,
+            high_watermark=lambda _: self.log.log_end_offset,
+            later=lambda _, work: self.turns.append(work),
+        )
+
+    def give_back(self, looks: int = 6) -> None:
+        """Let the cleaner look some times, and do what it finds."""
+        for _ in range(looks):
+            self.turns[:] = []
+            self.cleaner.look()
+            for _ in range(1000):
+                if not self.turns or self.turns == [self.cleaner.look]:
+                    break
+                self.turns.pop(0)()
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.disk.log_path.glob("*.log*"))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_space_below_the_start_is_given_back_when_half_of_the_segment_is_gone(tmp_path: Path, codec: CompressionType) -> None:
+    scene = Scene(tmp_path)
+    log = scene.log
+    for second in range(100):
+        append(log, batch(3, size=100, timestamp=START_MS + second * 1000, compression=codec))
+    before = log.size
+    expected = [(one.base_offset, bytes(one.data)) for one in read_batches(log)]
+    scene.logs.clean_up(START_MS + 40_000)
+    scene.give_back()
+    assert (log.log_start_offset, log.size, len(log.segments)) == (90, before, 1), "less than half is gone"
+    scene.logs.clean_up(START_MS + 90_000)
+    scene.give_back()
+    assert log.log_start_offset == 240
+    assert log.segments[0].base_offset == 240
+    assert log.size < before / 3
+    assert retained_size(log) == known_size(log) == log.size
+    assert append(log, batch(timestamp=START_MS + 100_000)) == 300
+    assert [(one.base_offset, bytes(one.data)) for one in read_batches(log)][:-1] == expected[80:]
+    found = log.offset_for_timestamp(START_MS + 95_000)
+    assert found is not None
+    assert found.offset == 285
+    scene.logs.remove_due(START_MS + 10**9)
+    assert len(scene.files()) == 2, scene.files()
+    scene.logs.stop()
+    log = scene.disk.open(was_clean=True, log_start_offset=240)
+    assert visible(log) == list(range(240, 301))
+
+
+def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    log = scene.log
+    for second in range(100):
+        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
+    scene.logs.clean_up(START_MS + 90_000)
+    old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("0*0.*")}
+    scene.give_back()
+    scene.logs.stop()
+    for name, data in old.items():
+        (scene.disk.log_path / name).write_bytes(data)
+    for was_clean in (True, False):
+        for name, data in old.items():
+            (scene.disk.log_path / name).write_bytes(data)
+        log = scene.disk.open(was_clean=was_clean, log_start_offset=240)
+        assert visible(log) == list(range(240, 300))
+        assert not log.lost
+        log.release()
+
+
+def test_an_unfinished_copy_of_a_segment_is_dropped(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    log = scene.log
+    for second in range(100):
+        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
+    scene.logs.clean_up(START_MS + 90_000)
+    old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("*0.*")}
+    scene.give_back()
+    scene.logs.stop()
+    for path in list(scene.disk.log_path.glob("*240.*")):
+        path.rename(f"{path}.swap")
+    for name, data in old.items():
+        if not name.startswith("00000000000000000300"):
+            (scene.disk.log_path / name).write_bytes(data)
+    log = scene.disk.open(was_clean=False, log_start_offset=240)
+    assert visible(log) == list(range(240, 300))
+    assert not log.lost
+    assert log.segments[0].base_offset == 0
+
+
+def test_a_volume_without_room_for_the_copy_stays_online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path)
+    log = scene.log
+    for second in range(100):
+        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
+    scene.logs.clean_up(START_MS + 90_000)
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "write_noted", no_room)
+        scene.give_back()
+    assert not log.log_directory.is_offline
+    assert not [name for name in scene.files() if name.endswith(".cleaned")]
+    scene.give_back()
+    assert log.segments[0].base_offset == 240

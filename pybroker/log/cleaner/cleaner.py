@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint
 from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.cleaner import head
 from pybroker.log.cleaner.cleanable import Cleanable, cleanable
+from pybroker.log.cleaner.head import NoRoomForCopyError
 from pybroker.log.cleaner.replace import SegmentsChangedError, discard, replace
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leftovers import drop_unfinished
@@ -119,11 +122,36 @@ class LogCleaner:
             if log.replacement is not None and log.replacement.is_serving and _is_usable(log):
                 self._begin(log, log.replacement.finish())
                 return
+        if (cuttable := self._log_to_cut()) is not None:
+            self._begin(cuttable, self._cut(cuttable))
+            return
         chosen = self._dirtiest() if self._config().log_cleaner_enable else None
         if chosen is None:
             self._later(self._backoff_s, self.look)
             return
         self._begin(chosen.log, self._clean(chosen))
+
+    def _log_to_cut(self) -> Log | None:
+        """Return a log whose first segment has enough below the log start offset to give the space back."""
+        for log in list(self._logs.all_logs()):
+            if _is_usable(log) and log not in self._uncleanable:
+                try:
+                    if head.is_due(log):
+                        return log
+                except OSError as error:
+                    log.log_directory.fail(error)
+        return None
+
+    def _cut(self, log: Log) -> Iterator[Step]:
+        """Yield the steps of giving back the space below a log's start."""
+        yield lambda: drop_unfinished(log)
+        work = partial(self._logs.checkpoint_work, log.log_directory)
+        yield from head.cut(log, work, lambda target: self._note_target(log, target), self._clock.time_ms())
+        self._target = None
+        logger.info("The first segment of %s begins at %d now", log.topic_partition, log.segments[0].base_offset)
+
+    def _note_target(self, log: Log, target: LogSegment) -> None:
+        self._target = log, target
 
     def _begin(self, log: Log, steps: Iterator[Step]) -> None:
         self._under_way, self._steps = log, steps
@@ -194,6 +222,8 @@ class LogCleaner:
     def _give_up(self, log: Log, error: Exception) -> None:
         if isinstance(error, SegmentsChangedError):
             logger.info("Compaction begins again: %s", error)
+        elif isinstance(error, NoRoomForCopyError):
+            logger.warning("The space below the log start offset stays used for now: %s", error)
         elif isinstance(error, OSError):
             if self._logs.get(log.topic_partition) is log:
                 log.log_directory.fail(error)

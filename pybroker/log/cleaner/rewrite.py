@@ -67,7 +67,7 @@ def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransaction
     log = one.log
     for segment, end in _with_ends(log, start_offset=one.first_dirty_offset, end_offset=one.first_uncleanable_offset):
         transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
-        for batch in _batches(segment):
+        for batch in batches_of(segment):
             if not isinstance(batch, BatchView):
                 yield batch
             elif batch.is_control:
@@ -95,7 +95,7 @@ def rewrite(
     transactions.index = target.transaction_index
     for segment, end in group:
         transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
-        for batch in _batches(segment):
+        for batch in batches_of(segment):
             if not isinstance(batch, BatchView):
                 yield batch
                 continue
@@ -146,9 +146,9 @@ def _with_ends(log: Log, *, start_offset: Offset, end_offset: Offset) -> list[tu
     ]
 
 
-def _batches(segment: LogSegment) -> Iterator[BatchView | Step]:
+def batches_of(segment: LogSegment, position: int = 0) -> Iterator[BatchView | Step]:
     """Yield the segment's batches, whole and checked, and between them the work that must run in a thread before continuing."""
-    file, size, position = segment.file, segment.size, 0
+    file, size = segment.file, segment.size
     length = CHUNK
     while position < size:
         length = min(length, size - position)

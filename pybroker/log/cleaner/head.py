@@ -1,0 +1,97 @@
+"""Gives back the space of the first segment's records that lie below the log start offset.
+
+The part of the segment that stays is copied to a segment of its own, whose base offset is that of the batch with the log
+start offset, and which takes the segment's place as a compacted segment does (`replace`). Kafka reads it as any segment.
+
+A copy is made only when at least half of the segment is gone, so no byte is copied that does not free one. The active
+segment is first completed. Before the old segment's files are renamed, the recovery point behind it and the log start
+offset are on the disk: if both segments come back, the old one lies below the log start offset, and a start removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from pybroker.log import record_retention
+from pybroker.log.cleaner.replace import replace
+from pybroker.log.cleaner.rewrite import WRITE_BYTES, batches_of, new_target
+from pybroker.model import Offset
+from pybroker.records.batch import BatchView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.log.cleaner.rewrite import Step
+    from pybroker.log.log import Log
+    from pybroker.log.segment import LogSegment
+
+FREED_BYTES_MIN = 4096
+"""Less than a block of a file system gives nothing back."""
+
+
+class NoRoomForCopyError(Exception):
+    """The volume has no room for the part of a segment that stays. It is tried again later."""
+
+
+def is_due(log: Log) -> bool:
+    """Return whether the first segment can be cut now; completes and flushes it where that is needed first. Raises OSError."""
+    if not record_retention.is_by_record(log) or "delete" not in log.config.cleanup_policy or log.is_unfinished:
+        return False
+    head = log.segments[0]
+    if log.log_start_offset <= head.base_offset or log.log_directory.room.is_full or log.replacement is not None:
+        return False
+    if log.log_start_offset >= head.end_offset:
+        return False  # the next pass of retention deletes it
+    position = record_retention.head_position(log)
+    if position < max(FREED_BYTES_MIN, head.size - position) or position >= head.size:
+        return False
+    if head is log.segments.active:
+        log.roll(log.services.clock.time_ms())
+    if log.safe_recovery_point < head.end_offset:
+        log.flush(upto=head.end_offset)
+        return False
+    return True
+
+
+def cut(
+    log: Log, checkpoint_work: Callable[[], Callable[[], None]], note_target: Callable[[LogSegment], None], now_ms: int
+) -> Iterator[Step]:
+    """Yield the steps of cutting the first segment; `note_target` gets the new one. Raises CorruptRecordError, OSError.
+
+    NoRoomForCopyError and SegmentsChangedError leave the log as it was.
+    """
+    head, truncations, position = log.segments[0], log.truncations, record_retention.head_position(log)
+    header = next((batch for _, batch in head.scan(position)), None)
+    if header is None or not position:
+        return
+    yield checkpoint_work()
+    target = new_target(log, Offset(header.base_offset), now_ms)
+    note_target(target)
+    try:
+        yield from _copy(head, position, target)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise NoRoomForCopyError(f"{log.topic_partition}: there is no room to copy what stays of {head.path}") from error
+        raise
+    yield from replace(log, [head], target, truncations=truncations, now_ms=now_ms)
+
+
+def _copy(head: LogSegment, start: int, target: LogSegment) -> Iterator[Step]:
+    for entry in head.transaction_index.entries:
+        if entry.last_offset >= target.base_offset:
+            target.transaction_index.append(entry)
+    buffer, position = bytearray(), 0
+    for batch in batches_of(head, start):
+        if not isinstance(batch, BatchView):
+            yield batch
+            continue
+        target.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
+        position += batch.batch_length
+        buffer += batch.data
+        if len(buffer) >= WRITE_BYTES:
+            target.write_noted(buffer)
+            buffer = bytearray()
+        yield 2 * batch.batch_length
+    target.write_noted(buffer)
+    target.deactivate()
