@@ -103,7 +103,9 @@ class Actions:
 
     def promises(self) -> Promises:
         """Return what is promised now, also in the middle of an action."""
-        for topic in self._model.there():
+        for topic in self._model.topics.values():
+            if topic.state not in {TopicState.THERE, TopicState.DELETING}:
+                continue
             for partition in topic.partitions.values():
                 log = self._log(topic, partition)
                 if log is not None:

@@ -24,6 +24,16 @@ PLANS: Final = {
         kinds=frozenset({"create", "produce", "burst", "retry", "rest", "long rest"}),
         settings={"cleanup.policy": "compact", "segment.bytes": "250"},
     ),
+    "retention": Plan(
+        is_away=False,
+        kinds=frozenset({"create", "produce", "burst", "retry", "delete records", "rest", "long rest"}),
+        settings={
+            "cleanup.policy": "delete",
+            "retention.bytes": "300",
+            "retention.granularity": "record",
+            "segment.bytes": "1500",
+        },
+    ),
     "moves": Plan(is_away=False, kinds=frozenset({"create", "produce", "move", "rest", "long rest"})),
     "away": Plan(legs=5, share=0.03),
     "flush": Plan(is_away=False, settings={"flush.messages": "1"}),

@@ -6,6 +6,7 @@ time.
     transactions  the transactions whose records and markers may be removed
     rewrite       writes segments again without the removed records
     replace       puts the new segments in the place of the old ones
+    head          gives back the space of records below the log start offset
     cleaner       which log is next, and how fast
 
 Offsets never change, so readers and committed offsets stay right.
