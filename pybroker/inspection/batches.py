@@ -157,12 +157,12 @@ def read_batch(file: DataFile, position: int) -> Batch | Gap:
         base_offset=offset,
         last_offset=last,
         crc=view.crc,
-        is_valid=view.crc == _checksum(file, position, size, magic),
+        is_valid=view.crc == _checksum(file, position, size, magic=magic),
         view=view,
     )
 
 
-def _checksum(file: DataFile, position: int, size: int, magic: int) -> int:
+def _checksum(file: DataFile, position: int, size: int, *, magic: int) -> int:
     end, checksum = position + size, 0
     position += ATTRIBUTES_AT if magic == MAGIC else CHECKED_FROM
     while position < end:

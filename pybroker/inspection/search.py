@@ -45,7 +45,7 @@ def next_sound(file: DataFile, position: int, *, expected: int, budget: Budget, 
     """Return where the first sound batch at or after `position` begins; the end of the file if there is none, or when the
     budget is spent. Raises OSError.
     """
-    for candidate, size in _candidates(file, position, expected):
+    for candidate, size in _candidates(file, position, expected=expected):
         if budget.is_spent:
             break
         budget.candidates_left -= 1
@@ -57,7 +57,7 @@ def next_sound(file: DataFile, position: int, *, expected: int, budget: Budget, 
     return file.size
 
 
-def _candidates(file: DataFile, position: int, expected: int) -> Iterator[tuple[int, int]]:
+def _candidates(file: DataFile, position: int, *, expected: int) -> Iterator[tuple[int, int]]:
     """Yield positions and sizes of what looks like the header of a batch."""
     expected = max(expected, 0)
     prefixes = {value.to_bytes(4) for value in (expected >> 32, (expected + OFFSETS_AHEAD) >> 32) if value < 1 << 31}

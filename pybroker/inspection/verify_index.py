@@ -37,7 +37,7 @@ class OffsetIndexCheck:
 
     def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
         self._findings, self._path = findings, file.path
-        _report_rest(findings, file, offset_index.ENTRY.size, bytes_left_over(file, offset_index.ENTRY))
+        _report_rest(findings, file, entry_bytes=offset_index.ENTRY.size, rest=bytes_left_over(file, offset_index.ENTRY))
         self._entries = _in_order(findings, file, offset_entries(file, base_offset), base_offset)
         self._next = next(self._entries, None)
         self._waiting: deque[IndexEntry] = deque()  # entries whose offset is to come
@@ -86,7 +86,7 @@ class TimeIndexCheck:
 
     def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
         self._findings, self._path = findings, file.path
-        _report_rest(findings, file, time_index.ENTRY.size, bytes_left_over(file, time_index.ENTRY))
+        _report_rest(findings, file, entry_bytes=time_index.ENTRY.size, rest=bytes_left_over(file, time_index.ENTRY))
         self._entries = _in_order(findings, file, time_entries(file, base_offset), base_offset)
         self._next = next(self._entries, None)
         self._newest = -1
@@ -128,7 +128,9 @@ class TransactionIndexCheck:
 
     def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
         self._findings, self._path, self._base_offset = findings, file.path, base_offset
-        _report_rest(findings, file, transaction_index.ENTRY.size, bytes_left_over(file, transaction_index.ENTRY))
+        _report_rest(
+            findings, file, entry_bytes=transaction_index.ENTRY.size, rest=bytes_left_over(file, transaction_index.ENTRY)
+        )
         self._entries = self._sound(transaction_entries(file))
         self._next = next(self._entries, None)
 
@@ -203,7 +205,7 @@ def _in_order(findings: Findings, file: DataFile, entries: Iterator[IndexEntry],
             yield entry
 
 
-def _report_rest(findings: Findings, file: DataFile, entry_bytes: int, rest: int) -> None:
+def _report_rest(findings: Findings, file: DataFile, *, entry_bytes: int, rest: int) -> None:
     if rest:
         text = f"{file.size} bytes are not a multiple of {entry_bytes}, the size of an entry"
         findings.add(file.path, "index length", text, position=file.size - rest)
