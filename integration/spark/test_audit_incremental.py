@@ -10,8 +10,20 @@ import confluent_kafka
 import kafka
 import pytest
 
-from integration.spark.audits import BUCKET_MS, PARTITIONS, START_MS, Flow, follow, invoke, judged, numbers, rows, spans
-from pybroker.pipeline.audit import incremental, job
+from integration.spark.audits import (
+    BUCKET_MS,
+    INTERPRETED,
+    PARTITIONS,
+    START_MS,
+    Flow,
+    follow,
+    invoke,
+    judged,
+    numbers,
+    rows,
+    spans,
+)
+from pybroker.pipeline.audit import incremental, job, passes
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.state import State
@@ -24,6 +36,13 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the audits' own sessions interpret their plans."""
+    for name, value in INTERPRETED.items():
+        monkeypatch.setitem(passes._CONF, name, value)
 
 
 def test_pass_after_pass_finds_what_one_pass_over_everything_finds(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
