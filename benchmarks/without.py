@@ -146,6 +146,7 @@ def observe_request() -> None:
 
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
+    _put(counts, "RequestCounts", _counts_python.RequestCounts)
 
 
 @case("a request's header is read in C")

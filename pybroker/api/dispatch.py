@@ -23,6 +23,7 @@ from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.response_memo import KeptResponse
+from pybroker.metrics.counts import NO_ERROR
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
-_NO_ERROR: Final = ErrorCode.NONE.name
+assert NO_ERROR == ErrorCode.NONE.name
 
 
 class Dispatcher:
@@ -84,8 +85,7 @@ class Dispatcher:
         handled_ns = monotonic_ns()
         if type(response) is api.response:
             codes = api.error_codes(response)
-            if codes:
-                _count_errors(metrics, codes)
+            none_count = _count_errors(metrics, codes) if any(codes) else len(codes)
             parts = encode_response(response, version, correlation_id)
             encoded = parts[0]
             if len(parts) == 1 and type(encoded) is bytes:  # nearly always, except for large fetches
@@ -98,8 +98,10 @@ class Dispatcher:
                     started_ns - connection.received_ns,
                     handled_ns - started_ns,
                     monotonic_ns() - handled_ns,
+                    none_count,
                 )
                 return encoded
+            metrics.error(NO_ERROR, none_count)
             metrics.received(version, size=len(frame) + _SIZE_PREFIX)
             return _outgoing(
                 parts, _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
@@ -123,11 +125,11 @@ class Dispatcher:
     ) -> bytes:
         """Count a request whose response was kept, and return that response."""
         metrics = self._request_metrics[header.api_key]
-        _count_errors(metrics, kept.error_codes)
+        none_count = _count_errors(metrics, kept.error_codes)
         encoded = kept.to(header.correlation_id)
         size += _SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
-        metrics.at_once(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0)
+        metrics.at_once(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0, none_count)
         return encoded
 
     def _parked(
@@ -213,18 +215,17 @@ class _Timing:
         )
 
 
-def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> None:
-    """Count the error codes of a response."""
-    if any(codes):
-        for code, count in Counter(codes).items():
-            metrics.error(ERROR_NAMES[code], count)
-    elif codes:
-        errors = metrics.errors
-        errors[_NO_ERROR] = errors.get(_NO_ERROR, 0) + len(codes)
+def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
+    """Count the errors among the codes of a response, and return how many of its codes are NONE."""
+    counts = Counter(codes) if any(codes) else {0: len(codes)}
+    none_count = counts.pop(0, 0)
+    for code, count in counts.items():
+        metrics.error(ERROR_NAMES[code], count)
+    return none_count
 
 
 def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:
-    _count_errors(timing.metrics, error_codes(response))
+    timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
     return _outgoing(encode_response(response, context.api_version, context.correlation_id), timing)
 
 

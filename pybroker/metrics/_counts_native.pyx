@@ -3,6 +3,10 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from pybroker.metrics._counts_python import NO_ERROR
+
+cdef str no_error = NO_ERROR
+
 
 cdef enum:
     BUCKETS = 64  # bit lengths 0 to 63
@@ -52,3 +56,41 @@ def observe_request(
     count(remote, remote_ns)
     count(send, send_ns)
     count(total, queue_ns + local_ns + remote_ns + send_ns)
+
+
+cdef class RequestCounts:
+    """The requests of one API since the start."""
+
+    cdef readonly dict requests, errors
+    cdef public int64_t request_bytes, response_bytes
+    cdef readonly Counts queue_ns, local_ns, remote_ns, send_ns, total_ns
+
+    def __init__(self, Counts queue_ns, Counts local_ns, Counts remote_ns, Counts send_ns, Counts total_ns):
+        self.requests = {}
+        self.errors = {}
+        self.queue_ns = queue_ns
+        self.local_ns = local_ns
+        self.remote_ns = remote_ns
+        self.send_ns = send_ns
+        self.total_ns = total_ns
+
+    def at_once(
+        self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
+    ):
+        """Count a request that did not wait, and its response."""
+        add(self.requests, version, 1)
+        if none_count:
+            add(self.errors, no_error, none_count)
+        self.request_bytes += request_size
+        self.response_bytes += size
+        count(self.queue_ns, queue_ns)
+        count(self.local_ns, local_ns)
+        count(self.remote_ns, 0)
+        count(self.send_ns, send_ns)
+        count(self.total_ns, queue_ns + local_ns + send_ns)
+
+
+cdef int add(dict counts, key, int64_t number) except -1:
+    cdef int64_t before = counts.get(key, 0)
+    counts[key] = before + number
+    return 0

@@ -1,4 +1,4 @@
-"""Counts of durations in ns, in Python: the contract, and the code that runs where the native part was not built.
+"""Counts of durations in ns and of requests, in Python: the contract, and the code that runs where the native part was not built.
 
 One thread writes, others may read.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Counts", "observe_request"]
+__all__ = ["Counts", "RequestCounts", "observe_request"]
+
+NO_ERROR: Final = "NONE"
+"""The key in `RequestCounts.errors` of what has no error."""
+
 
 _BUCKETS: Final = 64  # bit lengths 0 to 63
 
@@ -54,3 +58,47 @@ def observe_request(  # noqa: PLR0917  (a call by position is a third of a call 
     remote.observe(remote_ns)
     send.observe(send_ns)
     total.observe(queue_ns + local_ns + remote_ns + send_ns)
+
+
+class RequestCounts:
+    """The requests of one API since the start; sizes in bytes with their 4-byte prefix, times in ns.
+
+    Attributes:
+        requests: the count by API version.
+        errors: the count by the name of the error in the response, "NONE" included, as in Kafka.
+        queue_ns, local_ns, remote_ns, send_ns, total_ns: where the time of the requests went.
+    """
+
+    __slots__ = (
+        "errors",
+        "local_ns",
+        "queue_ns",
+        "remote_ns",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "send_ns",
+        "total_ns",
+    )
+
+    def __init__(self, queue_ns: Counts, local_ns: Counts, remote_ns: Counts, send_ns: Counts, total_ns: Counts) -> None:
+        self.requests: dict[int, int] = {}
+        self.errors: dict[str, int] = {}
+        self.request_bytes = 0
+        self.response_bytes = 0
+        self.queue_ns = queue_ns
+        self.local_ns = local_ns
+        self.remote_ns = remote_ns
+        self.send_ns = send_ns
+        self.total_ns = total_ns
+
+    def at_once(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self, version: int, request_size: int, size: int, queue_ns: int, local_ns: int, send_ns: int, none_count: int
+    ) -> None:
+        """Count a request that did not wait, and its response, in which `none_count` codes are NONE."""
+        self.requests[version] = self.requests.get(version, 0) + 1
+        if none_count:
+            self.errors[NO_ERROR] = self.errors.get(NO_ERROR, 0) + none_count
+        self.request_bytes += request_size
+        self.response_bytes += size
+        observe_request(self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, 0, send_ns)

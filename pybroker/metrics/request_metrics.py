@@ -8,40 +8,28 @@ Source: RequestChannel.RequestMetrics.
 
 from __future__ import annotations
 
-from pybroker.metrics.counts import observe_request
+from typing import TYPE_CHECKING
+
+from pybroker.metrics.counts import RequestCounts, observe_request
 from pybroker.metrics.histogram import Histogram
 
 
-class RequestMetrics:
-    """The requests of one API since the start; sizes in bytes with their 4-byte prefix, times in ns."""
+class RequestMetrics(RequestCounts):
+    """The requests of one API since the start, with the API's name. `at_once` counts a request that did not wait."""
 
-    __slots__ = (
-        "errors",
-        "local_ns",
-        "name",
-        "queue_ns",
-        "remote_ns",
-        "request_bytes",
-        "requests",
-        "response_bytes",
-        "send_ns",
-        "total_ns",
-    )
+    __slots__ = ("name",)
+
+    if TYPE_CHECKING:
+        queue_ns: Histogram
+        local_ns: Histogram
+        remote_ns: Histogram
+        send_ns: Histogram
+        total_ns: Histogram
 
     def __init__(self, name: str) -> None:
         """Start at zero; `name` is Kafka's for the API, for example "ListOffsets"."""
+        super().__init__(Histogram(), Histogram(), Histogram(), Histogram(), Histogram())
         self.name = name
-        self.requests: dict[int, int] = {}
-        """Count by API version."""
-        self.errors: dict[str, int] = {}
-        """Count by the name of the error in the response, "NONE" included, as in Kafka."""
-        self.request_bytes = 0
-        self.response_bytes = 0
-        self.queue_ns = Histogram()
-        self.local_ns = Histogram()
-        self.remote_ns = Histogram()
-        self.send_ns = Histogram()
-        self.total_ns = Histogram()
 
     def received(self, version: int, *, size: int) -> None:
         """Count a request of `size` bytes."""
@@ -55,15 +43,7 @@ class RequestMetrics:
             self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
         )
 
-    def at_once(  # noqa: PLR0917  (a call by position is a third of a call by name)
-        self, version: int, request_size: int, size: int, queue_ns: int, local_ns: int, send_ns: int
-    ) -> None:
-        """Count a request that did not wait: `received` and `responded` in one."""
-        self.requests[version] = self.requests.get(version, 0) + 1
-        self.request_bytes += request_size
-        self.response_bytes += size
-        observe_request(self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, 0, send_ns)
-
     def error(self, name: str, count: int = 1) -> None:
         """Count responses with the error of this name."""
-        self.errors[name] = self.errors.get(name, 0) + count
+        if count:
+            self.errors[name] = self.errors.get(name, 0) + count
