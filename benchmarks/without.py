@@ -137,7 +137,7 @@ def nothing_new() -> None:
         result.fetch_offset_metadata = end
         return result
 
-    _put(Partition, "_nothing", made_again)
+    _put(Partition, "nothing_new", made_again)
 
 
 @case("times are counted in C")

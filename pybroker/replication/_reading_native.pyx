@@ -49,7 +49,6 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     void PyTuple_SET_ITEM(object items, Py_ssize_t index, object item)
-    PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t index)  # borrowed
 
 
 cdef object LOG_END = FetchIsolation.LOG_END
@@ -123,13 +122,6 @@ cdef Py_ssize_t data_log_start = slot(FetchPartitionData, "log_start_offset")
 cdef Py_ssize_t data_records = slot(FetchPartitionData, "records")
 cdef Py_ssize_t data_place = slot(FetchPartitionData, "fetch_offset_metadata")
 
-cdef Py_ssize_t partition_log = slot(Partition, "log")
-cdef Py_ssize_t partition_is_leader = slot(Partition, "is_leader")
-cdef Py_ssize_t partition_epoch = slot(Partition, "leader_epoch")
-cdef Py_ssize_t partition_high_watermark = slot(Partition, "high_watermark_metadata")
-cdef Py_ssize_t partition_nothing_new = slot(Partition, "_nothing_new")
-
-
 
 def wanted_partitions(topics, names):
     """Return what the topics of a request ask for. `names` finds a topic's name by its id, None where topics are named."""
@@ -162,11 +154,11 @@ cpdef object read_usual(object partition, object wanted, object isolation, long 
         raise TypeError("no partition to fetch")
     if type(partition) is not partition_class or bytes_max < 0:
         return None
-    log = at(partition, partition_log)
-    if type(log) is not log_class or not at(partition, partition_is_leader) or <long long>at(wanted, wanted_last_epoch) >= 0:
+    log = partition.log
+    if type(log) is not log_class or not partition.is_leader or <long long>at(wanted, wanted_last_epoch) >= 0:
         return None
     epoch = at(wanted, wanted_epoch)
-    if epoch != -1 and epoch != <long long>at(partition, partition_epoch):
+    if epoch != -1 and epoch != <long long>partition.leader_epoch:
         return None
     topic_id = at(wanted, wanted_topic_id)
     if topic_id is not zero_topic_id and topic_id != log.topic_id:
@@ -174,23 +166,13 @@ cpdef object read_usual(object partition, object wanted, object isolation, long 
     producers = log.producers
     if producers.ongoing or producers.unreplicated:
         return None  # the last stable offset is another
-    end = at(partition, partition_high_watermark)
-    end_offset = <object>PyTuple_GET_ITEM(end, 0)
+    end_offset = partition.high_watermark
     high_watermark = end_offset
     fetch_offset = at(wanted, wanted_offset)
     offset = fetch_offset
-    log_start_offset = log.log_start_offset
     if offset == high_watermark:
-        data = at(partition, partition_nothing_new)
-        if (
-            data is not None
-            and at(data, data_place) is end
-            and <long long>at(data, data_high_watermark) == high_watermark
-            and <long long>at(data, data_stable) == high_watermark
-            and at(data, data_log_start) == log_start_offset
-        ):
-            return data
-        return None
+        return partition.nothing_new(partition.high_watermark_metadata)
+    log_start_offset = log.log_start_offset
     if (
         isolation is not HIGH_WATERMARK
         or not <long long>log_start_offset <= offset < high_watermark

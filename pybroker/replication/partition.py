@@ -45,14 +45,18 @@ _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class Partition:
-    """The local replica. Belongs to the loop; owns its log's high watermark, not the log."""
+    """The local replica. Belongs to the loop; owns its log's high watermark, not the log.
+
+    `high_watermark` is the offset after the last record that every in-sync replica has.
+    """
 
     __slots__ = (
         "_follower_end_offsets",
+        "_high_watermark_metadata",
         "_is_alone",
         "_nothing_new",
         "broker_id",
-        "high_watermark_metadata",
+        "high_watermark",
         "is_leader",
         "isr",
         "leader_epoch",
@@ -122,15 +126,31 @@ class Partition:
         return self.log.topic_id
 
     @property
-    def high_watermark(self) -> Offset:
-        """The offset after the last record that every in-sync replica has."""
-        return self.high_watermark_metadata.offset
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its position in the log, found when it is first needed: an append alone does not need it."""
+        found = self._high_watermark_metadata
+        if found is None:
+            log, offset = self.log, self.high_watermark
+            found = log.end_offset_metadata if offset == log.log_end_offset else log.offset_metadata(offset)
+            self._high_watermark_metadata = found
+        return found
+
+    @high_watermark_metadata.setter
+    def high_watermark_metadata(self, metadata: LogOffsetMetadata) -> None:
+        self.high_watermark, self._high_watermark_metadata = metadata.offset, metadata
+
+    def _follow_log_end(self) -> None:
+        """Move the high watermark to the log end offset: there is no replica and no disk to wait for."""
+        log = self.log
+        self.high_watermark, self._high_watermark_metadata = log.log_end_offset, None
+        if log.producers.unreplicated:
+            log.producers.on_high_watermark(self.high_watermark)
 
     @property
     def last_stable_offset(self) -> Offset:
         """The offset before which every transaction has ended: the start of the first open one, at most the high watermark."""
         unstable = self.log.producers.first_unstable_offset
-        high_watermark = self.high_watermark_metadata.offset
+        high_watermark = self.high_watermark
         if unstable is None or unstable >= high_watermark:
             return high_watermark
         return max(unstable, self.log.log_start_offset)
@@ -190,9 +210,7 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
         )
         if self._is_alone and log.unsettled_upto <= log.recovery_point:
-            self.high_watermark_metadata = end = log.end_offset_metadata
-            if log.producers.unreplicated:
-                log.producers.on_high_watermark(end.offset)
+            self._follow_log_end()
         else:
             self._advance_high_watermark()
         return info
@@ -201,7 +219,7 @@ class Partition:
         """Check whether every in-sync replica has all before `required_offset`: NONE, an error, or None for not yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.high_watermark_metadata.offset < required_offset:
+        if self.high_watermark < required_offset:
             return None
         return ErrorCode.NONE if len(self.isr) >= self.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -228,8 +246,7 @@ class Partition:
 
     def _advance_high_watermark(self) -> None:
         if self._is_alone and self.log.unsettled_upto <= self.log.recovery_point:
-            self.high_watermark_metadata = end = self.log.end_offset_metadata
-            self.log.producers.on_high_watermark(end.offset)
+            self._follow_log_end()
             return
         if not self.is_leader or len(self.isr) < self.min_isr:
             return
@@ -285,7 +302,7 @@ class Partition:
             if last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset:
                 return self._response(diverging_epoch=last)
         if wanted.fetch_offset == end.offset and end_offset == end.offset:
-            return self._nothing(end)
+            return self.nothing_new(end)
         fetched = log.read(wanted.fetch_offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=min_one_batch)
         response = self._response()
         response.fetch_offset_metadata = fetched.offset_metadata
@@ -312,18 +329,18 @@ class Partition:
 
     def _response(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
         response = FetchPartitionData(
-            ErrorCode.NONE, self.high_watermark_metadata.offset, self.last_stable_offset, self.log.log_start_offset
+            ErrorCode.NONE, self.high_watermark, self.last_stable_offset, self.log.log_start_offset
         )
         response.diverging_epoch = diverging_epoch
         return response
 
-    def _nothing(self, end: LogOffsetMetadata) -> FetchPartitionData:
+    def nothing_new(self, end: LogOffsetMetadata) -> FetchPartitionData:
         """Return the result of a fetch from the very end: the most frequent result of all, so it is made once and shared."""
         response = self._nothing_new
         if (
             response is None
             or response.fetch_offset_metadata is not end
-            or response.high_watermark != self.high_watermark_metadata.offset
+            or response.high_watermark != self.high_watermark
             or response.log_start_offset != self.log.log_start_offset
             or response.last_stable_offset != self.last_stable_offset
         ):
