@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
-assert NO_ERROR == ErrorCode.NONE.name
+assert ErrorCode.NONE.name == NO_ERROR
 
 
 class Dispatcher:
