@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SWITCH: Final = "PYBROKER_PURE"
-PARTS: Final = ("log.tail", "metrics.counts", "protocol.codec", "records.columns", "records.kernels", "replication.reading")
+PARTS: Final = (
+    "log.tail",
+    "metrics.counts",
+    "protocol.codec",
+    "records.columns",
+    "records.kernels",
+    "replication.partition_data",
+    "replication.reading",
+)
 """All modules of the package that have a native part."""
 
 _REMEDY: Final = f"install pybroker again from its source, or set {SWITCH}=1 to run without native parts"

@@ -28,7 +28,6 @@ from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.parts import parts_size
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -232,8 +231,9 @@ def _encoded(response: object, context: RequestContext, timing: _Timing) -> byte
 def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
     """Return a single bytes object as it is; else parts that the network pulls, and that are counted when they are sent."""
     first = parts[0]
-    if len(parts) == 1 and type(first) is bytes:
+    assert type(first) is bytes  # it begins with the size of the rest
+    if len(parts) == 1:
         timing.responded(len(first))
         return first
-    timing.size = size = parts_size(parts)
+    timing.size = size = _SIZE_PREFIX + int.from_bytes(first[:_SIZE_PREFIX])
     return Outgoing(parts, size, timing.sent)

@@ -40,6 +40,8 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 JOINED_BYTES: Final = 256 * 1024
 """Small responses are joined until they reach this many bytes."""
 
+_BYTES: Final = (bytes, bytearray, memoryview)  # a union of types would be made again for every part of a response
+
 
 class Output(Protocol):
     """The part of a transport that the sender needs."""
@@ -210,7 +212,7 @@ class Sender:
         parts = outgoing.parts
         while self._part_index < len(parts) and self._chunks_bytes < self._piece_bytes:
             part = parts[self._part_index]
-            if isinstance(part, bytes | bytearray | memoryview):
+            if isinstance(part, _BYTES):
                 self._chunks.append(part)
                 self._chunks_bytes += len(part)
             elif part.makes_bytes and self._made_bytes and (self._part_left >= 0 or self._made_bytes + part.size > MADE_BYTES):

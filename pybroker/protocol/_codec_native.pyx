@@ -14,10 +14,10 @@ from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_SIZE, PySequence_Fast_ITEMS
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from pybroker._tuples cimport pb_new_tuple, set_item
 
 from types import MemberDescriptorType
 
@@ -31,16 +31,12 @@ cdef extern from *:
     #include <structmember.h>
     static inline Py_ssize_t pb_slot(PyObject *member) { return ((PyMemberDescrObject *)member)->d_member->offset; }
     static inline PyObject *pb_new(PyObject *cls) { return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0); }
-    static inline PyObject *pb_new_tuple(PyObject *cls, Py_ssize_t size) {
-        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
-    }
     static inline int pb_is(PyObject *object, PyObject *cls) {
         return Py_TYPE(object) == (PyTypeObject *)cls || PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)cls);
     }
     """
     Py_ssize_t pb_slot(object member)
     object pb_new(object cls)
-    object pb_new_tuple(object cls, Py_ssize_t size)
     bint pb_is(object value, object cls)
 
 
@@ -476,11 +472,6 @@ def usual_request_header(frame, bytes layouts, header_class):
         return None
     finally:
         PyBuffer_Release(&view)
-
-
-cdef void set_item(items, Py_ssize_t index, value):
-    Py_INCREF(value)
-    PyTuple_SET_ITEM(items, index, value)
 
 
 include "_codec_reading.pxi"

@@ -3,6 +3,7 @@
 replica_manager      the partitions of this broker, and the way of every append and fetch to them
 partition            one replica: its leader, its high watermark, reading and writing within that
 fetch_data           what handlers and replicas pass to each other
+partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions
 delayed_fetch, delayed_produce    the operations that wait in purgatory
 reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract

