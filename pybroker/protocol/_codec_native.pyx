@@ -17,7 +17,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_SIZE, PySequence_Fast_ITEMS
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-from pybroker._tuples cimport pb_new_tuple, set_item
+from pybroker.protocol._tuples cimport pb_new_tuple, set_item
 
 from types import MemberDescriptorType
 

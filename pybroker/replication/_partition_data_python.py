@@ -109,11 +109,11 @@ class FetchPartitionData:
     def __init__(
         self,
         error_code: ErrorCode = NONE,
+        *,
         high_watermark: Offset = NO_OFFSET,
         last_stable_offset: Offset = NO_OFFSET,
         log_start_offset: Offset = NO_OFFSET,
         records: FileRecords | None = None,
-        *,
         aborted_transactions: Sequence[AbortedTransaction] | None = None,
         diverging_epoch: EpochEndOffset | None = None,
         preferred_read_replica: int = NO_PREFERRED_REPLICA,

@@ -5,7 +5,7 @@ It makes and reads the objects of `partition_data`, whose places its .pxd declar
 up by their names.
 """
 
-from pybroker._tuples cimport pb_new_tuple, set_item
+from pybroker.protocol._tuples cimport pb_new_tuple, set_item
 from pybroker.replication._partition_data_native cimport FetchPartition, FetchPartitionData
 
 from pybroker.log.file_records import FileRecords

@@ -329,7 +329,11 @@ class Partition:
         return None if isinstance(fetched.records, bytes) else fetched.records
 
     def _response(self, diverging_epoch: EpochEndOffset | None = None) -> FetchPartitionData:
-        response = FetchPartitionData(ErrorCode.NONE, self.high_watermark, self.last_stable_offset, self.log.log_start_offset)
+        response = FetchPartitionData(
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+        )
         response.diverging_epoch = diverging_epoch
         return response
 
