@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 
 import pytest
 
 from pybroker.replication import reading
 
-LOOPS = ["native", "python"] if find_spec("pybroker.replication._reading_native") is not None else ["python"]
+LOOPS = ["native", "python"] if reading.IS_NATIVE else ["python"]
+"""The twins that can be tested: the native part reads only the native objects of `partition_data`."""
 
 
 @contextmanager
